@@ -33,7 +33,7 @@ every server A-broadcasts a batch of --batch requests of --size bytes, as fast a
 
 With --fabric memory, all servers live in this process. With any other fabric, each server is a
 process of its own, and they talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted
-is not encrypted, p2p-local uses UNIX sockets in place of TCP, and verbs goes through an RDMA device
+is not encrypted, p2p-local uses shared memory in place of TCP, and verbs goes through an RDMA device
 (ledgerd fabric).
 
 A message is delivered in one piece, unless --each is given: then a server packs its requests one

@@ -350,7 +350,7 @@ listen = %q     # port 0: a free one, which the log shows
 [fabric]                 # the network between nodes
 # kind must be the same on all nodes, also those of other shards.
 # p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on.
-# p2p-local: the same, with UNIX sockets between nodes of one user and machine.
+# p2p-local: the same, with shared memory between nodes of one user and machine.
 # verbs: RDMA. memory: one process. "ledgerd fabric" shows which kinds work on this machine.
 kind = %q
 listen = %q

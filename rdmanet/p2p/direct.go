@@ -134,7 +134,7 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 	defer h.mu.Unlock()
 	if h.dead {
 		return nil, errors.Join(fmt.Errorf("direct connection: %w", rdmanet.ErrClosed),
-			conn.tcp.Close())
+			conn.socket.Close())
 	}
 	h.directs[conn] = struct{}{}
 	return conn, nil
@@ -145,9 +145,11 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
-	tcp  directSocket
-	// wire carries the bytes: tcp, or a descriptor in its place. Before others than Sever use the
-	// connection, detach may change it, with the host's mutex held.
+	// socket is what the ticket came on.
+	socket directSocket
+	out    *ringWriter // batches go there if it is not nil; set before the connection is used
+	// wire carries the bytes: socket, or a descriptor in its place. Before others than Sever use
+	// the connection, detach may change it, with the host's mutex held.
 	wire wire
 
 	writing sync.Mutex // guards sealer
@@ -161,7 +163,7 @@ type directSocket interface {
 	syscall.Conn
 }
 
-// wire is a TCP connection.
+// wire is a directSocket or a descriptor.
 type wire interface {
 	io.ReadWriteCloser
 	SetDeadline(time.Time) error
@@ -169,21 +171,26 @@ type wire interface {
 }
 
 // newDirectConn prepares a connection that a ticket admitted for data.
-func (h *Host) newDirectConn(tcp directSocket, stream network.Stream, admitted ticket,
+func (h *Host) newDirectConn(socket directSocket, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {
-	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp,
-		wire: tcp}
+	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()),
+		socket: socket, wire: socket}
 	if h.trusted {
 		return c, nil
 	}
 	if err := c.seal(admitted, dialled); err != nil {
-		return nil, errors.Join(err, tcp.Close())
+		return nil, errors.Join(err, socket.Close())
 	}
 	return c, nil
 }
 
-// SetDeadline is like net.Conn's.
-func (c *directConn) SetDeadline(t time.Time) error { return c.wire.SetDeadline(t) }
+// SetDeadline is like net.Conn's. With a ring, only a time that is over changes writing.
+func (c *directConn) SetDeadline(t time.Time) error {
+	if !t.IsZero() && time.Until(t) <= 0 {
+		c.out.stop()
+	}
+	return c.wire.SetDeadline(t)
+}
 
 // SetReadDeadline is like net.Conn's.
 func (c *directConn) SetReadDeadline(t time.Time) error { return c.wire.SetReadDeadline(t) }
@@ -193,14 +200,15 @@ func (c *directConn) Reset() error {
 	c.host.mu.Lock()
 	delete(c.host.directs, c)
 	c.host.mu.Unlock()
-	return c.wire.Close()
+	return errors.Join(c.wire.Close(), c.out.close())
 }
 
 // sever ends the connection as a broken network would. Its lane resets it later. The caller holds
 // the host's mutex.
 func (c *directConn) sever() error {
-	if c.wire == wire(c.tcp) {
-		return c.tcp.Close()
+	c.out.stop()
+	if c.wire == wire(c.socket) {
+		return c.socket.Close()
 	}
 	unblock(c.wire)
 	return nil

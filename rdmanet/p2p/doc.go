@@ -135,6 +135,21 @@
 // visible in its network namespace, and a proxy has another port. So networks that tests cut or
 // slow down between namespaces or by proxies are cut and slowed down for UNIX sockets, too.
 //
+// The batches of a lane with a prompt receiver then pass through a ring in shared memory. The
+// receiver makes it and passes it over the socket, with the bell of its poller:
+//
+//	receiver                                  sender
+//	offer: none; or a ring, the bell,
+//	       the event that wakes the poller ->
+//
+// The sender copies batches into the ring, as far as there is room, and then looks at the bell. If
+// that says that the poller waits, the sender raises the event. The poller copies what all its
+// rings have, takes its turns, sets the bell, looks at all rings once more, and waits. Whichever of
+// the two looks second sees what the other one did first, so the poller hears of every batch. The
+// socket still carries acknowledgements. Its end is the end of the connection, once the ring is
+// empty. Each end keeps its own position and checks the other's, and the memory is sealed against
+// shrinking, so a peer that writes nonsense ends its own lane at worst.
+//
 // # The port
 //
 // libp2p and direct connections share one port. Their first bytes distinguish them. A connection

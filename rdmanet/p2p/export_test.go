@@ -16,7 +16,7 @@ func (h *Host) DirectNetworks() (networks []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.directs {
-		networks = append(networks, c.tcp.LocalAddr().Network())
+		networks = append(networks, c.socket.LocalAddr().Network())
 	}
 	return networks
 }

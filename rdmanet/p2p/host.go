@@ -147,6 +147,14 @@ func New(options Options) (*Host, error) {
 			return nil, errors.Join(fmt.Errorf("p2p host on %s: %w", options.Listen, err),
 				node.Close())
 		}
+		if options.Local && h.poller != nil {
+			if err := h.poller.useRings(); err != nil {
+				die()
+				h.poller.close()
+				return nil, errors.Join(fmt.Errorf("p2p host on %s: %w", options.Listen, err),
+					node.Close())
+			}
+		}
 	}
 	h.replaceMembers(members)
 	h.swarm.Notify(&network.NotifyBundle{ConnectedF: h.connected})

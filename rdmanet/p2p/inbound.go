@@ -201,9 +201,13 @@ func (s *inboundStream) run() error {
 		return err
 	}
 	var polled *descriptor
+	ring, err := conn.offerRing(inbound.Prompt() != nil)
+	if err != nil {
+		return errors.Join(err, conn.Reset())
+	}
 	if inbound.Prompt() != nil {
-		if polled, err = conn.detach(); err != nil {
-			return errors.Join(err, conn.Reset())
+		if polled, err = conn.detach(ring); err != nil {
+			return errors.Join(err, conn.Reset(), ring.close())
 		}
 	}
 	s.use(conn)

@@ -95,7 +95,7 @@ func (in *intake) fill(n int) error {
 
 // reader returns a reader of the connection that calls waiting before each wait.
 func (c *directConn) reader(waiting func() error) (io.Reader, error) {
-	raw, err := c.tcp.SyscallConn()
+	raw, err := c.socket.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("direct connection: %w", err)
 	}
@@ -116,7 +116,7 @@ type openedReader struct {
 // Read implements io.Reader.
 func (r openedReader) Read(b []byte) (int, error) { return r.opener.read(r.wire, b) }
 
-// eagerReader reads a TCP connection. If nothing has arrived, it calls a function before it waits.
+// eagerReader reads a connection. If nothing has arrived, it calls a function before it waits.
 // Only one goroutine may use it at a time.
 type eagerReader struct {
 	conn    syscall.RawConn

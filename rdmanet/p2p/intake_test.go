@@ -206,7 +206,7 @@ func TestReaderCallsBeforeItWaits(t *testing.T) {
 	calls := 0
 	var refusal error
 	asked := make(chan struct{}, 8)
-	c := &directConn{tcp: near}
+	c := &directConn{socket: near}
 	reader, err := c.reader(func() error {
 		calls++
 		asked <- struct{}{}

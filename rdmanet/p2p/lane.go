@@ -70,6 +70,9 @@ func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID,
 		o.dropIfSilent(err)
 		return nil, err
 	}
+	if err := o.conn.takeRing(attempt); err != nil {
+		return nil, errors.Join(err, o.conn.Reset())
+	}
 	o.writer.to = o.conn
 	if o.prompt, err = o.conn.tryWriter(); err != nil {
 		return nil, errors.Join(err, o.conn.Reset())

@@ -65,9 +65,9 @@ type Options struct {
 	// Poison overwrites the memory of lent frames (rdmanet.Loan) once nobody holds them, so that
 	// programs which read them later fail. It is for tests.
 	Poison bool
-
-	// Local makes direct connections to hosts of the same user and machine UNIX sockets, if these
-	// have it set, too. It needs Trusted. On systems other than Linux it changes nothing.
+	// Local makes direct connections to hosts of the same user and machine UNIX sockets, and lanes
+	// with prompt receivers rings in shared memory, if these hosts have it set, too. It needs
+	// Trusted. On systems other than Linux it changes nothing.
 	Local bool
 	// Incarnation is this host's incarnation. It must grow from start to start. The default is the
 	// time, in nanoseconds since 1970.

@@ -56,7 +56,7 @@ func TestPollerLeavesNothing(t *testing.T) {
 			all := make([]*polled, c.connections)
 			for i := range all {
 				here, there := tcpPair(t)
-				stream, err := (&directConn{host: &Host{}, tcp: here}).detach()
+				stream, err := (&directConn{host: &Host{}, socket: here}).detach(nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,8 +122,8 @@ func TestUrgentAcknowledgements(t *testing.T) {
 			}
 			defer inbound.End()
 			here, there := tcpPair(t)
-			conn := &directConn{host: s.host, tcp: here}
-			stream, err := conn.detach()
+			conn := &directConn{host: s.host, socket: here}
+			stream, err := conn.detach(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

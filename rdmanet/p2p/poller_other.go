@@ -16,10 +16,12 @@ type (
 
 func newPoller() (*poller, error) { return nil, nil }
 
+func (*poller) useRings() error { return nil }
+
 func (*poller) close() {}
 
 func (*poller) serve(*descriptor, *rdmanet.PromptReceiver, func() (bool, error)) error {
 	return errors.ErrUnsupported
 }
 
-func (*directConn) detach() (*descriptor, error) { return nil, errors.ErrUnsupported }
+func (*directConn) detach(*ringReader) (*descriptor, error) { return nil, errors.ErrUnsupported }

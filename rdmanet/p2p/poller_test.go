@@ -39,6 +39,15 @@ func TestPromptFabricWithoutPoller(t *testing.T) {
 	}, "fifo", "window of frames", "severed while it receives", "close acknowledges")
 }
 
+// TestLocalPromptFabricWithoutPoller plays them without rings in shared memory.
+func TestLocalPromptFabricWithoutPoller(t *testing.T) {
+	fabrictest.RunPrompt(t, func(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
+		f := newLocalFabric(t, config).(*fabric)
+		f.noPoller = true
+		return f
+	}, "fifo", "window of frames", "severed while it receives", "close acknowledges")
+}
+
 // TestPlantedPromptFaults proves that the suite finds frames that a host loses or repeats between
 // the two functions of a prompt receiver.
 func TestPlantedPromptFaults(t *testing.T) {

@@ -20,7 +20,7 @@ type tryWriter struct {
 
 // tryWriter returns a writer that does not wait.
 func (c *directConn) tryWriter() (*tryWriter, error) {
-	raw, err := c.tcp.SyscallConn()
+	raw, err := c.socket.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("direct connection: %w", err)
 	}
@@ -33,6 +33,12 @@ func (c *directConn) tryWriter() (*tryWriter, error) {
 func (w *tryWriter) writePieces(pieces *net.Buffers) error {
 	w.conn.writing.Lock()
 	defer w.conn.writing.Unlock()
+	if out := w.conn.out; out != nil {
+		w.rest = append(w.rest[:0], *pieces...)
+		n, err := out.write(w.rest)
+		w.rest = without(w.rest, n)
+		return err
+	}
 	if sealer := w.conn.sealer; sealer != nil {
 		w.rest = append(w.rest[:0], sealer.sealAll(*pieces))
 	} else {
@@ -80,7 +86,12 @@ func (w *tryWriter) flush() error {
 	w.conn.writing.Lock()
 	defer w.conn.writing.Unlock()
 	rest := w.rest
-	_, err := rest.WriteTo(w.conn.tcp)
+	var err error
+	if out := w.conn.out; out != nil {
+		err = out.writeAll(rest)
+	} else {
+		_, err = rest.WriteTo(w.conn.socket)
+	}
 	w.rest = w.rest[:0]
 	return err
 }

@@ -17,7 +17,7 @@ func TestTryWriter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, in := tcpPair(t)
-			from, to := &directConn{tcp: out, wire: out}, &directConn{tcp: in.(*net.TCPConn),
+			from, to := &directConn{socket: out, wire: out}, &directConn{socket: in.(*net.TCPConn),
 				wire: in.(*net.TCPConn)}
 			if sealed {
 				from.sealer, to.opener = sealedPair(t)

@@ -255,12 +255,15 @@ func (c *directConn) Write(b []byte) (int, error) {
 
 // writePieces implements pieceWriter.
 func (c *directConn) writePieces(pieces *net.Buffers) error {
+	if c.out != nil {
+		return c.out.writeAll(*pieces)
+	}
 	if c.sealer == nil && len(*pieces) == 1 {
-		_, err := c.tcp.Write((*pieces)[0])
+		_, err := c.socket.Write((*pieces)[0])
 		return err
 	}
 	if c.sealer == nil {
-		_, err := pieces.WriteTo(c.tcp)
+		_, err := pieces.WriteTo(c.socket)
 		return err
 	}
 	c.writing.Lock()
