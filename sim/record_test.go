@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/order"
-	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // TestLivesWithRecords is TestShardsLiveOn with processes that record complete rounds, or not, as
@@ -30,50 +29,47 @@ func TestPlantedBugsOfRecordsAreCaught(t *testing.T) {
 	rough := FaultCrash | FaultPower | FaultSuspect | FaultPartition
 	for _, c := range []struct {
 		plant   Plant
-		fault   turn.Fault
 		faults  Faults
 		servers int
 		limit   int
 		breaks  []order.Property
 	}{
-		{PlantRecordAnnouncedEarly, 0, FaultsAll, 3, 400, []order.Property{Durable}},
-		{PlantRecordNotPromised, 0, rough, 3, 400, []order.Property{Persistence}},
-		{PlantRecordLastOnly, 0, FaultsAll, 3, 2500, []order.Property{Durable}},
-		{PlantRecordOfAnyValue, 0, rough, 5, 1000, []order.Property{Durable}},
-		{PlantRecordsIgnored, 0, FaultsAll, 3, 200, []order.Property{Durable}},
-		{PlantNone, turn.FaultRecordsAnyGroup, rough, 3, 5000, []order.Property{Durable}},
+		{PlantRecordAnnouncedEarly, FaultsAll, 3, 400, []order.Property{Durable}},
+		{PlantRecordNotPromised, rough, 3, 400, []order.Property{Persistence}},
+		{PlantRecordLastOnly, FaultsAll, 3, 2500, []order.Property{Durable}},
+		{PlantRecordOfAnyValue, rough, 5, 1000, []order.Property{Durable}},
+		{PlantRecordsIgnored, FaultsAll, 3, 200, []order.Property{Durable}},
 	} {
 		if raceEnabled && c.limit > 500 {
 			continue
 		}
-		t.Run(fmt.Sprintf("%v, %v", c.plant, c.fault), func(t *testing.T) {
+		t.Run(c.plant.String(), func(t *testing.T) {
 			t.Parallel()
 			mustBreak(t, Group{Engine: engines[1], Servers: c.servers, Faults: c.faults,
-				Plant: c.plant, TurnFault: c.fault, Records: true}, c.limit, c.breaks)
+				Plant: c.plant, Records: true}, c.limit, c.breaks)
 		})
 	}
-}
-
-// seedPlants are bugs that few seeds show, each with one that does.
-var seedPlants = []struct {
-	plant   Plant
-	servers int
-	seed    uint64
-}{
-	// A member sets a block aside for a decision whose tail has it, and hears meanwhile that the
-	// others made it durable.
-	{PlantDurableSetAside, 4, 1421},
 }
 
 // TestRareBugsOfRecordsAreCaught runs one seed for each bug that is rare in lives. Without the bug
 // it breaks nothing.
 func TestRareBugsOfRecordsAreCaught(t *testing.T) {
 	t.Parallel()
-	for _, c := range seedPlants {
-		for _, plant := range []Plant{PlantNone, c.plant} {
-			options := Group{Engine: engines[1], Servers: c.servers, Faults: FaultsAll,
-				Plant: plant, Records: true}.options(t)
-			options.Seed = c.seed
+	for _, group := range []struct {
+		planted Group
+		seed    uint64
+	}{
+		// A member sets a block aside for a decision whose tail has it, and hears meanwhile that
+		// the others made it durable.
+		{Group{Servers: 4, Faults: FaultsAll, Plant: PlantDurableSetAside}, 1421},
+	} {
+		planted := group.planted
+		planted.Engine, planted.Records = engines[1], true
+		sound := planted
+		sound.Plant, sound.TurnFault = PlantNone, 0
+		for _, g := range []Group{sound, planted} {
+			options := g.options(t)
+			options.Seed = group.seed
 			result, err := Check(options)
 			if err != nil {
 				t.Fatal(err)
@@ -81,8 +77,8 @@ func TestRareBugsOfRecordsAreCaught(t *testing.T) {
 			breaks := slices.ContainsFunc(result.Violations, func(v *order.Violation) bool {
 				return v.Property == Durable
 			})
-			if breaks != (plant != PlantNone) {
-				t.Errorf("seed %d with %v: %v", c.seed, plant, result.Violations)
+			if breaks != (g != sound) {
+				t.Errorf("seed %d of %+v: %v", group.seed, g, result.Violations)
 			}
 		}
 	}
