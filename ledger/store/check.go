@@ -362,6 +362,7 @@ func (s *Store) checkLeft() (err error) {
 // database may remove some meanwhile.
 func (s *Store) checkTablesLeft() error {
 	pace := s.newPace()
+	pace.steady = true // a process that is killed before the end makes the next start check all
 	for _, t := range s.left.tables {
 		if err := t.check(true); err != nil && t.isNamed() {
 			return err

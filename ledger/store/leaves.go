@@ -549,7 +549,9 @@ func (s *Store) keepLeaves() {
 			s.endLeaves()
 			return
 		}
-		s.tryBase(s.newPace())
+		pace := s.newPace()
+		pace.steady = true // groups gather until the base is written
+		s.tryBase(pace)
 	}
 }
 

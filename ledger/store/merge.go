@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -171,24 +172,38 @@ func (s *Store) pileUp(many int) bool {
 	return false
 }
 
-// rest lets the merges that are under way rest. Meanwhile others of no higher level go on. It does
-// not rest if runs pile up.
+// restPiece is how long merges rest before they look whether others are due, or runs pile up.
+const restPiece = time.Second
+
+// rest lets the merges that are under way rest, for as long as the work of this one wants. Others of
+// no higher level go on meanwhile. It ends if runs pile up.
 func (s *Store) rest(p *pace) error {
+	for left := p.length(time.Now()); ; left -= restPiece {
+		if err := s.mergeMeanwhile(); err != nil {
+			return err
+		}
+		if left <= 0 || s.pileUp(pileFactor*s.options.fanOut) {
+			return p.skip()
+		}
+		if err := p.wait(min(left, restPiece)); err != nil {
+			return err
+		}
+	}
+}
+
+// mergeMeanwhile makes the merges that are due while others rest.
+func (s *Store) mergeMeanwhile() error {
 	for {
 		s.mutex.Lock()
 		next := s.dueMerge()
 		s.mutex.Unlock()
 		if next == nil {
-			break
+			return nil
 		}
 		if err := s.do(next); err != nil {
 			return err
 		}
 	}
-	if s.pileUp(pileFactor * s.options.fanOut) {
-		return p.skip()
-	}
-	return p.rest()
 }
 
 // rowsPerCheck is how many rows the merger writes between two looks at the descriptors that are
@@ -381,7 +396,7 @@ func (s *Store) adopt(runs, replaced []*run) {
 	defer s.mutex.Unlock()
 	if replaced != nil {
 		s.merging.made, s.merging.from = nil, nil
-		s.merging.gone = replaced
+		s.merging.gone = append(s.merging.gone, replaced...)
 	}
 	s.changed.Broadcast()
 }

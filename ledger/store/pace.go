@@ -10,12 +10,14 @@ import "time"
 
 // sliceDefault is how long work goes on without a rest. It rests for leastRest times as long as it
 // worked, and for restOfBusy times as long besides if the store spent all of the time with blocks,
-// but for no more than mostRest times as long.
+// but for no more than mostRest times as long. A slice that lasted longer than mostSlices counts for
+// no more: it may have waited for the disk.
 const (
 	sliceDefault = 20 * time.Millisecond
 	leastRest    = 3
 	restOfBusy   = 300
 	mostRest     = 60
+	mostSlices   = 5
 )
 
 // pace makes work behind rest.
@@ -31,6 +33,9 @@ type pace struct {
 	// presses reports whether blocks wait for what the work does. Then it rests for least times as
 	// long as it worked. Nil means that they never do.
 	presses func() bool
+	// steady says that the work rests for least times as long as it worked in any case: it is short,
+	// or must not take long.
+	steady bool
 }
 
 func (s *Store) newPace() *pace {
@@ -63,13 +68,20 @@ func (p *pace) due() bool { return time.Since(p.began) >= p.store.options.slice 
 
 // rest lets the work rest. It returns ErrClosed if the store is being closed.
 func (p *pace) rest() error {
-	rest := time.NewTimer(p.length(time.Now()))
+	if err := p.wait(p.length(time.Now())); err != nil {
+		return err
+	}
+	return p.skip()
+}
+
+// wait waits. It returns ErrClosed if the store is being closed.
+func (p *pace) wait(length time.Duration) error {
+	rest := time.NewTimer(length)
 	defer rest.Stop()
 	select {
 	case <-p.store.ending:
 		return ErrClosed
 	case <-rest.C:
-		p.began = time.Now()
 		return nil
 	}
 }
@@ -91,10 +103,11 @@ func (p *pace) length(now time.Time) time.Duration {
 		share = float64(busy-p.busy) / float64(passed)
 	}
 	p.busy, p.counted = busy, now
-	if p.presses != nil && p.presses() || p.store.options.Eager {
+	if p.steady || p.presses != nil && p.presses() || p.store.options.Eager {
 		share = 0
 	}
-	return time.Duration(restFactor(p.least, share) * float64(now.Sub(p.began)))
+	worked := min(now.Sub(p.began), mostSlices*p.store.options.slice)
+	return time.Duration(restFactor(p.least, share) * float64(worked))
 }
 
 // restFactor returns for how many times as long as it worked the work rests, if the store spends a

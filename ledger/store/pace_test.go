@@ -26,7 +26,7 @@ func TestRestFactor(t *testing.T) {
 // with blocks since the rest before.
 func TestRestsAmidBlocks(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	s := &Store{options: Options{slice: sliceDefault}}
 	p := s.newPace()
 	now, pressed := p.began, false
 	length := func(worked, busy time.Duration) time.Duration {
@@ -59,6 +59,29 @@ func TestRestsAmidBlocks(t *testing.T) {
 		if got := length(work, time.Hour); got != want*work {
 			t.Errorf("if blocks wait for it (%v), it rests for %v", pressed, got)
 		}
+	}
+	// A slice that waited for the disk, or for another merge, counts as a few of them.
+	if got := length(time.Minute, time.Hour); got != mostRest*mostSlices*sliceDefault {
+		t.Errorf("after a minute it rests for %v", got)
+	}
+	if p.steady = true; length(work, time.Hour) != leastRest*work {
+		t.Error("steady work rests for longer while blocks come")
+	}
+}
+
+// What merges do while another one rests does not lengthen its rest.
+func TestRestIsOfOwnWork(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.slice = 10 * time.Millisecond
+	s := open(t, t.TempDir(), options)
+	p := s.newPace()
+	p.least = 0
+	if err := s.rest(p); err != nil {
+		t.Fatal(err)
+	}
+	if p.due() {
+		t.Error("the time of the rest counts as work")
 	}
 }
 
