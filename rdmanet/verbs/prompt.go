@@ -136,11 +136,13 @@ func (p *polledLane) acknowledge() error {
 	return p.receiver.credit()
 }
 
-// resume has the ring read again after the receiver was full, unless err says why not.
-func (p *polledLane) resume(err error) {
+// resume has the ring read again after the receiver was full, unless err says why not. It returns
+// why it was not read before.
+func (p *polledLane) resume(err error) (before error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.err = err
+	before, p.err = p.err, err
+	return before
 }
 
 // feedPrompt feeds a lane with a prompt receiver until its end is over.
@@ -151,7 +153,11 @@ func (r *receiver) feedPrompt(prompt *rdmanet.PromptReceiver) error {
 	err := p.feed()
 	// The engine's goroutine must not touch the ring any more: its memory is given back.
 	r.polled.Store(nil)
-	p.resume(err)
+	if errors.Is(p.resume(err), lane.ErrFull) {
+		// The engine's goroutine met a full receiver meanwhile. The receiver must get what is left
+		// of a batch that it took a part of.
+		_ = p.feeder.Wait() // the lane ends in any case
+	}
 	return err
 }
 
