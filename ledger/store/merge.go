@@ -175,8 +175,8 @@ func (s *Store) pileUp(many int) bool {
 // restPiece is how long merges rest before they look whether others are due, or runs pile up.
 const restPiece = time.Second
 
-// rest lets the merges that are under way rest, for as long as the work of this one wants. Others of
-// no higher level go on meanwhile. It ends if runs pile up.
+// rest lets the merges that are under way rest, for as long as the work of this one wants. Others
+// of no higher level go on meanwhile. It ends if runs pile up.
 func (s *Store) rest(p *pace) error {
 	for left := p.length(time.Now()); ; left -= restPiece {
 		if err := s.mergeMeanwhile(); err != nil {

@@ -10,8 +10,8 @@ import "time"
 
 // sliceDefault is how long work goes on without a rest. It rests for leastRest times as long as it
 // worked, and for restOfBusy times as long besides if the store spent all of the time with blocks,
-// but for no more than mostRest times as long. A slice that lasted longer than mostSlices counts for
-// no more: it may have waited for the disk.
+// but for no more than mostRest times as long. A slice that lasted longer than mostSlices counts
+// for no more: it may have waited for the disk.
 const (
 	sliceDefault = 20 * time.Millisecond
 	leastRest    = 3
@@ -33,8 +33,8 @@ type pace struct {
 	// presses reports whether blocks wait for what the work does. Then it rests for least times as
 	// long as it worked. Nil means that they never do.
 	presses func() bool
-	// steady says that the work rests for least times as long as it worked in any case: it is short,
-	// or must not take long.
+	// steady says that the work rests for least times as long as it worked in any case: it is
+	// short, or must not take long.
 	steady bool
 }
 

@@ -150,7 +150,8 @@ func TestOffendersArePutOff(t *testing.T) {
 					t.Errorf("a new connection of the address: %q, want none", line)
 				}
 				late := (net.Error)(nil)
-				if err == nil || runtime.GOOS != "linux" || errors.As(err, &late) && late.Timeout() {
+				if err == nil || runtime.GOOS != "linux" ||
+					errors.As(err, &late) && late.Timeout() {
 					break
 				}
 				if time.Since(refused) > patience {
