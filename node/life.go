@@ -100,7 +100,7 @@ func (l *life) start() error {
 	machine, err := shard.New(shard.Config{
 		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(),
 		Ticket: rand.Uint64(),
-		Home:   n.home.Dir, APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
+		Home:   n.home.Dir, APIAddress: n.URL(), Settings: settings(config),
 	})
 	if err != nil {
 		return err
