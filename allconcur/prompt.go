@@ -217,9 +217,10 @@ func (e *Engine) vouchForComplete() {
 }
 
 // Held lists what this server holds of the rounds that it has not closed, by ascending round. A
-// round that was A-delivered promptly anywhere has, in the promises of a majority, the content that
-// the server holds that A-broadcast in the round in the last state; of two such states of one
-// epoch, the unreliable one is the last. It allocates.
+// round two before the current one may be missing: Votes has this server's vote for it. If a round
+// was A-delivered promptly anywhere, and no value of it passes by votes, its content is, in the
+// promises of a majority, what the server holds that A-broadcast in the round in the last state
+// listed; of two such states of one epoch, the unreliable one is the last. It allocates.
 func (e *Engine) Held() []order.Held {
 	if !e.config.Prompt {
 		return nil
