@@ -217,9 +217,10 @@ func (e *Engine) vouchForComplete() {
 }
 
 // Held lists what this server holds of the rounds that it has not closed, by ascending round. A
-// round that was A-delivered promptly anywhere has, in the promises of a majority, the content that
-// the server holds that A-broadcast in the round in the last state; of two such states of one
-// epoch, the unreliable one is the last. It allocates.
+// round two before the current one may be missing: Votes has this server's vote for it. If a round
+// was A-delivered promptly anywhere, and no value of it passes by votes, its content is, in the
+// promises of a majority, what the server holds that A-broadcast in the round in the last state
+// listed; of two such states of one epoch, the unreliable one is the last. It allocates.
 func (e *Engine) Held() []order.Held {
 	if !e.config.Prompt {
 		return nil
@@ -372,20 +373,16 @@ func (h *frameHeader) decodePrompt(origin order.ServerID, frame []byte, maxPaylo
 			order.ErrFrame, h.epoch, h.entries, h.since)
 	}
 	carried := len(frame) - entriesStart(frame) - h.entries*entrySize(frame)
-	copies := 0
 	for i := range h.entries {
 		item := entryOf(frame, i)
-		if copies += item.size; copies > carried {
-			break
-		}
 		if i > 0 && item.origin <= entryOf(frame, i-1).origin || item.origin == origin ||
-			h.since < h.epoch && (item.size <= 0 || item.since == 0 || item.since > h.epoch) {
+			h.since < h.epoch && (item.size == 0 || item.since == 0 || item.since > h.epoch) {
 			return fmt.Errorf("%w: entry %d of a message, %+v", order.ErrFrame, i, item)
 		}
 	}
-	if copies > carried || carried > maxPayload {
-		return fmt.Errorf("%w: copies of %d bytes in %d of a message, at most %d", order.ErrFrame,
-			copies, carried, maxPayload)
+	if carried > maxPayload {
+		return fmt.Errorf("%w: %d bytes of payload and copies, more than %d", order.ErrFrame,
+			carried, maxPayload)
 	}
 	return nil
 }
@@ -434,10 +431,21 @@ func entriesStart(frame []byte) int {
 	return promptHeaderSize + revocationCount(frame)*revocationSize
 }
 
-// entriesFit reports whether a message with prompt delivery is long enough for its entries.
+// entriesFit reports whether a message with prompt delivery is long enough for its entries and the
+// copies. The sizes of hostile copies may be more than an int of 32 bits holds.
 func entriesFit(frame []byte) bool {
-	return len(frame) >= promptHeaderSize &&
-		len(frame) >= entriesStart(frame)+entryCount(frame)*entrySize(frame)
+	if len(frame) < promptHeaderSize {
+		return false
+	}
+	first := entriesStart(frame)
+	left := int64(len(frame) - first - entryCount(frame)*entrySize(frame))
+	for i := range copyCount(frame) {
+		if left < 0 {
+			break
+		}
+		left -= int64(binary.LittleEndian.Uint32(frame[first+i*copySize+4:]))
+	}
+	return left >= 0
 }
 
 // entryOf returns the entry at an index.

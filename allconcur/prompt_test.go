@@ -196,6 +196,7 @@ func TestPromptFrames(t *testing.T) {
 		"since the future": altered(first, 32, 3),
 		"too many":         encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, many),
 		"of itself":        encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, mine),
+		"a huge copy":      altered(again, promptHeaderSize+revocationSize+7, 255),
 		"descending":       altered(first, promptHeaderSize, 6),
 		"an empty copy":    encodePrompt(kindReliable, 7, 3, 9, 4, nil, 2, many[:1]),
 		"copies cut off":   again[:len(again)-8],

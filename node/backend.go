@@ -339,7 +339,7 @@ func (n *Node) ClusterState() report.ClusterState {
 		Ordering: report.OrderingSettings{
 			Engine: config.Engine, TargetNines: uint32(config.TargetNines),
 			ServerMTTFHours: uint32(config.ServerMTTFHour),
-			BatchBytesMax:   uint32(config.BatchBytesMax),
+			BatchBytesMax:   uint32(config.BatchBytesMax), Prompt: config.Prompt,
 		},
 	}
 	membership := n.Store().Membership()

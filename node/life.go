@@ -99,8 +99,8 @@ func (l *life) start() error {
 	}
 	machine, err := shard.New(shard.Config{
 		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(),
-		Ticket: rand.Uint64(),
-		Home:   n.home.Dir, APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
+		Ticket: rand.Uint64(), Home: n.home.Dir, APIAddress: n.URL(),
+		Settings: settings(config), Prompt: config.Prompt,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -50,20 +51,26 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		shard.AnnouncementReceived{From: server, Announcement: a})
 }
 
-// compareSettings logs once if a member is configured with another engine or detector.
+// settings names the settings without which members cannot order together, for announcements.
+func settings(config home.OrderingConfig) string {
+	text := config.Engine + ", " + config.Detector
+	if config.Prompt {
+		text += ", prompt"
+	}
+	return text
+}
+
+// compareSettings logs once if a member is configured with another engine, detector or prompt.
 func (l *life) compareSettings(server order.ServerID, its string) {
-	config := l.node.home.Config.Ordering
-	ours := config.Engine + ", " + config.Detector
+	ours := settings(l.node.home.Config.Ordering)
 	l.mu.Lock()
 	said := l.warned[server]
 	l.warned[server] = said || its != ours
 	l.mu.Unlock()
 	if its != ours && !said {
-		l.node.logger.Error("a member is configured with another engine or detector: set "+
-			"[ordering] "+
-			"engine and detector to the same values on all nodes and restart them", "member",
-			server, "its", its, "ours",
-			ours)
+		l.node.logger.Error("a member is configured with another engine, detector or prompt: set "+
+			"[ordering] engine, detector and prompt to the same values on all nodes and restart "+
+			"them", "member", server, "its", its, "ours", ours)
 	}
 }
 

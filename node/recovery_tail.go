@@ -131,13 +131,31 @@ func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]genera
 		for len(rest) > 0 && rest[0].Round < order.Round(header.Round) {
 			rest = rest[1:] // a round that made no block
 		}
-		if len(rest) == 0 || rest[0].Round != order.Round(header.Round) ||
-			rest[0].Epoch != order.Epoch(header.Epoch) {
+		if len(rest) == 0 || rest[0].Round != order.Round(header.Round) {
 			return nil, nil // the chain continues with another round
+		}
+		epoch, err := r.epochOf(rest[0])
+		if err != nil {
+			return nil, err
+		}
+		if epoch != order.Epoch(header.Epoch) {
+			return nil, nil // likewise
 		}
 		rest = rest[1:]
 	}
 	return rest, nil
+}
+
+// epochOf returns the epoch of a round's block. With prompt delivery it is not that of the state
+// which a decision names, but the last in which one of the messages was A-broadcast first, and the
+// contents have it.
+func (r *Recovery) epochOf(round generation.TailRound) (order.Epoch, error) {
+	content := r.contentOf(round)
+	if content == nil {
+		return round.Epoch, nil
+	}
+	delivery, err := decodeRound(content)
+	return delivery.Epoch, err
 }
 
 // contentOf looks for the contents of a round in all homes at hand.

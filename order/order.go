@@ -82,7 +82,7 @@ type Status struct {
 	// Awaited are the servers whose messages of the current round are missing, ascending.
 	Awaited []ServerID
 	// Undelivered counts the completed rounds that cannot be A-delivered before later rounds
-	// complete.
+	// complete. With prompt delivery it also counts those that are A-delivered and not yet closed.
 	Undelivered int
 	// Decided reports whether this server has decided the set of the current reliable round and is
 	// waiting for enough other servers to decide the same.

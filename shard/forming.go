@@ -442,13 +442,20 @@ func (m *Member) replayRest(d *generation.Decision) {
 		for len(rest) > 0 && rest[0].Round < round {
 			rest = rest[1:] // a round that made no block
 		}
-		if len(rest) == 0 || rest[0].Round != round || rest[0].Epoch != epoch {
+		if len(rest) == 0 || rest[0].Round != round || !m.canBeOf(rest[0].Epoch, epoch) {
 			m.pending = nil
 			return
 		}
 		rest = rest[1:]
 	}
 	m.replay(rest)
+}
+
+// canBeOf reports whether the block of a round of a tail can have an epoch. It is that of the
+// round's state. With prompt delivery, it is the last in which one of the messages was A-broadcast
+// first, which may be earlier.
+func (m *Member) canBeOf(state, block order.Epoch) bool {
+	return state == block || m.config.Prompt && block < state
 }
 
 // replay executes rounds of the pending decision's tail, and begins its first run.

@@ -721,19 +721,25 @@ func TestDurableBlocksOfTheTailStay(t *testing.T) {
 		height  uint64
 		rounds  []order.Round // of the tail; that of a test's block is its height
 		epoch   order.Epoch
+		prompt  bool
 		others  bool
 		waits   bool
 		replays []order.Round
 		starts  bool
 	}{
-		"one of two":       {10, []order.Round{10, 11}, 1, false, true, []order.Round{11}, false},
-		"both":             {11, []order.Round{10, 11}, 1, false, true, nil, true},
-		"more":             {12, []order.Round{10, 11}, 1, false, false, nil, false},
-		"of another epoch": {10, []order.Round{10, 11}, 2, false, false, nil, false},
-		"the group began":  {10, []order.Round{10, 11}, 1, true, false, nil, false},
-		"no tail":          {10, nil, 1, false, false, nil, false},
+		"one of two": {10, []order.Round{10, 11}, 1, false, false, true, []order.Round{11},
+			false},
+		"both":             {11, []order.Round{10, 11}, 1, false, false, true, nil, true},
+		"more":             {12, []order.Round{10, 11}, 1, false, false, false, nil, false},
+		"of another epoch": {10, []order.Round{10, 11}, 2, false, false, false, nil, false},
+		"prompt, of an earlier epoch": {10, []order.Round{10, 11}, 2, true, false, true,
+			[]order.Round{11}, false},
+		"prompt, of a later epoch": {10, []order.Round{10, 11}, 0, true, false, false, nil, false},
+		"the group began":          {10, []order.Round{10, 11}, 1, false, true, false, nil, false},
+		"no tail":                  {10, nil, 1, false, false, false, nil, false},
 	} {
 		m, chain := newTestMember(t, 3)
+		m.config.Prompt = c.prompt
 		d := decisionOf(2, make([]byte, len(c.rounds))...)
 		for i, round := range c.rounds {
 			d.Tail[i].Round, d.Tail[i].Epoch, d.Tail[i].Content = round, c.epoch, [32]byte{byte(i)}

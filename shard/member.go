@@ -91,6 +91,8 @@ type Config struct {
 	Home string
 	// APIAddress and Settings go into announcements.
 	APIAddress, Settings string
+	// Prompt says that the group's engines deliver promptly.
+	Prompt bool
 	// Fault and SynodFault plant a bug, here or in the synod. Production sets neither.
 	Fault      Fault
 	SynodFault generation.Fault

@@ -107,7 +107,7 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p.member, err = shard.New(shard.Config{
 		Self: self, Chain: p.chain, Timing: s.life.setting.timing,
 		Ticket: s.life.tickets.Uint64() | 1, Fault: s.life.setting.plant.member(),
-		SynodFault: s.life.setting.plant.synod(),
+		SynodFault: s.life.setting.plant.synod(), Prompt: s.life.setting.prompt,
 		Disk: shard.Disk{
 			ID: d.id, Original: d.original, New: d.why, Perhaps: d.perhaps, State: d.state,
 			Held: d.held, Record: p.lastRecord(),

@@ -354,6 +354,7 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 	take(&config.Ordering.TargetNines, shared.GetTargetNines())
 	take(&config.Ordering.ServerMTTFHour, shared.GetServerMttfHours())
 	take(&config.Ordering.BatchBytesMax, shared.GetBatchBytesMax())
+	config.Ordering.Prompt = shared.GetPrompt()
 	return config
 }
 

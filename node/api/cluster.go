@@ -94,7 +94,7 @@ func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 		Ordering: &ledgerdv1.OrderingSettings{
 			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines,
 			ServerMttfHours: state.Ordering.ServerMTTFHours,
-			BatchBytesMax:   state.Ordering.BatchBytesMax,
+			BatchBytesMax:   state.Ordering.BatchBytesMax, Prompt: state.Ordering.Prompt,
 		},
 	}
 	if state.shardCount > 1 {

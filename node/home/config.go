@@ -84,7 +84,7 @@ type FabricConfig struct {
 }
 
 // OrderingConfig configures rounds and the failure detector. All nodes of a shard must have the
-// same engine, detector, batch_bytes_max, target_nines and server_mttf_hours.
+// same engine, detector, batch_bytes_max, prompt, target_nines and server_mttf_hours.
 type OrderingConfig struct {
 	Engine string `koanf:"engine"` // the engine: allconcur+ or allconcur
 	// How rounds treat the failure detector: as eventual or as perfect. With perfect, the members

@@ -36,6 +36,7 @@ type OrderingSettings struct {
 	TargetNines     uint32
 	ServerMTTFHours uint32
 	BatchBytesMax   uint32
+	Prompt          bool
 }
 
 // ClusterState is the state of the shard at one moment, as one node sees it. Members may lack some

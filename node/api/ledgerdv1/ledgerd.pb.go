@@ -6281,6 +6281,7 @@ type OrderingSettings struct {
 	TargetNines     uint32                 `protobuf:"varint,2,opt,name=target_nines,json=targetNines,proto3" json:"target_nines,omitempty"`
 	ServerMttfHours uint32                 `protobuf:"varint,3,opt,name=server_mttf_hours,json=serverMttfHours,proto3" json:"server_mttf_hours,omitempty"`
 	BatchBytesMax   uint32                 `protobuf:"varint,4,opt,name=batch_bytes_max,json=batchBytesMax,proto3" json:"batch_bytes_max,omitempty"`
+	Prompt          bool                   `protobuf:"varint,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -6341,6 +6342,13 @@ func (x *OrderingSettings) GetBatchBytesMax() uint32 {
 		return x.BatchBytesMax
 	}
 	return 0
+}
+
+func (x *OrderingSettings) GetPrompt() bool {
+	if x != nil {
+		return x.Prompt
+	}
+	return false
 }
 
 type DigraphEdge struct {
@@ -8179,12 +8187,13 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\fR\x03key\x12#\n" +
 	"\rjoined_height\x18\x04 \x01(\x04R\fjoinedHeight\x12\x1f\n" +
 	"\vleft_height\x18\x05 \x01(\x04R\n" +
-	"leftHeight\"\xa1\x01\n" +
+	"leftHeight\"\xb9\x01\n" +
 	"\x10OrderingSettings\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12!\n" +
 	"\ftarget_nines\x18\x02 \x01(\rR\vtargetNines\x12*\n" +
 	"\x11server_mttf_hours\x18\x03 \x01(\rR\x0fserverMttfHours\x12&\n" +
-	"\x0fbatch_bytes_max\x18\x04 \x01(\rR\rbatchBytesMax\"1\n" +
+	"\x0fbatch_bytes_max\x18\x04 \x01(\rR\rbatchBytesMax\x12\x16\n" +
+	"\x06prompt\x18\x05 \x01(\bR\x06prompt\"1\n" +
 	"\vDigraphEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\rR\x02to\"\x8b\x06\n" +
