@@ -118,6 +118,8 @@ func (p *poller) serveReady(epoll uintptr) bool {
 	}
 	for more := true; more; {
 		ready := rawEpollWait(epoll, p.events[:])
+		// The bell's event is told of once, and its first ring may have joined meanwhile.
+		bell = p.usedBell()
 		more = ready == len(p.events)
 		for i := range p.events[:ready] {
 			more = p.poll(&p.events[i]) || more
