@@ -244,9 +244,6 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 		ended: make(chan error, 1)}
 	p.mu.Lock()
 	p.tasks[task.fd] = task
-	if d.ring != nil {
-		p.ringed = append(p.ringed, task)
-	}
 	p.mu.Unlock()
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: task.fd}
 	if err := p.control(unix.EPOLL_CTL_ADD, task.fd, &event); err != nil {
@@ -254,6 +251,11 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 		return fmt.Errorf("poller: %w", err)
 	}
 	if d.ring != nil {
+		p.mu.Lock()
+		if p.tasks[task.fd] == task { // it may have ended already
+			p.ringed = append(p.ringed, task)
+		}
+		p.mu.Unlock()
 		p.bell.wake() // what came before wakes no poller
 	}
 	select {
