@@ -285,7 +285,7 @@ type descriptor struct {
 }
 
 // detach takes the connection out of the runtime's poller. The descriptor owns the ring, if there
-// is one.
+// is one, unless detach fails.
 func (c *directConn) detach(ring *ringReader) (*descriptor, error) {
 	raw, err := c.socket.SyscallConn()
 	if err != nil {
@@ -302,9 +302,12 @@ func (c *directConn) detach(ring *ringReader) (*descriptor, error) {
 	}
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
+	// The kernel's connection lives on with the descriptor. Sever may have closed the socket.
+	if err := c.socket.Close(); err != nil {
+		return nil, errors.Join(fmt.Errorf("direct connection: %w", err), unix.Close(d.fd))
+	}
 	c.wire = d
-	// The kernel's connection lives on with the descriptor.
-	return d, c.socket.Close()
+	return d, nil
 }
 
 // Read implements io.Reader. It returns lane.ErrNotYet if nothing is there.
