@@ -93,6 +93,13 @@ func (p *poller) useRings() error {
 	return nil
 }
 
+// wake makes the poller look at its rings.
+func (p *poller) wake() {
+	if p.bell != nil {
+		p.bell.wake()
+	}
+}
+
 // close ends the poller. It serves nobody any more.
 func (p *poller) close() {
 	_ = p.epoll.Close()
