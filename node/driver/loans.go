@@ -26,11 +26,13 @@ type loans struct {
 	// open are those of frames that arrived since waiting was filled.
 	open    []rdmanet.Loan
 	waiting []rdmanet.Loan
-	// Those in waiting are given back once this round is A-delivered, and the members have
-	// acknowledged so many of the frames that the run sent them.
-	until order.Round
-	sent  []uint64
-	own   []*ownMemory // of own messages, not in use
+	// Those in waiting are given back once this round is A-delivered, and the members have then
+	// acknowledged the frames that the run had sent them by the end of that turn. Until then the
+	// engine may still relay frames. If counted is set, sent says how many these are.
+	until   order.Round
+	counted bool
+	sent    []uint64
+	own     []*ownMemory // of own messages, not in use
 }
 
 // ownMemory is the memory of an own message; it implements rdmanet.Loan. The run lends it to its
@@ -114,7 +116,16 @@ func (r *running) giveBack() {
 		return
 	}
 	if len(l.waiting) > 0 {
-		if l.engine.Delivered() < l.until || !r.acknowledged() {
+		if l.engine.Delivered() < l.until {
+			return
+		}
+		if !l.counted {
+			l.counted = true
+			for i := range r.outboxes {
+				l.sent[i] = r.outboxes[i].total + uint64(len(r.outboxes[i].queue))
+			}
+		}
+		if !r.acknowledged() {
 			return
 		}
 		for i, loan := range l.waiting {
@@ -124,15 +135,12 @@ func (r *running) giveBack() {
 		l.waiting = l.waiting[:0]
 	}
 	if horizon := l.engine.Horizon(); horizon > 0 && len(l.open) > 0 {
-		l.open, l.waiting, l.until = l.waiting, l.open, horizon
-		for i := range r.outboxes {
-			l.sent[i] = r.outboxes[i].total + uint64(len(r.outboxes[i].queue))
-		}
+		l.open, l.waiting, l.until, l.counted = l.waiting, l.open, horizon, false
 	}
 }
 
 // acknowledged reports whether all members have acknowledged the frames that were sent to them
-// before waiting was filled. If one is lost it forgets the loans, since its lane may go on with
+// before they were counted. If one is lost it forgets the loans, since its lane may go on with
 // frames for a while.
 func (r *running) acknowledged() bool {
 	for i := range r.outboxes {

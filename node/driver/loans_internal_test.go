@@ -55,9 +55,13 @@ func TestLoansAreGivenBack(t *testing.T) {
 		"not A-delivered":                {none, []func(*stage){acknowledged, none}, -1},
 		"not acknowledged":               {none, []func(*stage){delivered, none}, -1},
 		"more frames on the way": {none, []func(*stage){
+			delivered,
 			// The second frame is behind the one that counts.
 			func(s *stage) { s.engine.send("more"); s.host.lanes["b"].pending.Store(2) },
-			func(s *stage) { s.host.lanes["b"].pending.Store(1) }, delivered}, 3},
+			func(s *stage) { s.host.lanes["b"].pending.Store(1) }}, 3},
+		"a frame that is relayed late": {none, []func(*stage){
+			func(s *stage) { s.engine.send("late"); s.host.lanes["b"].pending.Store(2) },
+			func(s *stage) { s.host.lanes["b"].pending.Store(1) }, delivered, acknowledged}, 4},
 		"no horizon for a while": {func(s *stage) { s.engine.horizon.Store(0) }, []func(*stage){
 			acknowledged, delivered, func(s *stage) { s.engine.horizon.Store(5) }, none}, 4},
 		"a full Sink": {none, []func(*stage){acknowledged, func(s *stage) {

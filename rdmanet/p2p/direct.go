@@ -23,9 +23,9 @@ import (
 // start differently, with the length and name of multistream.
 const directMagic = "ldgd"
 
-// localTimeout is how long a process of this machine may take to accept a direct connection. After
-// that there is time left to try TCP.
-const localTimeout = identifyTimeout / 2
+// localTimeout is how long a process of this machine may take to accept a direct connection. It may
+// take at most half of the time that is left, so that TCP can be tried after that.
+const localTimeout = time.Second
 
 // ticketBytes is the size of a ticket's token.
 const ticketBytes = 32
@@ -280,7 +280,11 @@ func (h *Host) dialDirect(ctx context.Context, stream network.Stream) (*directCo
 // dialLocal shows a ticket at the peer's name within this machine, if it has one.
 func (h *Host) dialLocal(ctx context.Context, id peer.ID, address string,
 	admitted ticket) (directSocket, error) {
-	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	patience := localTimeout
+	if deadline, bounded := ctx.Deadline(); bounded {
+		patience = min(patience, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := dialLocal(ctx, id, address)
 	if err != nil {

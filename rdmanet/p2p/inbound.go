@@ -265,6 +265,11 @@ func (s *inboundStream) acknowledge() {
 				return
 			}
 		case <-alive.C:
+			if s.polled.Load() {
+				// A sender that was stopped between clearing the bell and raising its event keeps
+				// the others from raising it.
+				s.host.poller.wake()
+			}
 		case <-s.host.leaving:
 			// The peer then resets the stream, which also ends the reading from it.
 			s.sendAck(message[:0], true)

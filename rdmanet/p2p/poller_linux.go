@@ -93,6 +93,13 @@ func (p *poller) useRings() error {
 	return nil
 }
 
+// wake makes the poller look at its rings.
+func (p *poller) wake() {
+	if p.bell != nil {
+		p.bell.wake()
+	}
+}
+
 // close ends the poller. It serves nobody any more.
 func (p *poller) close() {
 	_ = p.epoll.Close()
@@ -118,6 +125,8 @@ func (p *poller) serveReady(epoll uintptr) bool {
 	}
 	for more := true; more; {
 		ready := rawEpollWait(epoll, p.events[:])
+		// The bell's event is told of once, and its first ring may have joined meanwhile.
+		bell = p.usedBell()
 		more = ready == len(p.events)
 		for i := range p.events[:ready] {
 			more = p.poll(&p.events[i]) || more
@@ -242,9 +251,6 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 		ended: make(chan error, 1)}
 	p.mu.Lock()
 	p.tasks[task.fd] = task
-	if d.ring != nil {
-		p.ringed = append(p.ringed, task)
-	}
 	p.mu.Unlock()
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: task.fd}
 	if err := p.control(unix.EPOLL_CTL_ADD, task.fd, &event); err != nil {
@@ -252,6 +258,11 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 		return fmt.Errorf("poller: %w", err)
 	}
 	if d.ring != nil {
+		p.mu.Lock()
+		if p.tasks[task.fd] == task { // it may have ended already
+			p.ringed = append(p.ringed, task)
+		}
+		p.mu.Unlock()
 		p.bell.wake() // what came before wakes no poller
 	}
 	select {
@@ -281,7 +292,7 @@ type descriptor struct {
 }
 
 // detach takes the connection out of the runtime's poller. The descriptor owns the ring, if there
-// is one.
+// is one, unless detach fails.
 func (c *directConn) detach(ring *ringReader) (*descriptor, error) {
 	raw, err := c.socket.SyscallConn()
 	if err != nil {
@@ -298,9 +309,12 @@ func (c *directConn) detach(ring *ringReader) (*descriptor, error) {
 	}
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
+	// The kernel's connection lives on with the descriptor. Sever may have closed the socket.
+	if err := c.socket.Close(); err != nil {
+		return nil, errors.Join(fmt.Errorf("direct connection: %w", err), unix.Close(d.fd))
+	}
 	c.wire = d
-	// The kernel's connection lives on with the descriptor.
-	return d, c.socket.Close()
+	return d, nil
 }
 
 // Read implements io.Reader. It returns lane.ErrNotYet if nothing is there.
