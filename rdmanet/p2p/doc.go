@@ -148,8 +148,8 @@
 // the two looks second sees what the other one did first, so the poller hears of every batch. The
 // socket still carries acknowledgements. Its end is the end of the connection, once the ring is
 // empty. Each end keeps its own position and checks the other's, and the memory is sealed against
-// shrinking. But a host of p2p-local trusts all processes of its user in its network namespace: they
-// can stop its lanes, or pass for a member.
+// shrinking. But a host of p2p-local trusts all processes of its user in its network namespace:
+// they can stop its lanes, or pass for a member.
 //
 // # The port
 //

@@ -23,8 +23,8 @@ import (
 // it waits. Only a sender that finds the word set makes a system call to wake it. So in a round a
 // receiver waits once for all lanes, and one of its senders wakes it.
 //
-// Each end keeps its own position, and checks the other's. But p2p-local trusts all processes of the
-// same user in the network namespace: they can stop this host's lanes, or pass for a member.
+// Each end keeps its own position, and checks the other's. But p2p-local trusts all processes of
+// the same user in the network namespace: they can stop this host's lanes, or pass for a member.
 
 const (
 	// ringBytes is the size of a ring. It must be a power of two.
