@@ -15,9 +15,9 @@ import (
 // of a server that crashed. With prompt delivery its messages are A-delivered as soon as every
 // member is known to hold all of them. Then each rerun has them, with any members.
 //
-// A round's content is the set of its messages that are not empty. Content and group are agreed on
-// separately: the content promptly, and who is left in the group when the round is closed, by votes
-// as ever (vote.go). What is closed later has the content that was A-delivered. The rules:
+// A round's content is the set of its messages that are not empty. The servers agree on it first.
+// Votes (vote.go) close the round later, and only decide who is left in the group. A closed round
+// has the content that was A-delivered. The rules:
 //
 //   - A server that A-broadcasts in an unreliable round vouches for the content that it holds by
 //     then: its message names the origins.

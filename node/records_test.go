@@ -199,6 +199,26 @@ func TestRecoveryExecutesTheRecordOfAnotherHome(t *testing.T) {
 	s.goOn(ids)
 }
 
+// killAllAndStart kills all nodes, whose chains are the same, and starts them after a change. They
+// must have kept the last block, and order.
+func (s *shard) killAllAndStart(change func()) {
+	s.t.Helper()
+	head := s.nodes[0].Store().Head()
+	for i := range s.nodes {
+		s.kill(i)
+	}
+	change()
+	s.start(s.all()...)
+	for i, n := range s.nodes {
+		_, got, err := n.Store().Header(head.Height)
+		if err != nil || got != head.Hash {
+			s.t.Fatalf("node %d: block %d after the restart: %v, %v; want %v", i,
+				head.Height, got, err, head.Hash)
+		}
+	}
+	s.ordering(s.all()...)
+}
+
 // Some nodes log rounds, others do not. Everything that is acknowledged as durable stays when all
 // are killed, and nodes change over at a start.
 func TestSomeNodesLogRounds(t *testing.T) {
@@ -211,8 +231,7 @@ func TestSomeNodesLogRounds(t *testing.T) {
 		for k := range 20 {
 			s.submit(k%3, report.LevelDurable, s.transfer())
 		}
-		height := s.same()
-		hash := s.nodes[0].Store().Head().Hash
+		s.same()
 		for i, h := range s.homes {
 			marker, err := os.ReadFile(filepath.Join(h.Data(), "tip"))
 			if err != nil {
@@ -224,18 +243,10 @@ func TestSomeNodesLogRounds(t *testing.T) {
 				t.Errorf("node %d logs rounds %v, and its disk has records: %v", i, logs, records)
 			}
 		}
-		for i := range s.nodes {
-			s.kill(i)
-		}
-		s.homes[life].Config.Ordering.LogRounds = !s.homes[life].Config.Ordering.LogRounds
-		s.start(s.all()...)
-		for i, n := range s.nodes {
-			if _, got, err := n.Store().Header(height); err != nil || got != hash {
-				t.Fatalf("node %d: block %d after the restart: %v, %v; want %v", i, height, got,
-					err, hash)
-			}
-		}
-		s.ordering(s.all()...)
+		s.killAllAndStart(func() {
+			ordering := &s.homes[life].Config.Ordering
+			ordering.LogRounds = !ordering.LogRounds
+		})
 	}
 	s.submit(0, report.LevelDurable, s.transfer())
 	s.same()

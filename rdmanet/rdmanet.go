@@ -123,8 +123,8 @@ type PromptReceiver struct {
 }
 
 // Loan is memory of a host that holds frames of one or more batches. Both methods may be called
-// from any goroutine. A holder that cannot tell when it has no use for the frames need not release
-// them: then the memory is not used again, and the garbage collector frees it in the end.
+// from any goroutine. A holder that cannot tell when it is done with the frames need not release
+// them. Their memory is then left to the garbage collector.
 type Loan interface {
 	// Hold keeps the frames valid until Release has been called as often.
 	Hold()

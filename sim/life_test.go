@@ -49,6 +49,21 @@ func TestShardsLiveOn(t *testing.T) {
 	}
 }
 
+// liveOnWith is a smaller TestShardsLiveOn, of AllConcur+ with an option that the group has set.
+func liveOnWith(t *testing.T, g Group) {
+	t.Helper()
+	for servers := 1; servers <= 9; servers++ {
+		own := g // the subtests run later, beside each other
+		own.Engine, own.Servers, own.Faults = engines[1], servers, FaultsAll
+		t.Run(fmt.Sprintf("%s of %d", own.Engine, servers), func(t *testing.T) {
+			t.Parallel()
+			seeds := max(2, int(float64(livingSeeds())/5*weight(servers)))
+			rounds, crashes := passSeeds(t, own.options(t), 1, seeds)
+			t.Logf("%d seeds: %d rounds, %d crashes", seeds, rounds, crashes)
+		})
+	}
+}
+
 // weight returns which share of the lives are of shards of a size.
 func weight(servers int) float64 {
 	if servers < 3 {

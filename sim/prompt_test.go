@@ -11,15 +11,7 @@ import (
 // TestLivesWithPrompt is TestShardsLiveOn with prompt delivery.
 func TestLivesWithPrompt(t *testing.T) {
 	t.Parallel()
-	for servers := 1; servers <= 9; servers++ {
-		t.Run(fmt.Sprintf("%s of %d", engines[1], servers), func(t *testing.T) {
-			t.Parallel()
-			seeds := max(2, int(float64(livingSeeds())/5*weight(servers)))
-			rounds, crashes := passSeeds(t, Group{Engine: engines[1], Servers: servers,
-				Faults: FaultsAll, Prompt: true}.options(t), 1, seeds)
-			t.Logf("%d seeds: %d rounds, %d crashes", seeds, rounds, crashes)
-		})
-	}
+	liveOnWith(t, Group{Prompt: true})
 }
 
 // TestPlantedBugsOfPromptAreCaught plants bugs of prompt delivery that come up in lives. The others

@@ -56,17 +56,14 @@ func (c *frozenTally) count(out frozenOutcome) {
 	}
 }
 
-// TestFrozenEngines tests engines' votes and choose together. Whatever any server A-delivered, in
-// any run, before or after others promised, is in the base and the tail that choose takes from the
-// promises.
-func TestFrozenEngines(t *testing.T) {
-	t.Parallel()
-	var all frozenTally
-	seeds := *frozenSeeds
+// runAllFrozen runs all seeds of each setting. It returns what came up, and the number of seeds.
+func runAllFrozen(t *testing.T, settings []frozenSetting) (all frozenTally, seeds uint64) {
+	t.Helper()
+	seeds = *frozenSeeds
 	if testing.Short() {
 		seeds = 3
 	}
-	for _, setting := range frozenSettings() {
+	for _, setting := range settings {
 		for seed := *frozenFirst; seed < *frozenFirst+seeds; seed++ {
 			out, err := runFrozen(seed, setting, frozenPlant{})
 			if err != nil {
@@ -76,6 +73,15 @@ func TestFrozenEngines(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", all)
+	return all, seeds
+}
+
+// TestFrozenEngines tests engines' votes and choose together. Whatever any server A-delivered, in
+// any run, before or after others promised, is in the base and the tail that choose takes from the
+// promises.
+func TestFrozenEngines(t *testing.T) {
+	t.Parallel()
+	all, seeds := runAllFrozen(t, frozenSettings())
 	if seeds >= 30 && (10*all.beyond < all.frozen/2 || all.followed == 0 || all.older == 0 ||
 		all.removed == 0 || all.halted == 0 || all.seen == 0 || all.forced == 0) {
 		t.Fatal("too little of what is to be tested came up")

@@ -24,21 +24,7 @@ func promptSettings() (list []frozenSetting) {
 // is in the base and the tail, too.
 func TestFrozenPrompt(t *testing.T) {
 	t.Parallel()
-	var all frozenTally
-	seeds := *frozenSeeds
-	if testing.Short() {
-		seeds = 3
-	}
-	for _, setting := range promptSettings() {
-		for seed := *frozenFirst; seed < *frozenFirst+seeds; seed++ {
-			out, err := runFrozen(seed, setting, frozenPlant{})
-			if err != nil {
-				t.Fatalf("%+v, seed %d: %v", setting, seed, err)
-			}
-			all.count(out)
-		}
-	}
-	t.Logf("%+v", all)
+	all, seeds := runAllFrozen(t, promptSettings())
 	if seeds >= 30 && (10*all.beyond < all.frozen/2 || all.prompt == 0 || all.removed == 0 ||
 		all.halted == 0 || all.forced == 0) {
 		t.Fatal("too little of what is to be tested came up")

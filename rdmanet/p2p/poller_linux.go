@@ -82,7 +82,7 @@ func (p *poller) useRings() error {
 	if err != nil {
 		return fmt.Errorf("poller: %w", err)
 	}
-	// An event that is told of once needs not be read.
+	// epoll reports each ring of the bell once (EPOLLET), so the counter need not be read.
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(b.event)}
 	if err := p.control(unix.EPOLL_CTL_ADD, int32(b.event), &event); err != nil {
 		return errors.Join(fmt.Errorf("poller: %w", err), b.close())
@@ -125,7 +125,7 @@ func (p *poller) serveReady(epoll uintptr) bool {
 	}
 	for more := true; more; {
 		ready := rawEpollWait(epoll, p.events[:])
-		// The bell's event is told of once, and its first ring may have joined meanwhile.
+		// epoll reports the bell once. The first lane that uses it may have joined since then.
 		bell = p.usedBell()
 		more = ready == len(p.events)
 		for i := range p.events[:ready] {
