@@ -33,7 +33,7 @@ every server A-broadcasts a batch of --batch requests of --size bytes, as fast a
 
 With --fabric memory, all servers live in this process. With any other fabric, each server is a
 process of its own, and they talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted
-is not encrypted, p2p-local uses shared memory in place of TCP, and verbs goes through an RDMA device
+is not encrypted, shm uses shared memory in place of TCP, and verbs goes through an RDMA device
 (ledgerd fabric).
 
 A message is delivered in one piece, unless --each is given: then a server packs its requests one
@@ -41,14 +41,14 @@ after the other, each behind its length, and every server takes the delivered me
 hands over each request by itself.
 
 On Linux one goroutine of a server reads all its lanes and takes the engine's turns: the poller of
-p2p, p2p-trusted and p2p-local. With --no-poller, a goroutine of its own reads each lane, as on
+p2p, p2p-trusted and shm. With --no-poller, a goroutine of its own reads each lane, as on
 other systems.
 
 With --compare, the command measures several loads one after the other, each with the poller and
 without it, and before each load a TCP connection over loopback:
   allconcur+_N_alone  one request of 64 bytes a message, N = 4, 8 and 16 servers, p2p-trusted, with
   allconcur_N_alone   both engines
-  allconcur+_N_alone_local  the same with AllConcur+, N = 4 and 8, over p2p-local
+  allconcur+_N_alone_shm  the same with AllConcur+, N = 4 and 8, over shm
   large_N             AllConcur+, messages of 64 KiB in one piece, N = 4 and 8, p2p-trusted
   large_N_encrypted   the same over p2p
   each_5_of_S_bytes   AllConcur+, five servers, p2p-trusted, messages of up to 128 KiB with requests

@@ -86,7 +86,7 @@ beside, the name of that column, and ratio, this value divided by that column's.
 	}
 	addFabricFlag(command, &kind, "")
 	flags := command.Flags()
-	flags.Lookup("fabric").Usage = "measure this one only: memory, p2p, p2p-trusted, p2p-local " +
+	flags.Lookup("fabric").Usage = "measure this one only: memory, p2p, p2p-trusted, shm " +
 		"or verbs (default: all that work here)"
 	flags.StringVar(&device, "device", "",
 		"RDMA device, for verbs (default: the first that is active)")

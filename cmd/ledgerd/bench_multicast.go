@@ -110,7 +110,7 @@ The keys of --json, besides the parameters:
 		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.Lookup("fabric").Usage = "what the replicas talk over: memory, p2p, p2p-trusted, " +
-		"p2p-local or verbs"
+		"shm or verbs"
 	flags.StringVar(&device, "device", "",
 		"RDMA device, for verbs (default: the first that is active)")
 	flags.StringVar(&gid, "gid", "", "the RDMA device's address or its index, for verbs")

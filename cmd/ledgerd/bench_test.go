@@ -86,7 +86,7 @@ func TestBenchEngine(t *testing.T) {
 		{"three processes", "allconcur+", "3", "16", "64", "p2p", ""},
 		{"AllConcur, three processes", "allconcur", "3", "1", "8", "p2p", ""},
 		{"three processes without encryption", "allconcur+", "3", "16", "64", "p2p-trusted", ""},
-		{"three processes over UNIX sockets", "allconcur+", "3", "16", "64", "p2p-local", ""},
+		{"three processes over UNIX sockets", "allconcur+", "3", "16", "64", "shm", ""},
 		{"three processes without the poller", "allconcur+", "3", "16", "64", "p2p-trusted",
 			"--no-poller"},
 		{"each by itself", "allconcur+", "3", "16", "64", "p2p-trusted", "--each"},
@@ -225,7 +225,7 @@ func TestBenchFabric(t *testing.T) {
 	if err := json.Unmarshal(text.Bytes(), &result); err != nil {
 		t.Fatalf("%v in %s", err, &text)
 	}
-	kinds := []string{"memory", "p2p", "p2p-trusted", "p2p-local"}
+	kinds := []string{"memory", "p2p", "p2p-trusted", "shm"}
 	if !verbsMissing() {
 		kinds = append(kinds, "verbs")
 	}

@@ -32,7 +32,7 @@ A ledger's nodes talk over one of five fabrics, the same for all of them:
   p2p          TCP, authenticated and encrypted: the default, it needs nothing
   p2p-trusted  TCP without encryption: faster, for a network that no one else
                can access; the nodes still prove their identities
-  p2p-local    the same, with shared memory and UNIX sockets between nodes of one
+  shm          the same, with shared memory and UNIX sockets between nodes of one
                user on one machine (Linux): for test networks and single machines.
                Nodes of p2p-trusted may be among them
   verbs        RDMA: network cards write into other nodes' memory by themselves.

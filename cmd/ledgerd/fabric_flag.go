@@ -9,7 +9,7 @@ import (
 // addFabricFlag adds the flag --fabric. An empty standard means that the configuration decides.
 func addFabricFlag(command *cobra.Command, value *fabric.Kind, standard fabric.Kind) {
 	usage := "what the nodes talk over: memory (all in one process), p2p, p2p-trusted, " +
-		"p2p-local or verbs"
+		"shm or verbs"
 	if standard == "" {
 		usage += " (default: as configured)"
 	}

@@ -113,7 +113,7 @@ Anyone with the token may measure. The keys of --json, for each fabric:
 	}
 	flags := command.Flags()
 	addFabricFlag(command, &o.kind, "")
-	flags.Lookup("fabric").Usage = "the fabric: memory, p2p, p2p-trusted, p2p-local or verbs " +
+	flags.Lookup("fabric").Usage = "the fabric: memory, p2p, p2p-trusted, shm or verbs " +
 		"(default: all that work here; p2p between machines)"
 	flags.StringVar(&o.listen, "listen", "", "host:port: answer one measurement")
 	flags.StringVar(&o.connect, "connect", "", "host:port: measure to the side that listens there")

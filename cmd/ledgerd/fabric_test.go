@@ -107,7 +107,7 @@ func checkFabricResults(t *testing.T, text string, kinds ...fabric.Kind) {
 
 func TestFabricMeasure(t *testing.T) {
 	t.Parallel()
-	kinds := []fabric.Kind{fabric.Memory, fabric.P2P, fabric.P2PTrusted, fabric.P2PLocal}
+	kinds := []fabric.Kind{fabric.Memory, fabric.P2P, fabric.P2PTrusted, fabric.SharedMemory}
 	if !verbsMissing() {
 		kinds = append(kinds, fabric.Verbs)
 	}

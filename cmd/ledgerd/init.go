@@ -181,7 +181,7 @@ the member's promises and blocks.`,
 	flags.StringVar(&o.address, "fabric-address", "",
 		"host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
 	addFabricFlag(command, &o.fabric, fabric.P2P)
-	flags.Lookup("fabric").Usage = "what the nodes talk over: p2p, p2p-trusted, p2p-local or verbs"
+	flags.Lookup("fabric").Usage = "what the nodes talk over: p2p, p2p-trusted, shm or verbs"
 	flags.StringVar(&o.genesis, "genesis", "", "genesis file of an existing chain")
 	flags.StringVar(&o.key, "key", "", "file with the node's key, one of those in the genesis")
 	flags.StringSliceVar(&o.operators, "operator", nil,

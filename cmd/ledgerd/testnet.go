@@ -80,7 +80,7 @@ it, and a file has a line "shard parent" for each shard, where the root's parent
 is the root itself.
 
 The nodes talk over the --fabric, which their homes keep: p2p, p2p-trusted,
-p2p-local, which is the fastest between processes of one machine, or verbs if
+shm, which is the fastest between processes of one machine, or verbs if
 there is an RDMA device (ledgerd fabric). With memory all nodes run in this one
 process, and end with it.`,
 		Example: `  # Make four nodes and run them; later, run the same again

@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 	}{
 		{"memory", func(p *Parameters) { p.Fabric = fabric.Memory }},
 		{"p2p", func(*Parameters) {}},
-		{"p2p-local", func(p *Parameters) { p.Fabric = fabric.P2PLocal }},
+		{"shm", func(p *Parameters) { p.Fabric = fabric.SharedMemory }},
 		{"p2p without the poller", func(p *Parameters) { p.NoPoller = true }},
 		{"memory, each", func(p *Parameters) { p.Fabric, p.Each = fabric.Memory, true }},
 		{"p2p-trusted, each", func(p *Parameters) { p.Fabric, p.Each = fabric.P2PTrusted, true }},

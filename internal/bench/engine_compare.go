@@ -46,8 +46,10 @@ func EngineLoads(measured time.Duration) []EngineLoad {
 		}
 	}
 	for _, servers := range []int{4, 8} {
-		add(fmt.Sprintf("%s_%d_alone_local", allconcur.EngineAllConcurPlus, servers),
-			Parameters{Fabric: fabric.P2PLocal, Servers: servers, Batch: 1, Size: comparedRequest})
+		add(fmt.Sprintf("%s_%d_alone_shm", allconcur.EngineAllConcurPlus, servers),
+			Parameters{
+				Fabric: fabric.SharedMemory, Servers: servers, Batch: 1, Size: comparedRequest,
+			})
 	}
 	for _, kind := range []fabric.Kind{fabric.P2PTrusted, fabric.P2P} {
 		for _, servers := range []int{4, 8} {

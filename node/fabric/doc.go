@@ -5,7 +5,7 @@
 //	p2p          TCP, authenticated and encrypted (package rdmanet/p2p); the default
 //	             between processes and machines
 //	p2p-trusted  TCP, authenticated once and not encrypted, for a private network
-//	p2p-local    the same, with shared memory between nodes of one user and machine
+//	shm          the same, with shared memory between nodes of one user and machine
 //	verbs        RDMA hardware, or Soft-RoCE (package rdmanet/verbs)
 //
 //	kind, err := fabric.Parse(name)

@@ -18,11 +18,11 @@ type Kind string
 
 // The kinds of fabrics.
 const (
-	Memory     Kind = "memory"
-	P2P        Kind = "p2p"
-	P2PTrusted Kind = "p2p-trusted"
-	P2PLocal   Kind = "p2p-local"
-	Verbs      Kind = "verbs"
+	Memory       Kind = "memory"
+	P2P          Kind = "p2p"
+	P2PTrusted   Kind = "p2p-trusted"
+	SharedMemory Kind = "shm"
+	Verbs        Kind = "verbs"
 )
 
 // Errors of this package; match them with errors.Is.
@@ -36,7 +36,7 @@ var (
 )
 
 // Kinds returns all kinds, the simplest first.
-func Kinds() []Kind { return []Kind{Memory, P2P, P2PTrusted, P2PLocal, Verbs} }
+func Kinds() []Kind { return []Kind{Memory, P2P, P2PTrusted, SharedMemory, Verbs} }
 
 // Names returns the names of all kinds, for completion.
 func Names() []string {
@@ -72,7 +72,7 @@ type Options struct {
 	// MendTimeout is how long a lane may be broken before it counts as lost. 0 means the provider's
 	// default.
 	MendTimeout time.Duration
-	// NoPoller has a goroutine of its own read each lane of P2P, P2PTrusted and P2PLocal, as on
+	// NoPoller has a goroutine of its own read each lane of P2P, P2PTrusted and SharedMemory, as on
 	// systems other than Linux. It is for measurements.
 	NoPoller bool
 	// Logger logs events for operators. If it is nil, nothing is logged.
@@ -94,11 +94,11 @@ func Open(kind Kind, options Options) (Host, error) {
 	plane := p2p.Options{
 		PrivateKey: options.Key, Listen: options.Listen, Members: options.Members,
 		MendTimeout: options.MendTimeout, Logger: options.Logger,
-		Trusted: kind == P2PTrusted || kind == P2PLocal, Local: kind == P2PLocal,
+		Trusted: kind == P2PTrusted || kind == SharedMemory, Local: kind == SharedMemory,
 		NoPoller: options.NoPoller,
 	}
 	switch kind {
-	case P2P, P2PTrusted, P2PLocal:
+	case P2P, P2PTrusted, SharedMemory:
 		host, err := p2p.New(plane)
 		if err != nil {
 			return nil, err // and a nil interface: a nil pointer in an interface is not nil

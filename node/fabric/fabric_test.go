@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 // Hosts of a kind between processes carry a frame, on the kinds that every machine has.
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []Kind{P2P, P2PTrusted, P2PLocal} {
+	for _, kind := range []Kind{P2P, P2PTrusted, SharedMemory} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -93,7 +93,7 @@ func TestOpenRefuses(t *testing.T) {
 	if host, err := Open(P2P, Options{Listen: "127.0.0.1:0"}); host != nil || err == nil {
 		t.Errorf("p2p without a key: %v, %v", host, err)
 	}
-	for _, kind := range []Kind{P2P, P2PTrusted, P2PLocal} {
+	for _, kind := range []Kind{P2P, P2PTrusted, SharedMemory} {
 		if err := Check(kind); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

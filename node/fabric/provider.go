@@ -37,7 +37,7 @@ func Providers() []Provider {
 			Missing: []Missing{}},
 		{Kind: P2PTrusted, About: "TCP, authenticated once and not encrypted, for a network " +
 			"that nobody else listens on", Usable: true, Missing: []Missing{}},
-		{Kind: P2PLocal, About: "p2p-trusted, with shared memory between nodes of one user " +
+		{Kind: SharedMemory, About: "p2p-trusted, with shared memory between nodes of one user " +
 			"and machine (Linux)", Usable: true, Missing: []Missing{}},
 		{Kind: Verbs, About: "RDMA hardware or Soft-RoCE: one-sided memory without the owner's " +
 			"processor", Usable: len(missing) == 0, Missing: missing},

@@ -73,7 +73,7 @@ type AdminConfig struct {
 // FabricConfig configures the network between nodes. The kind must be the same on all nodes of all
 // shards.
 type FabricConfig struct {
-	Kind fabric.Kind `koanf:"kind"` // the provider: p2p, p2p-trusted, p2p-local, verbs or memory
+	Kind fabric.Kind `koanf:"kind"` // the provider: p2p, p2p-trusted, shm, verbs or memory
 	// The address for the other nodes, host:port; by default, the genesis's address of this node.
 	Listen string `koanf:"listen"`
 	// The RDMA device, for verbs; by default, the first active one.
@@ -350,7 +350,7 @@ listen = %q     # port 0: a free one, which the log shows
 [fabric]                 # the network between nodes
 # kind must be the same on all nodes, also those of other shards.
 # p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on.
-# p2p-local: the same, with shared memory between nodes of one user and machine.
+# shm: the same, with shared memory between nodes of one user and machine.
 # verbs: RDMA. memory: one process. "ledgerd fabric" shows which kinds work on this machine.
 kind = %q
 listen = %q

@@ -127,7 +127,7 @@
 //
 // # Within a machine
 //
-// On Linux, with Options.Local besides Trusted (the fabric p2p-local), the end that shows a ticket
+// On Linux, with Options.Local besides Trusted (the fabric shm), the end that shows a ticket
 // first looks for the peer within the machine: under a name of a UNIX socket that has the peer's
 // identity and the port. If nobody has that name, or its owner belongs to another user or does not
 // take the token, the end dials TCP's port. Hosts of p2p-trusted have no such names, and both kinds
@@ -148,7 +148,7 @@
 // the two looks second sees what the other one did first, so the poller hears of every batch. The
 // socket still carries acknowledgements. Its end is the end of the connection, once the ring is
 // empty. Each end keeps its own position and checks the other's, and the memory is sealed against
-// shrinking. But a host of p2p-local trusts all processes of its user in its network namespace:
+// shrinking. But a host of shm trusts all processes of its user in its network namespace:
 // they can stop its lanes, or pass for a member.
 //
 // # The port

@@ -23,7 +23,7 @@ import (
 // it waits. Only a sender that finds the word set makes a system call to wake it. So in a round a
 // receiver waits once for all lanes, and one of its senders wakes it.
 //
-// Each end keeps its own position, and checks the other's. But p2p-local trusts all processes of
+// Each end keeps its own position, and checks the other's. But shm trusts all processes of
 // the same user in the network namespace: they can stop this host's lanes, or pass for a member.
 
 const (
