@@ -118,7 +118,27 @@ func newBell() (*bell, error) {
 	if err != nil {
 		return nil, errors.Join(os.NewSyscallError("eventfd", err), memory.unmap(), unix.Close(fd))
 	}
-	return &bell{memory, memory.word(0), fd, event}, nil
+	b := &bell{memory, memory.word(0), fd, event}
+	if err := checkEvent(event); err != nil { // as peers will
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+// checkEvent returns an error if a descriptor is no eventfd, or if writing to it may wait.
+func checkEvent(fd int) error {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	kind, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return fmt.Errorf("the fabric shm needs /proc: %w", err)
+	}
+	if kind != "anon_inode:[eventfd]" || flags&unix.O_NONBLOCK == 0 {
+		return fmt.Errorf("%w: the event is %q with flags %#x", errProtocol, kind, flags)
+	}
+	return nil
 }
 
 // ring wakes the poller if it may be waiting.
@@ -131,8 +151,12 @@ func (b *bell) ring() {
 // wake wakes the poller in any case.
 func (b *bell) wake() {
 	one := [8]byte{1}
-	// It fails if the event was raised 2^64 times, and then it is raised.
-	_, _ = rawWrite(uintptr(b.event), [][]byte{one[:]})
+	if _, err := rawWrite(uintptr(b.event), [][]byte{one[:]}); err == unix.EAGAIN {
+		// The counter is full, so the write woke nobody.
+		var count [8]byte
+		_, _ = rawRead(uintptr(b.event), count[:])
+		_, _ = rawWrite(uintptr(b.event), [][]byte{one[:]})
+	}
 }
 
 func (b *bell) close() error {
@@ -200,6 +224,9 @@ type ringWriter struct {
 // newRingWriter uses a ring and a bell of which another process sent the descriptors. It owns the
 // event from then on, and the caller closes the others.
 func newRingWriter(ring, bellMemory, event int) (*ringWriter, error) {
+	if err := checkEvent(event); err != nil {
+		return nil, err
+	}
 	memory, err := mapShared(ring, ringData+ringBytes)
 	if err != nil {
 		return nil, err

@@ -220,6 +220,14 @@ func TestOffers(t *testing.T) {
 	}
 	defer null.Close()
 	file := int(null.Fd())
+	events := [2]int{}
+	for i, flags := range []int{unix.EFD_NONBLOCK, 0} {
+		if events[i], err = unix.Eventfd(0, unix.EFD_CLOEXEC|flags); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(events[i])
+	}
+	event, waits := events[0], events[1]
 	for _, test := range []struct {
 		name string
 		word string
@@ -228,16 +236,18 @@ func TestOffers(t *testing.T) {
 		fine bool
 	}{
 		{"none", "n", nil, false, true},
-		{"a ring", "r", []int{ring, woken, file}, true, true},
+		{"a ring", "r", []int{ring, woken, event}, true, true},
+		{"an event that is none", "r", []int{ring, woken, file}, false, false},
+		{"an event that waits", "r", []int{ring, woken, waits}, false, false},
 		{"none with descriptors", "n", []int{ring, woken, file}, false, false},
 		{"a ring without descriptors", "r", nil, false, false},
 		{"too few descriptors", "r", []int{ring, woken}, false, false},
 		{"too many descriptors", "r", []int{ring, woken, file, file, file, file}, false, false},
 		{"another word", "x", []int{ring, woken, file}, false, false},
-		{"a small ring", "r", []int{small, woken, file}, false, false},
-		{"a small bell", "r", []int{ring, small, file}, false, false},
-		{"a ring that can shrink", "r", []int{loose, woken, file}, false, false},
-		{"no memory", "r", []int{file, woken, file}, false, false},
+		{"a small ring", "r", []int{small, woken, event}, false, false},
+		{"a small bell", "r", []int{ring, small, event}, false, false},
+		{"a ring that can shrink", "r", []int{loose, woken, event}, false, false},
+		{"no memory", "r", []int{file, woken, event}, false, false},
 		{"an end", "", nil, false, false},
 	} {
 		near, far := unixPair(t)
