@@ -52,6 +52,8 @@ packed bundles in the store of one home, as fast as the machine can, and copies 
 The load's --accounts are among those of the book. After the load, one node is stopped in good order
 and started again, while the others go on: ready_ms is the time until it orders. --memory-limit is
 the memory_limit_bytes of each node. All of it is in the folder of --dir, and is removed at the end.
+A node that has just started over a large book checks its tables and reads accounts for a while
+beside the load; with --warm-up the measurement begins later.
 
 With --compare, the command measures several loads one after the other, each with new nodes, 3
 unless --nodes is given. It shows them beside what the machine can do in the same run:
@@ -211,7 +213,9 @@ transaction in them. A difference or a missing transaction is an error.`,
 	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus,
 		`engine, "allconcur+" or "allconcur"`)
 	flags.DurationVar(&p.For, "for", 10*time.Second,
-		"how long to measure, after a warm-up of a quarter of it, at most 1s")
+		"how long to measure")
+	flags.DurationVar(&p.WarmUp, "warm-up", 0, "how long the load runs before the measurement "+
+		"(default a quarter of --for, at most 1s)")
 	flags.StringVar(&dir, "dir", "", "folder for the nodes' temporary homes; the speed of its "+
 		"disk is part of the measurement (default the system's temporary folder)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -95,8 +96,10 @@ type LedgerParameters struct {
 	Fabric fabric.Kind `json:"fabric"`
 	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
 	Engine string `json:"engine"`
-	// For is the length of the measured window.
-	For time.Duration `json:"-"`
+	// For is the length of the measured window. WarmUp is that of the load before it; 0 means a
+	// quarter of For, at most a second.
+	For    time.Duration `json:"-"`
+	WarmUp time.Duration `json:"-"`
 }
 
 // Validate reports the first invalid parameter. The error wraps ErrParameters.
@@ -129,6 +132,9 @@ func (p LedgerParameters) Validate() error {
 			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v, want a time above 0", ErrParameters, p.For)
+	case p.WarmUp < 0:
+		return fmt.Errorf("%w: a warm-up of %v, want none or a time above 0", ErrParameters,
+			p.WarmUp)
 	case p.Fabric == fabric.Memory && (p.hasBook() || p.MemoryLimit != 0):
 		return fmt.Errorf("%w: a book and a limit of the memory are for nodes in processes of "+
 			"their own, and those of fabric %q are in this one", ErrParameters, p.Fabric)
@@ -252,7 +258,7 @@ func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerPara
 	}
 	load.start(ctx, fail)
 	defer load.end()
-	if err := pause(ctx, warmUp(p.For)); err != nil {
+	if err := pause(ctx, cmp.Or(p.WarmUp, warmUp(p.For))); err != nil {
 		return LedgerResult{}, 0, err
 	}
 	before, err := nodes.figures(ctx)

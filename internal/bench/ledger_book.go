@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	mathrand "math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -108,11 +110,29 @@ func (l *load) makeBook(ctx context.Context, homes []*home.Home, p LedgerParamet
 		if err := ctx.Err(); err != nil {
 			return 0, context.Cause(ctx)
 		}
-		if err := os.CopyFS(each.Data(), os.DirFS(first.Data())); err != nil {
+		err := os.CopyFS(each.Data(), os.DirFS(first.Data()))
+		if err == nil {
+			err = syncFolder(each.Data()) // or the disk would write it while the load runs
+		}
+		if err != nil {
 			return 0, fmt.Errorf("bench: the book: %w", err)
 		}
 	}
 	return b.total, nil
+}
+
+// syncFolder writes all files below a folder to the disk.
+func syncFolder(folder string) error {
+	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(file.Sync(), file.Close())
+	})
 }
 
 // tell reports progress, if anyone listens.

@@ -128,6 +128,7 @@ func TestBookIsRefused(t *testing.T) {
 		"no accounts":          func(p *LedgerParameters) { p.Accounts = 0 },
 		"nodes in the process": func(p *LedgerParameters) { p.Fabric = fabric.Memory },
 		"memory below 0":       func(p *LedgerParameters) { p.MemoryLimit = -1 },
+		"warm-up below 0":      func(p *LedgerParameters) { p.WarmUp = -1 },
 	} {
 		p := bookParameters()
 		change(&p)
