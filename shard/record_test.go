@@ -52,6 +52,11 @@ func TestRecorder(t *testing.T) {
 			}
 		})
 	}
+	r := Recorder{Fault: FaultRecordLastOnly}
+	r.Offer(roundsTo(7, 8))
+	if taken := r.Take(6); len(taken) != 1 || taken[0].Round != 8 {
+		t.Errorf("the planted bug takes %+v", taken)
+	}
 }
 
 // A round with an epoch counts for the block of that round and that epoch, once both are known, and
@@ -149,8 +154,8 @@ func TestRecordCounts(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, counts, err)
 		}
 	}
-	report := generation.Report{Head: generation.Head{Height: 6, Round: 6}}
-	if r.Report(&report); report.Head.Round != 9 || report.Empty != 3 ||
+	report := generation.Report{Head: generation.Head{Height: 6, Round: 6}, Empty: 1}
+	if r.Report(&report); report.Head.Round != 9 || report.Empty != 4 ||
 		len(report.Recorded) != 2 {
 		t.Errorf("%+v", report)
 	}
