@@ -55,7 +55,7 @@ func BenchmarkComplete(b *testing.B) {
 	for name, dropped := range map[string]int{"aligned": 0, "shifted": 1} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			block := &ledger.Block{Header: whole.Header, Entries: whole.Entries[dropped:],
+			block := &ledger.Block{Header: whole.Header, Unpacked: whole.Unpacked[dropped:],
 				Bundles: make([]ledger.BundleSeal, len(bundles))}
 			for b.Loop() {
 				for i, bundle := range bundles {
@@ -64,7 +64,7 @@ func BenchmarkComplete(b *testing.B) {
 				block.Complete(ledger.Hash{})
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/
-				float64(b.N*len(block.Entries)), "ns/tx")
+				float64(b.N*block.Len()), "ns/tx")
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
@@ -109,7 +110,8 @@ type Entry struct {
 	// packed is the content of the packed bundle that the transfer is in, or nil.
 	packed *packed
 	// Body is the canonical encoding. It is nil for a transfer of a packed bundle; see Block.Body.
-	Body   []byte
+	Body []byte
+	// Result is the outcome, once the block is executed.
 	Result Result
 	// Bundle is the index of the transaction's bundle in the block. Place is its index in that
 	// bundle.
@@ -123,14 +125,6 @@ func (e *Entry) Transaction() *Transaction {
 		return e.packed.transaction(e.Place)
 	}
 	return e.Decoded
-}
-
-// change returns the change of the membership that the transaction is, or nil.
-func (e *Entry) change() *MembershipChange {
-	if e.packed != nil {
-		return nil
-	}
-	return e.Decoded.Change
 }
 
 // BundleSeal is the part of a bundle that a block keeps beside the transactions. It is enough to
@@ -151,6 +145,8 @@ type BundleSeal struct {
 	tree idTree
 	// packed is the content of a packed bundle, and nil for any other.
 	packed *packed
+	// results are those of a packed bundle's transfers, or nil if all were applied.
+	results []Result
 }
 
 // Packed reports whether it is a packed bundle.
@@ -174,6 +170,23 @@ func (s *BundleSeal) ID(place int) Hash {
 
 // Transfers returns the transfers of a packed bundle, which Packed reports.
 func (s *BundleSeal) Transfers() Transfers { return Transfers{s.packed} }
+
+// Result returns the result of a packed bundle's transfer at a place.
+func (s *BundleSeal) Result(place int) Result {
+	if s.results == nil {
+		return appliedWhole
+	}
+	return s.results[place]
+}
+
+// SetResults sets the results of all transfers of a packed bundle. It keeps a copy, and nothing if
+// all were applied, as they are before it is called.
+func (s *BundleSeal) SetResults(results []Result) {
+	s.results = nil
+	if slices.ContainsFunc(results, func(r Result) bool { return r != appliedWhole }) {
+		s.results = slices.Clone(results)
+	}
+}
 
 // appendNumber appends, for a bundle from the parent's stream, a mark and the bundle's number. The
 // mark is 0, which is never a count of transactions.
@@ -200,19 +213,23 @@ func (s *BundleSeal) leaf() Hash {
 // Block is one round of the chain. It is read-only. The genesis is the block at height 0: it has no
 // transactions, its Hash is the genesis hash, and its header holds only the time.
 type Block struct {
-	Header  Header
-	Hash    Hash
-	Entries []Entry
+	Header Header
+	Hash   Hash
+	// Unpacked are the transactions of the bundles that are not packed, in order. A packed bundle
+	// has hundreds of transfers, which the block has in the form of its seal only. Len, Entry, All,
+	// Parts and Heads are about all transactions.
+	Unpacked []Entry
+	// Bundles are the seals of all bundles, in order. AddPacked adds that of a packed one.
 	Bundles []BundleSeal
+	// packs are the places of the packed bundles, in order.
+	packs []pack
 }
 
 // Encode returns the canonical encoding.
 func (b *Block) Encode() []byte {
 	size := HeaderSize + 16
-	for i := range b.Entries {
-		if body := len(b.Entries[i].Body); body > 0 {
-			size += body + 10
-		}
+	for i := range b.Unpacked {
+		size += len(b.Unpacked[i].Body) + 10
 	}
 	for i := range b.Bundles {
 		size += 8 + len(b.Bundles[i].Signatures)*(MaxOrganisationName+100)
@@ -230,8 +247,7 @@ func (b *Block) appendTo(to []byte) []byte {
 	for i := range b.Bundles {
 		seal := &b.Bundles[i]
 		if seal.packed != nil {
-			to = seal.appendPacked(to, b.Entries[entry:entry+seal.Len()])
-			entry += seal.Len()
+			to = seal.appendPacked(to)
 			continue
 		}
 		to = binary.AppendUvarint(seal.appendNumber(to), uint64(len(seal.IDs)))
@@ -241,8 +257,8 @@ func (b *Block) appendTo(to []byte) []byte {
 				to = append(to, seal.IDs[j][:]...)
 				continue
 			}
-			to = codec.AppendString(to, b.Entries[entry].Body)
-			to = appendResult(to, b.Entries[entry].Result)
+			to = codec.AppendString(to, b.Unpacked[entry].Body)
+			to = appendResult(to, b.Unpacked[entry].Result)
 			entry++
 		}
 		to = appendSignatures(to, seal.Signatures)
@@ -252,18 +268,18 @@ func (b *Block) appendTo(to []byte) []byte {
 
 // appendPacked appends a packed bundle: its mark, the content, the results that are not applied,
 // each after its place, and the signatures.
-func (s *BundleSeal) appendPacked(to []byte, entries []Entry) []byte {
+func (s *BundleSeal) appendPacked(to []byte) []byte {
 	to = codec.AppendString(append(to, packedMark...), s.packed.content)
-	to = appendFailures(to, entries)
+	to = appendFailures(to, s.results)
 	return appendSignatures(to, s.Signatures)
 }
 
 // Body returns the canonical encoding of the transaction at index. For a transfer of a packed
 // bundle it makes what shows it; see DecodeBody.
 func (b *Block) Body(index int) []byte {
-	entry := &b.Entries[index]
-	if packed := b.Bundles[entry.Bundle].packed; packed != nil {
-		return packed.body(entry.Place)
+	entry := b.Entry(index)
+	if entry.packed != nil {
+		return entry.packed.body(entry.Place)
 	}
 	return entry.Body
 }
@@ -283,14 +299,14 @@ func DecodeBlock(data []byte) (*Block, error) {
 		return nil, r.Err
 	}
 	slab := &blockSlab{postings: newPostingSlab(int(block.Header.Transactions))}
-	block.Entries = make([]Entry, 0, block.Header.Transactions)
-	block.Bundles = make([]BundleSeal, r.Count("bundles", MaxBlockTransactions, 3))
-	for i := range block.Bundles {
+	bundles := r.Count("bundles", MaxBlockTransactions, 3)
+	block.Bundles = make([]BundleSeal, 0, bundles)
+	for range bundles {
 		decode := block.decodeBundle
 		if len(r.Data) >= 2 && r.Data[0] == 0 && r.Data[1] == 0 && block.Header.ByBundle {
 			decode = block.decodePacked
 		}
-		if err := decode(&r, i, slab); err != nil {
+		if err := decode(&r, slab); err != nil {
 			return nil, err
 		}
 	}
@@ -320,9 +336,11 @@ func (s *blockSlab) take(left int) *Transaction {
 }
 
 // left returns how many transactions are still to be decoded, as the header says.
-func (b *Block) left() int { return int(b.Header.Transactions) - len(b.Entries) }
+func (b *Block) left() int { return int(b.Header.Transactions) - b.Len() }
 
-func (b *Block) decodeBundle(r *reader, index int, slab *blockSlab) error {
+func (b *Block) decodeBundle(r *reader, slab *blockSlab) error {
+	index := len(b.Bundles)
+	b.Bundles = append(b.Bundles, BundleSeal{})
 	seal := &b.Bundles[index]
 	count := r.Count("transactions", MaxBundleTransactions, 7)
 	if count == 0 {
@@ -348,6 +366,9 @@ func (b *Block) decodeBundle(r *reader, index int, slab *blockSlab) error {
 		if r.Err != nil {
 			return r.Err
 		}
+		if b.Unpacked == nil {
+			b.Unpacked = make([]Entry, 0, b.left())
+		}
 		transaction := slab.take(b.left())
 		if err := decodeBody(body, transaction, slab.postings); err != nil {
 			return err
@@ -356,7 +377,7 @@ func (b *Block) decodeBundle(r *reader, index int, slab *blockSlab) error {
 			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
 		}
 		seal.IDs[place] = TransactionID(body)
-		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Decoded: transaction,
+		b.Unpacked = append(b.Unpacked, Entry{ID: seal.IDs[place], Decoded: transaction,
 			Body: body, Result: result, Bundle: index, Place: place})
 	}
 	seal.Signatures = r.signatures()
@@ -366,9 +387,8 @@ func (b *Block) decodeBundle(r *reader, index int, slab *blockSlab) error {
 }
 
 // decodePacked is decodeBundle for a packed bundle.
-func (b *Block) decodePacked(r *reader, index int, _ *blockSlab) error {
+func (b *Block) decodePacked(r *reader, _ *blockSlab) error {
 	r.Take(len(packedMark))
-	seal := &b.Bundles[index]
 	content := read(r.Bytes("bytes of bundle", MaxBundleBytes))
 	packed := content.packed(content.Data)
 	if packed != nil && packed.count > b.left() {
@@ -380,21 +400,10 @@ func (b *Block) decodePacked(r *reader, index int, _ *blockSlab) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	seal.packed = packed
-	seal.Root = merkleRoot(packed.leaves())
-	first := len(b.Entries)
-	for place := range packed.count {
-		b.Entries = append(b.Entries, packed.entry(&seal.Root, index, place))
-	}
-	entries, results := b.Entries[first:], make([]Result, packed.count)
-	for i := range results {
-		results[i] = appliedWhole
-	}
-	r.failures(results)
-	for i := range entries {
-		entries[i].Result = results[i]
-	}
+	seal := BundleSeal{packed: packed, Root: merkleRoot(packed.leaves())}
+	seal.results = r.failures(packed.count)
 	seal.Signatures = r.signatures()
+	b.AddPacked(seal)
 	return r.Err
 }
 
@@ -416,7 +425,7 @@ func (b *Block) roots() (ids, results Hash) {
 		}
 		return merkleRoot(transactions), merkleRoot(outcomes)
 	}
-	hashes := make([]Hash, len(b.Entries))
+	hashes := make([]Hash, len(b.Unpacked)) // without ByBundle no bundle is packed
 	ids = b.idRoot(hashes)
 	for i := range b.Bundles {
 		b.Bundles[i].tree = idTree{}
@@ -425,17 +434,17 @@ func (b *Block) roots() (ids, results Hash) {
 }
 
 func (b *Block) idLeaves() []Hash {
-	leaves := make([]Hash, len(b.Entries))
-	for i := range b.Entries {
-		leaves[i] = leafHash(b.Entries[i].ID[:])
+	leaves := make([]Hash, len(b.Unpacked))
+	for i := range b.Unpacked {
+		leaves[i] = leafHash(b.Unpacked[i].ID[:])
 	}
 	return leaves
 }
 
 // resultLeaves overwrites leaves, which are as many as the entries.
 func (b *Block) resultLeaves(leaves []Hash) []Hash {
-	for i := range b.Entries {
-		leaves[i] = b.Entries[i].Result.leaf(b.Entries[i].ID)
+	for i := range b.Unpacked {
+		leaves[i] = b.Unpacked[i].Result.leaf(b.Unpacked[i].ID)
 	}
 	return leaves
 }
@@ -451,8 +460,8 @@ func (b *Block) bundlesRoot() Hash {
 func (b *Block) checkRoots() error {
 	ids, results := b.roots()
 	switch {
-	case int(b.Header.Transactions) != len(b.Entries):
-		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries),
+	case int(b.Header.Transactions) != b.Len():
+		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, b.Len(),
 			b.Header.Transactions)
 	case ids != b.Header.TransactionsRoot:
 		return fmt.Errorf("%w: transactions root", ErrBlock)

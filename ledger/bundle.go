@@ -258,11 +258,9 @@ func (b *Bundle) Distinct() int {
 	return len(b.transactions)
 }
 
-// Entry returns what a block has of transaction i, which is in the bundle with this index there.
+// Entry returns what a block has of transaction i, which is in the bundle with this index there. A
+// block has no entries of a packed bundle.
 func (b *Bundle) Entry(i, bundle int) Entry {
-	if b.packed != nil {
-		return b.packed.entry(&b.root, bundle, i)
-	}
 	return Entry{ID: b.ids[i], Decoded: &b.transactions[i], Body: b.Body(i), Bundle: bundle,
 		Place: i}
 }

@@ -81,11 +81,6 @@ func resultsRoot(leaves []Hash) *Hash {
 	return &root
 }
 
-// resultsOfEntries is resultsOf for the entries of a bundle.
-func resultsOfEntries(entries []Entry) []Hash {
-	return resultsOf(len(entries), func(i int) Result { return entries[i].Result })
-}
-
 // idsOf returns the ids of entries.
 func idsOf(entries []Entry) []Hash {
 	ids := make([]Hash, len(entries))
@@ -95,26 +90,16 @@ func idsOf(entries []Entry) []Hash {
 	return ids
 }
 
-// entriesOf returns the entries of a bundle, given the index of the first one.
-func (b *Block) entriesOf(bundle, first int) []Entry {
-	end := first
-	for end < len(b.Entries) && b.Entries[end].Bundle == bundle {
-		end++
-	}
-	return b.Entries[first:end]
-}
-
-// bundleLeaf returns the leaf of a bundle with these entries.
-func (b *Block) bundleLeaf(bundle, first int, entries []Entry) bundleLeaf {
-	seal := &b.Bundles[bundle]
-	leaf := bundleLeaf{kind: leafOfIDs, first: uint32(first), kept: uint32(len(entries))}
+// leaf returns the leaf of the bundle.
+func (s *share) leaf() bundleLeaf {
+	leaf := bundleLeaf{kind: leafOfIDs, first: uint32(s.first), kept: uint32(s.len())}
 	switch {
-	case seal.packed != nil:
-		leaf.kind, leaf.root = leafOfPacked, seal.Root
-	case len(entries) == len(seal.IDs):
-		leaf.root = seal.Root
+	case s.seal.packed != nil:
+		leaf.kind, leaf.root = leafOfPacked, s.seal.Root
+	case len(s.entries) == len(s.seal.IDs):
+		leaf.root = s.seal.Root
 	default:
-		leaf.root = IDRoot(idsOf(entries))
+		leaf.root = IDRoot(idsOf(s.entries))
 	}
 	return leaf
 }
@@ -122,13 +107,10 @@ func (b *Block) bundleLeaf(bundle, first int, entries []Entry) bundleLeaf {
 // leavesByBundle returns the leaf hashes of the trees over the transactions and over the results.
 func (b *Block) leavesByBundle() (transactions, results []Hash) {
 	transactions, results = make([]Hash, len(b.Bundles)), make([]Hash, len(b.Bundles))
-	first := 0
-	for i := range b.Bundles {
-		entries := b.entriesOf(i, first)
-		leaf := b.bundleLeaf(i, first, entries)
+	for i, each := range b.shares() {
+		leaf := each.leaf()
 		transactions[i] = leaf.hash()
-		results[i] = leaf.resultsHash(resultsRoot(resultsOfEntries(entries)))
-		first += len(entries)
+		results[i] = leaf.resultsHash(resultsRoot(each.results()))
 	}
 	return transactions, results
 }
@@ -152,27 +134,32 @@ type Placing struct {
 	AllApplied bool `json:"all_applied"`
 }
 
+// shareOf returns the share of the bundle that has the transaction at index, and its index.
+func (b *Block) shareOf(index int) (bundle int, its share) {
+	for bundle, its = range b.shares() {
+		if index < its.first+its.len() {
+			break
+		}
+	}
+	return bundle, its
+}
+
 // placing returns what a proof of the transaction at index has for a block with Header.ByBundle.
 func (b *Block) placing(p *Proof, index int) *Placing {
-	entry := &b.Entries[index]
-	first := index
-	for first > 0 && b.Entries[first-1].Bundle == entry.Bundle {
-		first--
-	}
-	entries := b.entriesOf(entry.Bundle, first)
-	placed := &Placing{Bundle: uint32(entry.Bundle), Bundles: uint32(len(b.Bundles)),
-		First: uint32(first), Kept: uint32(len(entries))}
-	if seal := &b.Bundles[entry.Bundle]; seal.packed == nil {
-		p.TransactionPath = merklePath(idLeaves(idsOf(entries)), index-first)
+	bundle, its := b.shareOf(index)
+	placed := &Placing{Bundle: uint32(bundle), Bundles: uint32(len(b.Bundles)),
+		First: uint32(its.first), Kept: uint32(its.len())}
+	if its.seal.packed == nil {
+		p.TransactionPath = merklePath(idLeaves(idsOf(its.entries)), index-its.first)
 	} else {
 		p.TransactionPath = []Hash{}
 	}
-	results := resultsOfEntries(entries)
+	results := its.results()
 	placed.AllApplied = results == nil
-	p.ResultPath = merklePath(results, index-first)
+	p.ResultPath = merklePath(results, index-its.first)
 	leaves, resultLeaves := b.leavesByBundle()
-	placed.TransactionPath = merklePath(leaves, entry.Bundle)
-	placed.ResultPath = merklePath(resultLeaves, entry.Bundle)
+	placed.TransactionPath = merklePath(leaves, bundle)
+	placed.ResultPath = merklePath(resultLeaves, bundle)
 	return placed
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -49,23 +50,28 @@ func TestRootsOfDocs(t *testing.T) {
 	if !bytes.Equal(packed.SigningMessage(), append([]byte("ledgerd/bundle/2\x00"), root...)) {
 		t.Errorf("what is signed is %x", packed.SigningMessage())
 	}
-	block := ledgertest.Block(ledgertest.Genesis(), packed, whole, cut, good)
+	block := ledgertest.Block(ledgertest.Genesis(), packed, whole, cut)
 	short := ledger.Result{Code: ledger.InsufficientFunds, Item: 1}
-	block.Entries[129].Result, block.Entries[134].Result = short, short
+	fail(&block.Bundles[0], 129, short)
+	block.Unpacked[4].Result = short
 	// The second transaction of the third bundle was in an earlier block.
 	block.Bundles[2].Kept[1] = false
-	block.Entries = append(block.Entries[:134:134], block.Entries[135:]...)
-	block.Entries[134].Result = short
-	block.Header.Transactions = uint32(len(block.Entries))
+	block.Unpacked = slices.Delete(block.Unpacked, 4, 5)
+	block.Unpacked[4].Result = short
+	block.AddPacked(good.Seal(nil))
+	block.Header.Transactions = uint32(block.Len())
 	block.Complete(ledger.Hash{9})
-	if len(block.Entries) != 130+3+2+2 {
-		t.Fatalf("%d transactions", len(block.Entries))
+	if block.Len() != 130+3+2+2 {
+		t.Fatalf("%d transactions", block.Len())
 	}
 	var transactions, results, seals [][]byte
 	first := 0
 	for i, count := range []int{130, 3, 2, 2} {
 		kind, root := byte(1), block.Bundles[i].Root
-		entries := block.Entries[first : first+count]
+		var entries []ledger.Entry
+		for at := range count {
+			entries = append(entries, block.Entry(first+at))
+		}
 		var ids, outcomes [][]byte
 		failed := false
 		for _, entry := range entries {
@@ -107,7 +113,7 @@ func TestRootsOfDocs(t *testing.T) {
 	if encoded := header.Encode(); encoded[0] != 2 {
 		t.Errorf("the header begins with %d", encoded[0])
 	}
-	for index := range block.Entries {
+	for index := range block.Len() {
 		if encoded := block.Proof(index).Encode(); encoded[0] != 3 {
 			t.Fatalf("the proof begins with %d", encoded[0])
 		}

@@ -29,7 +29,7 @@ var errNotClients = errors.New("only members of the shards make verdicts, and ch
 // shards.
 func (b *Block) CarriedBundle(index int) []byte {
 	seal := &b.Bundles[index]
-	entry := sort.Search(len(b.Entries), func(i int) bool { return b.Entries[i].Bundle >= index })
+	entry := sort.Search(len(b.Unpacked), func(i int) bool { return b.Unpacked[i].Bundle >= index })
 	to := binary.AppendUvarint([]byte{carriedVersion}, uint64(len(seal.IDs)))
 	for place := range seal.IDs {
 		to = codec.AppendBool(to, seal.Kept[place])
@@ -37,7 +37,7 @@ func (b *Block) CarriedBundle(index int) []byte {
 			to = append(to, seal.IDs[place][:]...)
 			continue
 		}
-		to = codec.AppendString(to, b.Entries[entry].Body)
+		to = codec.AppendString(to, b.Unpacked[entry].Body)
 		entry++
 	}
 	return appendSignatures(to, seal.Signatures)

@@ -234,9 +234,9 @@ func TestCertifiedProof(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*ledger.Proof){
 		"result": func(p *ledger.Proof) { p.Result.Code = ledger.InsufficientFunds },
-		"body":   func(p *ledger.Proof) { p.Body = c.blocks[5].Entries[0].Body },
+		"body":   func(p *ledger.Proof) { p.Body = c.blocks[5].Unpacked[0].Body },
 		"transaction": func(p *ledger.Proof) {
-			p.Body, p.ID = c.blocks[5].Entries[0].Body, c.blocks[5].Entries[0].ID
+			p.Body, p.ID = c.blocks[5].Unpacked[0].Body, c.blocks[5].Entry(0).ID
 		},
 	} {
 		forged := &ledger.CertifiedProof{Proof: c.blocks[3].Proof(0), Finality: c.finality(3)}
@@ -355,7 +355,7 @@ func TestNoChange(t *testing.T) {
 	}
 	twin, nobody := block(operator.Join(ledgertest.Member(3))), block(operator.Leave(7))
 	failed := block(operator.Join(ledgertest.Member(3)))
-	failed.Entries[0].Result = ledger.Result{Code: ledger.Unauthorised, Item: ledger.NoItem}
+	failed.Unpacked[0].Result = ledger.Result{Code: ledger.Unauthorised, Item: ledger.NoItem}
 	failed.Complete(failed.Header.StateDigest)
 	admitted := block(ledgertest.Admit("operator", c.genesis, c.genesis.Membership(), 0,
 		ledgertest.Disk(1), 1))
@@ -376,7 +376,7 @@ func TestNoChange(t *testing.T) {
 		}
 	}
 	// The block and its certificate are genuine, and the proof is of another member.
-	other := block(operator.Join(ledgertest.Member(4))).Entries[0]
+	other := block(operator.Join(ledgertest.Member(4))).Unpacked[0]
 	for name, forge := range map[string]func(*ledger.Proof){
 		"body":        func(p *ledger.Proof) { p.Body = other.Body },
 		"transaction": func(p *ledger.Proof) { p.Body, p.ID = other.Body, other.ID },

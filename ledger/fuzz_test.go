@@ -62,8 +62,8 @@ func crossingSeed() *ledger.Block {
 	entry := ledger.Verdict{ID: ledger.Hash{1}, Shard: 0,
 		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}.Entry(genesis.Book())
 	entry.Result = ledger.Result{Code: ledger.Settled, Item: ledger.NoItem}
-	block.Entries = slices.Insert(block.Entries, 0, entry)
-	block.Entries[1].Bundle = 1
+	block.Unpacked = slices.Insert(block.Unpacked, 0, entry)
+	block.Unpacked[1].Bundle = 1
 	ids := []ledger.Hash{entry.ID}
 	block.Bundles = slices.Insert(block.Bundles, 0, ledger.BundleSeal{IDs: ids,
 		Kept: []bool{true}, Root: ledger.IDRoot(ids)})
@@ -94,7 +94,7 @@ func FuzzTransaction(f *testing.F) {
 		f.Add(bundle.Body(0))
 	}
 	crossing := crossingSeed()
-	f.Add(crossing.Entries[0].Body)
+	f.Add(crossing.Unpacked[0].Body)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		transaction, err := ledger.DecodeBody(data)
 		if err != nil {
@@ -248,7 +248,7 @@ func FuzzBatch(f *testing.F) {
 		Clocks: []ledger.MemberClock{{Member: 0}, {Member: 1, Offset: -9000}}}).Encode())
 	f.Add(ledgertest.Batch(7, changeSeeds()[2]))
 	crossing := crossingSeed()
-	verdicts := []ledger.Verdict{*crossing.Entries[0].Transaction().Verdict}
+	verdicts := []ledger.Verdict{*crossing.Unpacked[0].Transaction().Verdict}
 	f.Add((&ledger.Batch{
 		Bundles: [][]byte{bundleSeed(f)}, Carried: []ledger.Carried{{Number: 1,
 			Bundle: crossing.CarriedBundle(1)}},
@@ -283,7 +283,7 @@ func FuzzProof(f *testing.F) {
 	_, _, _, _, proof := seeds(f)
 	f.Add(proof)
 	packed := ledgertest.Block(ledgertest.Genesis(), packedSeed(), bundleOf(f, bundleSeed(f)))
-	for i := range packed.Entries {
+	for i := range packed.Len() {
 		f.Add(packed.Proof(i).Encode())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -355,7 +355,7 @@ func FuzzCarried(f *testing.F) {
 			Signatures: bundle.Signatures(), Root: bundle.Root()}}}
 		for place, is := range kept {
 			if is {
-				block.Entries = append(block.Entries, ledger.Entry{Body: bundle.Body(place)})
+				block.Unpacked = append(block.Unpacked, ledger.Entry{Body: bundle.Body(place)})
 			}
 		}
 		if !bytes.Equal(block.CarriedBundle(0), data) {

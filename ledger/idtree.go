@@ -100,7 +100,7 @@ func (b *Block) idRoot(level []Hash) Hash {
 		hash := func(from, to int) {
 			for i := from; i < to; i++ {
 				if number == 0 {
-					level[i] = leafHash(b.Entries[i].ID[:])
+					level[i] = leafHash(b.Unpacked[i].ID[:])
 				} else {
 					level[i] = nodeHash(&level[2*i], &level[2*i+1])
 				}
@@ -114,7 +114,7 @@ func (b *Block) idRoot(level []Hash) Hash {
 				sharing = append(sharing, r)
 			}
 		}
-		full := len(b.Entries) >> number
+		full := len(b.Unpacked) >> number
 		hash(done, full)
 		// What a run does not share on a level, it does not share on the levels above.
 		level, runs = level[:full], sharing
@@ -126,14 +126,14 @@ func (b *Block) idRoot(level []Hash) Hash {
 // runs returns the runs of the block's entries in their order, of bundles with known trees.
 func (b *Block) runs() []run {
 	runs := make([]run, 0, len(b.Bundles))
-	for i := range b.Entries {
-		entry := &b.Entries[i]
+	for i := range b.Unpacked {
+		entry := &b.Unpacked[i]
 		tree := &b.Bundles[entry.Bundle].tree
 		if tree.size == 0 {
 			continue
 		}
-		if i > 0 && b.Entries[i-1].Bundle == entry.Bundle &&
-			b.Entries[i-1].Place+1 == entry.Place {
+		if i > 0 && b.Unpacked[i-1].Bundle == entry.Bundle &&
+			b.Unpacked[i-1].Place+1 == entry.Place {
 			runs[len(runs)-1].end++
 			continue
 		}

@@ -39,7 +39,7 @@ func TestBlockTakesNodesOfItsBundles(t *testing.T) {
 					continue
 				}
 				ids = append(ids, id)
-				block.Entries = append(block.Entries, bundle.Entry(place, i))
+				block.Unpacked = append(block.Unpacked, bundle.Entry(place, i))
 			}
 			block.Bundles = append(block.Bundles, seal)
 		}

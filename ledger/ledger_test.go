@@ -154,8 +154,8 @@ func TestProofThatLies(t *testing.T) {
 		client.Transfer("acme:issuer", "acme:a", 2)),
 		client.Bundle(client.Transfer("acme:issuer", "acme:a", 3)))
 	for name, lie := range map[string]func(*ledger.Proof){
-		"body":         func(p *ledger.Proof) { p.Body = block.Entries[0].Body },
-		"id":           func(p *ledger.Proof) { p.ID = block.Entries[0].ID },
+		"body":         func(p *ledger.Proof) { p.Body = block.Unpacked[0].Body },
+		"id":           func(p *ledger.Proof) { p.ID = block.Entry(0).ID },
 		"result":       func(p *ledger.Proof) { p.Result.Code = ledger.Expired },
 		"index":        func(p *ledger.Proof) { p.Index = 0 },
 		"count":        func(p *ledger.Proof) { p.Count++ },

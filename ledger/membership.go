@@ -310,8 +310,8 @@ func (r *reader) member() Member {
 // applies at most one. An applied change that only repeats the present state is also returned; it
 // leaves the membership's Number as it was.
 func (b *Block) MembershipChange() *MembershipChange {
-	for i := range b.Entries {
-		if change := b.Entries[i].change(); change != nil && b.Entries[i].Result.OK() {
+	for i := range b.Unpacked {
+		if change := b.Unpacked[i].Decoded.Change; change != nil && b.Unpacked[i].Result.OK() {
 			return change
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // An outline of a block is what snapshots keep of it beside the header: the ids and results of its
@@ -20,63 +21,68 @@ const OutlinePrefix = 4
 // Outline returns the block's outline.
 func (b *Block) Outline() []byte {
 	if !b.Header.ByBundle {
-		to := make([]byte, 0, len(b.Entries)*(HashSize+ResultSize))
-		for i := range b.Entries {
-			to = appendResult(append(to, b.Entries[i].ID[:]...), b.Entries[i].Result)
+		to := make([]byte, 0, len(b.Unpacked)*(HashSize+ResultSize))
+		for i := range b.Unpacked {
+			to = appendResult(append(to, b.Unpacked[i].ID[:]...), b.Unpacked[i].Result)
 		}
 		return to
 	}
 	to := binary.AppendUvarint(make([]byte, OutlinePrefix, 256), uint64(len(b.Bundles)))
-	first := 0
-	for i := range b.Bundles {
-		entries := b.entriesOf(i, first)
-		leaf := b.bundleLeaf(i, first, entries)
-		to = binary.AppendUvarint(append(to, leaf.kind), uint64(len(entries)))
+	for _, each := range b.shares() {
+		leaf := each.leaf()
+		to = binary.AppendUvarint(append(to, leaf.kind), uint64(each.len()))
+		results := each.seal.results
 		if leaf.kind == leafOfPacked {
 			to = append(to, leaf.root[:]...)
 		} else {
-			for j := range entries {
-				to = append(to, entries[j].ID[:]...)
+			results = make([]Result, len(each.entries))
+			for i := range each.entries {
+				to = append(to, each.entries[i].ID[:]...)
+				results[i] = each.entries[i].Result
 			}
 		}
-		to = appendFailures(to, entries)
-		first += len(entries)
+		to = appendFailures(to, results)
 	}
 	binary.BigEndian.PutUint32(to, uint32(len(to)-OutlinePrefix))
 	return to
 }
 
-// appendFailures appends the results of a bundle's entries that are not applied.
-func appendFailures(to []byte, entries []Entry) []byte {
+// appendFailures appends those of a bundle's results that are not applied.
+func appendFailures(to []byte, results []Result) []byte {
 	failed := 0
-	for i := range entries {
-		if entries[i].Result != appliedWhole {
+	for i := range results {
+		if results[i] != appliedWhole {
 			failed++
 		}
 	}
 	to = binary.AppendUvarint(to, uint64(failed))
-	for i := range entries {
-		if entries[i].Result != appliedWhole {
-			to = appendResult(binary.AppendUvarint(to, uint64(i)), entries[i].Result)
+	for i := range results {
+		if results[i] != appliedWhole {
+			to = appendResult(binary.AppendUvarint(to, uint64(i)), results[i])
 		}
 	}
 	return to
 }
 
-// failures reads what appendFailures appends into the results of a bundle, which are all applied.
-func (r *reader) failures(results []Result) {
+// failures reads what appendFailures appends, and returns the results of a bundle with so many
+// transactions. It returns nil if all were applied.
+func (r *reader) failures(count int) (results []Result) {
 	next := 0
-	for range r.Count("results", len(results), 1+ResultSize) {
+	for range r.Count("results", count, 1+ResultSize) {
 		place, result := r.Uvarint(), r.result()
-		if r.Err == nil && (place < uint64(next) || place >= uint64(len(results)) ||
+		if r.Err == nil && (place < uint64(next) || place >= uint64(count) ||
 			result == appliedWhole) {
 			r.Fail("result of transaction %d, out of order", place)
 		}
 		if r.Err != nil {
-			return
+			return nil
+		}
+		if results == nil {
+			results = slices.Repeat([]Result{appliedWhole}, count)
 		}
 		results[place], next = result, int(place)+1
 	}
+	return results
 }
 
 // OutlineSize returns the size of the outline of the block with this header, which is at most some
@@ -189,18 +195,18 @@ func (o *outline) bundle() {
 	if o.Err != nil {
 		return
 	}
-	results := make([]Result, kept)
-	for i := range results {
-		results[i] = appliedWhole
-	}
-	if o.failures(results); o.Err != nil {
+	results := o.failures(kept)
+	if o.Err != nil {
 		return
 	}
 	for i := range o.entries[first:] {
-		o.entries[first+i].Result = results[i]
+		o.entries[first+i].Result = appliedWhole
+		if results != nil {
+			o.entries[first+i].Result = results[i]
+		}
 	}
 	o.transactions = append(o.transactions, leaf.hash())
-	o.results = append(o.results, leaf.resultsHash(resultsRoot(resultsOf(kept,
+	o.results = append(o.results, leaf.resultsHash(resultsRoot(resultsOf(len(results),
 		func(i int) Result { return results[i] }))))
 	o.left, o.next = o.left-kept, o.next+leaf.kept
 }

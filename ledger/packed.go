@@ -103,11 +103,6 @@ func (p *packed) transaction(place int) *Transaction {
 	return &made.Transaction
 }
 
-// entry returns what a block has of the transfer at a place.
-func (p *packed) entry(root *Hash, bundle, place int) Entry {
-	return Entry{ID: packedID(root, place), packed: p, Bundle: bundle, Place: place}
-}
-
 // Transfers are the transfers of a packed bundle. They are executed from here, because a bundle has
 // hundreds, and to make a Transaction of each at each node takes longer than to execute it.
 type Transfers struct{ packed *packed }
@@ -609,11 +604,11 @@ func packedSizes(encoded []byte) (transfers, names int) {
 	return head.count, head.names
 }
 
-// What a packed bundle takes in memory once it is decoded: for each transfer its entry in a block,
-// and for each name at most its bytes and their end. leastRecord and leastName are the fewest bytes
-// that they have encoded.
+// What a packed bundle takes in memory once it is decoded: for each transfer its result in a block,
+// if one of them fails, and for each name at most its bytes and their end. leastRecord and
+// leastName are the fewest bytes that they have encoded.
 const (
-	transferMemory = 96
+	transferMemory = 8
 	nameMemory     = MaxAccountPath + 4
 	leastRecord    = 3
 	leastName      = 2

@@ -457,16 +457,26 @@ func mixedBlock(genesis *ledger.Genesis) *ledger.Block {
 		client.Bundle(transfers(3)...), client.Packed(transfers(1)...),
 		client.Bundle(transfers(5)...), client.Bundle(transfers(2)...))
 	short := ledger.Result{Code: ledger.InsufficientFunds}
-	block.Entries[3].Result, block.Entries[149].Result = short, short
-	block.Entries[155].Result = short
+	fail(&block.Bundles[0], 3, short)
+	fail(&block.Bundles[0], 149, short)
+	block.Unpacked[4].Result = short
 	// The second and the last transactions of the fourth bundle were in an earlier block.
 	seal := &block.Bundles[3]
 	seal.Kept[1], seal.Kept[4] = false, false
-	block.Entries = append(block.Entries[:155:155], append(block.Entries[156:158:158],
-		block.Entries[159:]...)...)
-	block.Header.Transactions = uint32(len(block.Entries))
+	block.Unpacked = slices.Delete(slices.Delete(block.Unpacked, 7, 8), 4, 5)
+	block.Header.Transactions = uint32(block.Len())
 	block.Complete(ledger.Hash{9})
 	return block
+}
+
+// fail gives one transfer of a packed bundle another result.
+func fail(seal *ledger.BundleSeal, place int, result ledger.Result) {
+	results := make([]ledger.Result, seal.Len())
+	for i := range results {
+		results[i] = seal.Result(i)
+	}
+	results[place] = result
+	seal.SetResults(results)
 }
 
 // TestBlockByBundle: a block with packed bundles is what its encoding and its outline say, and each
@@ -488,8 +498,8 @@ func TestBlockByBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range block.Entries {
-		entry := &decoded.Entries[i]
+	for i := range block.Len() {
+		entry := decoded.Entry(i)
 		if seal := &block.Bundles[entry.Bundle]; !seal.Packed() || entry.Place == 0 {
 			want := ledger.OutlineEntry{ID: entry.ID, Index: uint32(i), Result: entry.Result}
 			if seal.Packed() {
@@ -500,8 +510,8 @@ func TestBlockByBundle(t *testing.T) {
 			}
 			outline = outline[1:]
 		}
-		if entry.Result != block.Entries[i].Result || !alike(entry.Transaction(),
-			block.Entries[i].Transaction()) {
+		if made := block.Entry(i); entry.Result != made.Result ||
+			!alike(entry.Transaction(), made.Transaction()) {
 			t.Fatalf("transaction %d differs", i)
 		}
 		proof, err := ledger.DecodeProof(decoded.Proof(i).Encode())

@@ -54,13 +54,13 @@ type Proof struct {
 	Placing *Placing `json:"placing,omitempty"`
 }
 
-// Proof returns the proof of the block's transaction at index, which must be below len(Entries).
+// Proof returns the proof of the block's transaction at index, which must be below Len.
 func (b *Block) Proof(index int) *Proof {
-	entry := &b.Entries[index]
+	entry := b.Entry(index)
 	seal := &b.Bundles[entry.Bundle]
 	p := &Proof{
 		Body: b.Body(index), ID: entry.ID, Header: b.Header.Encode(), BlockHash: b.Hash,
-		Index: uint32(index), Count: uint32(len(b.Entries)), Result: entry.Result,
+		Index: uint32(index), Count: uint32(b.Len()), Result: entry.Result,
 		BundleIndex: uint32(entry.Place), BundleCount: uint32(seal.Len()),
 		BundleRoot: seal.Root, Signatures: seal.Signatures,
 	}
@@ -78,7 +78,7 @@ func (b *Block) Proof(index int) *Proof {
 		return p
 	}
 	p.TransactionPath = merklePath(b.idLeaves(), index)
-	p.ResultPath = merklePath(b.resultLeaves(make([]Hash, len(b.Entries))), index)
+	p.ResultPath = merklePath(b.resultLeaves(make([]Hash, len(b.Unpacked))), index)
 	return p
 }
 

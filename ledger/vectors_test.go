@@ -702,24 +702,28 @@ func (b exampleBlock) block(t *testing.T, previous ledger.Hash) *ledger.Block {
 			signed := sealed.bundle(t)
 			seal = signed.Seal(seal.Kept)
 			seal.Number = sealed.number
+			if sealed.packed {
+				for place, each := range sealed.outcomes {
+					fail(&seal, place, each.result)
+				}
+				block.AddPacked(seal)
+				continue
+			}
 			for place := range signed.Len() {
 				entries = append(entries, signed.Entry(place, 0))
 			}
 		}
 		for place, each := range sealed.outcomes {
-			if !sealed.packed {
-				seal.Kept[place] = !each.dropped
-			}
-			if each.dropped {
+			if seal.Kept[place] = !each.dropped; each.dropped {
 				continue
 			}
 			entry := entries[place]
 			entry.Result, entry.Bundle, entry.Place = each.result, i, place
-			block.Entries = append(block.Entries, entry)
+			block.Unpacked = append(block.Unpacked, entry)
 		}
 		block.Bundles = append(block.Bundles, seal)
 	}
-	block.Header.Transactions = uint32(len(block.Entries))
+	block.Header.Transactions = uint32(block.Len())
 	block.Complete(b.header.StateDigest)
 	return block
 }

@@ -17,7 +17,7 @@ func vouchedSeed() *ledger.Batch {
 	crossing := crossingSeed()
 	batch := &ledger.Batch{
 		Carried:  []ledger.Carried{{Number: 7, Bundle: crossing.CarriedBundle(1)}},
-		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction().Verdict},
+		Verdicts: []ledger.Verdict{*crossing.Unpacked[0].Transaction().Verdict},
 	}
 	batch.Vouch(ledgertest.Key("node-0"), ledger.Hash{1}, []ledger.Vouched{
 		{Number: 7, Hash: ledger.CarriedHash(batch.Carried[0].Bundle)},

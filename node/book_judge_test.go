@@ -96,7 +96,7 @@ func (e *bookEvidence) register() {
 		root = e.tree[root]
 	}
 	for _, block := range e.chains[root] {
-		for _, entry := range block.Entries {
+		for _, entry := range block.All() {
 			for _, registration := range entry.Transaction().Registrations {
 				if _, before := e.homes[registration.Name]; before || !entry.Result.OK() {
 					continue
@@ -147,8 +147,8 @@ func (e *bookEvidence) read(shard ledger.ShardID) (*fates, error) {
 	read := &fates{of: map[ledger.Hash]*fate{}}
 	place := 0
 	for _, block := range e.chains[shard] {
-		for i := range block.Entries {
-			entry := &block.Entries[i]
+		for i := range block.Len() {
+			entry := block.Entry(i)
 			place++
 			if verdict := entry.Transaction().Verdict; verdict != nil {
 				waiting := read.of[verdict.ID]
@@ -549,9 +549,9 @@ var plants = map[string]func(*bookEvidence) bool{
 	"a transaction is missing in one shard": func(e *bookEvidence) bool {
 		last := e.chains[len(e.chains)-1]
 		for b, block := range last {
-			if len(block.Entries) > 0 && block.Entries[0].Transaction().Verdict == nil {
+			if block.Len() > 0 && block.Unpacked[0].Transaction().Verdict == nil {
 				without := *block
-				without.Entries = block.Entries[1:]
+				without.Unpacked = block.Unpacked[1:]
 				last[b] = &without
 				return true
 			}
@@ -566,11 +566,11 @@ var plants = map[string]func(*bookEvidence) bool{
 		var registrations []*ledger.Entry // entries that are in all chains
 		for b, block := range e.chains[1] {
 			copied := *block
-			copied.Entries = slices.Clone(block.Entries)
+			copied.Unpacked = slices.Clone(block.Unpacked)
 			e.chains[1][b] = &copied
-			for i := range copied.Entries {
-				if len(copied.Entries[i].Transaction().Registrations) > 0 {
-					registrations = append(registrations, &copied.Entries[i])
+			for i := range copied.Len() {
+				if len(copied.Unpacked[i].Transaction().Registrations) > 0 {
+					registrations = append(registrations, &copied.Unpacked[i])
 				}
 			}
 		}
@@ -595,12 +595,12 @@ func (e *bookEvidence) forge(from, to ledgerdv1.TransactionState) bool {
 func (e *bookEvidence) spoil(change func(*ledger.Entry) bool) bool {
 	for _, chain := range e.chains {
 		for b, block := range chain {
-			for i := range block.Entries {
-				entry := block.Entries[i]
+			for i := range block.Len() {
+				entry := block.Unpacked[i]
 				if change(&entry) {
 					spoiled := *block
-					spoiled.Entries = slices.Clone(block.Entries)
-					spoiled.Entries[i] = entry
+					spoiled.Unpacked = slices.Clone(block.Unpacked)
+					spoiled.Unpacked[i] = entry
 					chain[b] = &spoiled
 					return true
 				}

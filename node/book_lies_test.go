@@ -179,7 +179,7 @@ func signedTwice(t *testing.T, bundle []byte) []byte {
 		Signatures: slices.Repeat(decoded.Signatures(), 2)}}}
 	for place := range decoded.IDs() {
 		if kept[place] {
-			block.Entries = append(block.Entries, ledger.Entry{Body: decoded.Body(place)})
+			block.Unpacked = append(block.Unpacked, ledger.Entry{Body: decoded.Body(place)})
 		}
 	}
 	return block.CarriedBundle(0)

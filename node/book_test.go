@@ -373,7 +373,7 @@ func (b *book) alone(k int, batch *ledger.Batch, want ledger.Code) {
 		payloads = append(payloads, own.Encode())
 	}
 	block, err := opened.Apply(header.Epoch, header.Round+1, payloads)
-	if err != nil || len(block.Entries) != 1 || block.Entries[0].Result.Code != want {
+	if err != nil || block.Len() != 1 || block.Entry(0).Result.Code != want {
 		b.t.Fatalf("a block of node %d alone: %+v, %v", k, block, err)
 	}
 	if err := opened.Close(); err != nil {

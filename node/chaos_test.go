@@ -405,15 +405,15 @@ func (c *chaos) judge(n *node.Node) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		for i := range block.Entries {
+		for _, entry := range block.All() {
 			place++
-			if block.Entries[i].Transaction().Change != nil {
+			if entry.Transaction().Change != nil {
 				changes++
 			}
-			if places[block.Entries[i].ID] != 0 {
-				c.t.Fatalf("transaction %s is in the chain twice", block.Entries[i].ID)
+			if places[entry.ID] != 0 {
+				c.t.Fatalf("transaction %s is in the chain twice", entry.ID)
 			}
-			places[block.Entries[i].ID] = place
+			places[entry.ID] = place
 		}
 	}
 	total := 0

@@ -782,7 +782,8 @@ func (r *Recovery) appendChange(
 	if block == nil || block.MembershipChange() == nil {
 		why := "nothing was executed"
 		if block != nil {
-			why = block.Entries[0].Result.Code.String()
+			first := block.Entry(0)
+			why = first.Result.Code.String()
 		}
 		return fmt.Errorf("%w: the change of %s was refused: %s", ErrRecovery, change.Name, why)
 	}

@@ -142,8 +142,7 @@ func (b *book) round(shard ledger.ShardID) bool {
 	}
 	block, changes := c.state.Execute(draft)
 	c.parent = state.Parent{Header: block.Header, Hash: block.Hash}
-	for i := range block.Entries {
-		entry := &block.Entries[i]
+	for _, entry := range block.All() {
 		c.entries[entry.ID] = entry
 		if verdict := entry.Transaction().Verdict; verdict != nil &&
 			entry.Result.Code == ledger.Released {

@@ -91,9 +91,9 @@ func packedTransfers(t *testing.T, chain *store.Store) (packed, stale int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range block.Entries {
-			if block.Entries[i].Result.Code == ledger.StaleNonce &&
-				len(block.Entries[i].Transaction().Postings) > 0 {
+		for i := range block.Len() {
+			if entry := block.Entry(i); entry.Result.Code == ledger.StaleNonce &&
+				len(entry.Transaction().Postings) > 0 {
 				stale++
 			}
 		}

@@ -158,9 +158,9 @@ func (e storeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) e
 			return err
 		}
 		line := blockLine{BlockLine: store.NewBlockLine(block),
-			Entries: make([]entryLine, len(block.Entries))}
-		for i := range block.Entries {
-			if line.Entries[i], err = e.entry(&block.Entries[i]); err != nil {
+			Entries: make([]entryLine, block.Len())}
+		for i, entry := range block.All() {
+			if line.Entries[i], err = e.entry(entry); err != nil {
 				return err
 			}
 		}

@@ -321,13 +321,13 @@ func (b *book) append(batch []byte) error {
 	if block == nil {
 		return fmt.Errorf("%w: a block of the book has no transactions", ErrServer)
 	}
-	for i := range block.Entries {
-		if result := block.Entries[i].Result; !result.OK() {
+	for i, entry := range block.All() {
+		if result := entry.Result; !result.OK() {
 			return fmt.Errorf("%w: transaction %d of block %d of the book: %v", ErrServer, i,
 				block.Header.Height, result.Code)
 		}
 	}
-	b.total += uint64(len(block.Entries))
+	b.total += uint64(block.Len())
 	// The database takes what the journal has, so this also bounds what waits in memory.
 	return b.store.Sync()
 }

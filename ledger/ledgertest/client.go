@@ -124,20 +124,22 @@ func After(parent *ledger.Block, bundles ...*ledger.Bundle) *ledger.Block {
 	block.Header.Height++
 	block.Header.Previous = parent.Hash
 	for i, bundle := range bundles {
-		block.Header.ByBundle = block.Header.ByBundle || bundle.Packed()
 		seal := bundle.Seal(make([]bool, bundle.Len()))
+		if bundle.Packed() {
+			block.Header.ByBundle = true
+			block.AddPacked(seal)
+			continue
+		}
 		for place := range bundle.Len() {
 			entry := bundle.Entry(place, i)
 			entry.Result = ledger.Result{Item: ledger.NoItem}
-			if !bundle.Packed() {
-				seal.Kept[place] = true
-			}
-			block.Entries = append(block.Entries, entry)
+			seal.Kept[place] = true
+			block.Unpacked = append(block.Unpacked, entry)
 		}
 		block.Bundles = append(block.Bundles, seal)
 	}
-	block.Header.Transactions = uint32(len(block.Entries))
-	block.Header.Total = parent.Header.Total + uint64(len(block.Entries))
+	block.Header.Transactions = uint32(block.Len())
+	block.Header.Total = parent.Header.Total + uint64(block.Len())
 	block.Complete(ledger.Hash{})
 	return block
 }

@@ -90,7 +90,7 @@ func TestFailedOpenings(t *testing.T) {
 		block, changes := execute(s, opening(ledger.MaxOpenings, true), good, opening(3, true))
 		for i, want := range []ledger.Code{ledger.InsufficientFunds, ledger.Applied,
 			ledger.InsufficientFunds} {
-			if got := block.Entries[i].Result.Code; got != want {
+			if got := block.Entry(i).Result.Code; got != want {
 				t.Fatalf("transaction %d: %s, want %s", i, got, want)
 			}
 		}

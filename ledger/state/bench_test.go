@@ -47,8 +47,8 @@ func BenchmarkSealAndExecute(b *testing.B) {
 		b.StartTimer()
 		block, _ := s.Execute(state.Seal(state.Parent{Hash: genesis.Hash()},
 			1, 2, ledger.VerifyBatches([][]byte{payload}), never))
-		if !block.Entries[9999].Result.OK() {
-			b.Fatal(block.Entries[9999].Result)
+		if !block.Entry(9999).Result.OK() {
+			b.Fatal(block.Entry(9999).Result)
 		}
 	}
 	b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "tx/s")
@@ -107,14 +107,14 @@ func BenchmarkShard(b *testing.B) {
 				if across {
 					want = ledger.SetAside
 				}
-				if block.Entries[9999].Result.Code != want {
-					b.Fatal(block.Entries[9999].Result)
+				if block.Entry(9999).Result.Code != want {
+					b.Fatal(block.Entry(9999).Result)
 				}
 				if across {
 					block, _ = s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()},
 						1, 3, ledger.VerifyBatches([][]byte{second}), never))
-					if block.Entries[9999].Result.Code != ledger.Settled {
-						b.Fatal(block.Entries[9999].Result)
+					if block.Entry(9999).Result.Code != ledger.Settled {
+						b.Fatal(block.Entry(9999).Result)
 					}
 				}
 			}

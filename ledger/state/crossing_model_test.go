@@ -155,9 +155,9 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	if changes.OutOfPlace > 0 {
 		n.fail("shard %d seals what is out of place", shard)
 	}
-	for i := range block.Entries {
-		c.places[block.Entries[i].ID] = len(c.entries)
-		c.entries = append(c.entries, &block.Entries[i])
+	for i := range block.Len() {
+		c.places[block.Entry(i).ID] = len(c.entries)
+		c.entries = append(c.entries, &block.Unpacked[i])
 	}
 	for _, forward := range changes.Forwards {
 		c.streams[forward.Child] = append(c.streams[forward.Child],
@@ -328,7 +328,7 @@ func (n *network) checkEnd() {
 	for key, want := range writers {
 		c := n.shards[n.shards[0].state.HomeShard(key.Organisation())]
 		place, _ := c.state.Record(key)
-		if got := c.blocks[place.Height-1].Entries[place.Index].ID; got != want {
+		if got := c.blocks[place.Height-1].Entry(int(place.Index)).ID; got != want {
 			n.fail("record %s was written last by %s, and has the value of %s", key, want, got)
 		}
 	}

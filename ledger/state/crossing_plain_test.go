@@ -49,7 +49,7 @@ func TestShardsDoWhatOneDoes(t *testing.T) {
 		for _, id := range n.oneOrder(made) {
 			transaction := *n.transactions[id]
 			transaction.Ledger = one.relabel(n.shards[0].genesis, transaction.Ledger)
-			want := one.block(f.bundle(transaction)).Entries[0].Result.OK()
+			want := one.block(f.bundle(transaction)).Entry(0).Result.OK()
 			for i, c := range n.shards {
 				if place, here := c.places[id]; here &&
 					c.entries[place].Result.Code != ledger.Relayed &&
@@ -101,7 +101,7 @@ func plainBook(t *testing.T, f *traffic, openings []*ledger.Bundle) *one {
 			transaction.Ledger = genesis.Hash()
 			transactions = append(transactions, transaction)
 		}
-		for _, entry := range chain.block(f.bundle(transactions...)).Entries {
+		for _, entry := range chain.block(f.bundle(transactions...)).Unpacked {
 			if !entry.Result.OK() {
 				t.Fatal(entry.Result)
 			}

@@ -122,9 +122,9 @@ func TestCrossingTakesEffectEverywhere(t *testing.T) {
 	a.check()
 	a.round(4, &ledger.Batch{Verdicts: a.waiting(4)})
 	a.has(4, 130, 0, 0)
-	if last := a.shards[4].blocks[len(a.shards[4].blocks)-1]; last.Entries[0].Result.Code !=
+	if last := a.shards[4].blocks[len(a.shards[4].blocks)-1]; last.Entry(0).Result.Code !=
 		ledger.Settled {
-		t.Errorf("the last verdict is %s", last.Entries[0].Result)
+		t.Errorf("the last verdict is %s", last.Entry(0).Result)
 	}
 	a.flush()
 	a.checkEnd()
@@ -225,7 +225,7 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 		if !written {
 			return ""
 		}
-		return string(a.shards[0].blocks[place.Height-1].Entries[place.Index].Transaction().
+		return string(a.shards[0].blocks[place.Height-1].Unpacked[place.Index].Transaction().
 			Records[place.Item].Value)
 	}
 	a.shards[1].stopped = true
@@ -266,17 +266,17 @@ func TestEarlyAndAgain(t *testing.T) {
 	}
 	block := a.round(1, &ledger.Batch{Carried: []ledger.Carried{gap}},
 		&ledger.Batch{Carried: []ledger.Carried{gap, stream[len(stream)-2]}})
-	if len(block.Entries) != 2 || block.Entries[0].ID != first || block.Entries[1].ID != second ||
+	if block.Len() != 2 || block.Entry(0).ID != first || block.Entry(1).ID != second ||
 		block.Bundles[1].Number != gap.Number {
-		t.Fatalf("%d entries", len(block.Entries))
+		t.Fatalf("%d entries", block.Len())
 	}
 	if block := a.round(1, &ledger.Batch{Carried: stream}); block != nil {
 		t.Fatal("a stream was taken again")
 	}
 	verdicts := a.waiting(1)
 	block = a.round(1, &ledger.Batch{Verdicts: verdicts}, &ledger.Batch{Verdicts: verdicts})
-	if len(block.Entries) != 2 {
-		t.Fatalf("%d verdicts", len(block.Entries))
+	if block.Len() != 2 {
+		t.Fatalf("%d verdicts", block.Len())
 	}
 	if block := a.round(1, &ledger.Batch{Verdicts: verdicts}); block != nil {
 		t.Fatal("a verdict was taken again")
@@ -297,9 +297,9 @@ func TestTwoWaysIn(t *testing.T) {
 	a.flush()
 	a.expect(bundle.ID(0), relayed, setAside, setAside)
 	last := a.shards[1].blocks[len(a.shards[1].blocks)-1]
-	if len(last.Entries) != 0 || len(last.Bundles) != 1 ||
+	if last.Len() != 0 || len(last.Bundles) != 1 ||
 		last.Bundles[0].Number != a.shards[1].state.Carried() {
-		t.Errorf("the copy from above made a block of %d transactions", len(last.Entries))
+		t.Errorf("the copy from above made a block of %d transactions", last.Len())
 	}
 	a.has(1, 95, 0, 0)
 	a.enter(a.transfer(0, 2, 1))

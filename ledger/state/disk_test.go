@@ -142,7 +142,7 @@ func TestDiskMap(t *testing.T) {
 		bundle := step.bundle()
 		next := ledgertest.Batch(5, bundle)
 		block := chain.block(step.round, bundle)
-		if got := block.Entries[0].Result; got.Code != step.code {
+		if got := block.Entry(0).Result; got.Code != step.code {
 			t.Fatalf("%s: %s, want %s", step.name, got, step.code)
 		}
 		now := chain.state.Membership()
@@ -258,7 +258,7 @@ func TestProposalsOfSeveralMembers(t *testing.T) {
 		ledgertest.Disk(1), 5)
 	block := chain.block(1, a, b, later, other)
 	var codes []ledger.Code
-	for _, entry := range block.Entries {
+	for _, entry := range block.All() {
 		codes = append(codes, entry.Result.Code)
 	}
 	want := []ledger.Code{ledger.Applied, ledger.Applied, ledger.StaleNonce}
@@ -271,14 +271,14 @@ func TestProposalsOfSeveralMembers(t *testing.T) {
 	}
 	// A proposal that failed only for the moment is made again as another transaction.
 	early := chain.admit("node-0", 3, 2)
-	if code := chain.block(2, early).Entries[0].Result.Code; code != ledger.MembershipChanging {
+	if code := chain.block(2, early).Entry(0).Result.Code; code != ledger.MembershipChanging {
 		t.Errorf("too early: %s", code)
 	}
 	again := chain.admit("node-0", 3, 2)
 	if again.ID(0) == early.ID(0) {
 		t.Error("the second attempt is the same transaction as the first")
 	}
-	if code := chain.block(4, again).Entries[0].Result.Code; code != ledger.Applied {
+	if code := chain.block(4, again).Entry(0).Result.Code; code != ledger.Applied {
 		t.Errorf("in time: %s", code)
 	}
 }
@@ -352,7 +352,7 @@ func TestWhoAdmits(t *testing.T) {
 			}
 			continue // no block takes it
 		}
-		if got := fresh.block(1, test.bundle).Entries[0].Result.Code; got != test.code {
+		if got := fresh.block(1, test.bundle).Entry(0).Result.Code; got != test.code {
 			t.Errorf("%s: execution says %s", test.name, got)
 		}
 	}
@@ -362,7 +362,7 @@ func TestWhoAdmits(t *testing.T) {
 		chain.genesis.Hash()) {
 		t.Error("an admission of another chain is found")
 	}
-	if code := chain.block(1, elsewhere).Entries[0].Result.Code; code != ledger.WrongLedger {
+	if code := chain.block(1, elsewhere).Entry(0).Result.Code; code != ledger.WrongLedger {
 		t.Errorf("another chain's: %s", code)
 	}
 }
@@ -378,7 +378,7 @@ func TestAdmitExpires(t *testing.T) {
 	operator := ledgertest.NewOperator(chain.genesis)
 	chain.block(1, operator.Leave(9))
 	late := operator.Bundle("node-0", transaction)
-	if code := chain.block(2, late).Entries[0].Result.Code; code != ledger.Expired {
+	if code := chain.block(2, late).Entry(0).Result.Code; code != ledger.Expired {
 		t.Errorf("at block 2: %s", code)
 	}
 }
@@ -411,14 +411,14 @@ func TestTooManyDisks(t *testing.T) {
 	before := full.state.Digest()
 	const round = ledger.MaxMemberDisks + ledger.ChangeRounds
 	block := full.block(round, full.admit("node-0", 1, 1))
-	if code := block.Entries[0].Result.Code; code != ledger.TooManyDisks {
+	if code := block.Entry(0).Result.Code; code != ledger.TooManyDisks {
 		t.Errorf("one more: %s", code)
 	}
 	if full.state.Digest() != before {
 		t.Error("a refusal has changed the state")
 	}
 	block = full.block(round, full.admit("node-1", 0, ledger.MaxMemberDisks+1))
-	if code := block.Entries[0].Result.Code; code != ledger.Applied {
+	if code := block.Entry(0).Result.Code; code != ledger.Applied {
 		t.Errorf("another member's: %s", code)
 	}
 	checkDigest(t.Fatalf, full.state)

@@ -63,7 +63,7 @@ func transfer() error {
 	draft := state.Seal(state.Parent{Header: first.Header, Hash: first.Hash}, 1, 1,
 		ledger.VerifyBatches([][]byte{batch}), never)
 	block, _ := book.Execute(draft)
-	fmt.Printf("block %d has %d transactions\n", block.Header.Height, len(block.Entries))
+	fmt.Printf("block %d has %d transactions\n", block.Header.Height, block.Len())
 	cash, _ := book.Account("acme:cash")
 	fmt.Println("acme:cash holds", cash.Balance(ledger.DefaultAsset))
 

@@ -127,7 +127,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 		s.prepared = nil
 	}
 	s.begin(block.Header.Height, block.Header.Round)
-	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
+	s.history = make([]HistoryChange, 0, 2*block.Len())
 	var crossings Crossings
 	if s.tree == nil {
 		s.executeEntries(block)
@@ -147,29 +147,30 @@ const lookAhead = 64
 
 // executeEntries executes the entries of a block, in a book of one shard.
 func (s *State) executeEntries(block *ledger.Block) {
-	packed := func(i int) bool { return block.Bundles[block.Entries[i].Bundle].Packed() }
-	for next := 0; next < len(block.Entries); {
-		first := next
-		if packed(first) {
-			seal := &block.Bundles[block.Entries[first].Bundle]
-			next += seal.Len()
-			s.executeTransfers(first, block.Entries[first:next], seal)
+	for first, part := range block.Parts() {
+		if part.Packed != nil {
+			s.executeTransfers(first, part.Packed)
 			continue
 		}
-		for next < min(first+lookAhead, len(block.Entries)) && !packed(next) {
-			next++
+		for some := range slices.Chunk(part.Unpacked, lookAhead) {
+			s.executeUnpacked(block, first, some)
+			first += len(some)
 		}
-		s.look(block.Entries[first:next])
-		for i := first; i < next; i++ {
-			entry := &block.Entries[i]
-			s.index = uint32(i)
-			bundle := &block.Bundles[entry.Bundle]
-			entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
-			s.found = s.found[len(entry.Decoded.Postings):]
-		}
-		if s.prepared == nil {
-			clear(s.looked)
-		}
+	}
+}
+
+// executeUnpacked executes entries of a block, the first of which has this index there.
+func (s *State) executeUnpacked(block *ledger.Block, first int, entries []ledger.Entry) {
+	s.look(entries)
+	for i := range entries {
+		entry := &entries[i]
+		s.index = uint32(first + i)
+		bundle := &block.Bundles[entry.Bundle]
+		entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
+		s.found = s.found[len(entry.Decoded.Postings):]
+	}
+	if s.prepared == nil {
+		clear(s.looked)
 	}
 }
 

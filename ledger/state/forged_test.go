@@ -48,9 +48,9 @@ func TestForgedBundlesAreDropped(t *testing.T) {
 		t.Fatalf("%+v, want three transactions, one forged bundle", draft)
 	}
 	block, _ := state.New(genesis).Execute(draft)
-	for i := range block.Entries {
-		if !block.Entries[i].Result.OK() {
-			t.Errorf("transaction %d: %s", i, block.Entries[i].Result)
+	for i := range block.Len() {
+		if !block.Entry(i).Result.OK() {
+			t.Errorf("transaction %d: %s", i, block.Entry(i).Result)
 		}
 	}
 	if err := ledger.VerifySignatures(block); err != nil {

@@ -83,7 +83,7 @@ func crossingSeeds() (*ledger.Genesis, *ledger.Block) {
 	n.shards[1].stopped = true
 	n.flush()
 	block := n.round(1, &ledger.Batch{Verdicts: n.waiting(1), Carried: n.stream(1)})
-	if len(block.Entries) != 2 || block.Entries[0].Transaction().Verdict.ID != first.ID(0) {
+	if block.Len() != 2 || block.Unpacked[0].Transaction().Verdict.ID != first.ID(0) {
 		panic("the seeds are not what they should be")
 	}
 	return genesis, block
@@ -102,14 +102,14 @@ func FuzzSeal(f *testing.F) {
 	f.Add((&ledger.Batch{
 		Bundles: [][]byte{bundle}, Carried: []ledger.Carried{{Number: 1,
 			Bundle: crossing.CarriedBundle(1)}},
-		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction().Verdict},
+		Verdicts: []ledger.Verdict{*crossing.Unpacked[0].Transaction().Verdict},
 	}).Encode())
 	below, _ := sharded.ForShard(1)
 	admit := ledgertest.Admit("node-1", below, below.Membership(), 0, ledgertest.Disk(1), 0)
 	f.Add((&ledger.Batch{Bundles: [][]byte{admit.Encode()}}).Encode())
 	f.Add((&ledger.Batch{Bundles: [][]byte{ledgertest.NewOperator(below).Join(
 		ledgertest.Member(5)).Encode()},
-		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction().Verdict}}).Encode())
+		Verdicts: []ledger.Verdict{*crossing.Unpacked[0].Transaction().Verdict}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 		if draft := state.Seal(state.Parent{Hash: genesis.Hash()},
@@ -234,7 +234,7 @@ func FuzzStream(f *testing.F) {
 			t.Fatal("an entry of the stream is not counted")
 		}
 		// Transactions that the shard keeps are kept unchanged.
-		if len(block.Entries) == block.Bundles[0].Len() &&
+		if block.Len() == block.Bundles[0].Len() &&
 			!bytes.Equal(block.CarriedBundle(0), data) {
 			t.Fatal("a carried bundle has two encodings")
 		}

@@ -108,7 +108,7 @@ func TestMembershipChanges(t *testing.T) {
 	for _, step := range steps {
 		number := chain.state.Membership().Number
 		block := chain.block(step.round, step.bundle)
-		if got := block.Entries[0].Result; got.Code != step.code {
+		if got := block.Entry(0).Result; got.Code != step.code {
 			t.Fatalf("%s: %s, want %s", step.name, got, step.code)
 		}
 		if got := chain.indexes(); !slices.Equal(got, step.then) {

@@ -23,7 +23,7 @@ func openedBook(accounts int) (*ledger.Genesis, *state.State) {
 		block, _ := s.Execute(state.Seal(parent, 1, 1, ledger.VerifyBatches([][]byte{
 			ledgertest.Batch(1, client.Bundle(transactions...))}),
 			func(ledger.Hash, *ledger.Transaction) bool { return false }))
-		if last := block.Entries[len(block.Entries)-1].Result; !last.OK() {
+		if last := block.Entry(block.Len() - 1).Result; !last.OK() {
 			panic(last)
 		}
 	}

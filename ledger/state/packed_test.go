@@ -93,10 +93,10 @@ func TestPackedTransfersAreTransfers(t *testing.T) {
 				}
 			}
 			one, other := packed.block(bundle), plain.block(bodies)
-			for i := range one.Entries {
-				if one.Entries[i].Result != other.Entries[i].Result {
-					r.Fatalf("transfer %d: %s and %s", i, one.Entries[i].Result,
-						other.Entries[i].Result)
+			for i := range one.Len() {
+				if one.Entry(i).Result != other.Entry(i).Result {
+					r.Fatalf("transfer %d: %s and %s", i, one.Entry(i).Result,
+						other.Entry(i).Result)
 				}
 			}
 			if one.Header.StateDigest != other.Header.StateDigest || !one.Header.ByBundle {
@@ -149,10 +149,10 @@ func TestNameThatIsThereTwice(t *testing.T) {
 		little.state.Evict(little.height, 0)
 	}
 	one, other := chain.block(assembled), plain.block(client.Bundle(transfers("acme:a")...))
-	for i := range one.Entries {
-		result := one.Entries[i].Result
-		if result != other.Entries[i].Result || result.OK() != (i != 4) {
-			t.Errorf("transfer %d: %s and %s", i, one.Entries[i].Result, other.Entries[i].Result)
+	for i := range one.Len() {
+		result := one.Entry(i).Result
+		if result != other.Entry(i).Result || result.OK() != (i != 4) {
+			t.Errorf("transfer %d: %s and %s", i, one.Entry(i).Result, other.Entry(i).Result)
 		}
 	}
 	if one.Header.StateDigest != other.Header.StateDigest {
@@ -175,9 +175,9 @@ func TestPackedBundleIsInTheChainOnce(t *testing.T) {
 	transfers := []ledger.Transaction{client.Transfer("acme:issuer", "acme:a", 1),
 		client.Transfer("acme:a", "acme:issuer", 5), client.Transfer("acme:a", "acme:issuer", 1)}
 	bundle := client.Packed(transfers...)
-	if block := chain.block(bundle, bundle); len(block.Entries) != 3 || len(block.Bundles) != 1 ||
-		!block.Bundles[0].Packed() || block.Entries[1].Result.OK() {
-		t.Fatalf("%d transactions in %d bundles", len(block.Entries), len(block.Bundles))
+	if block := chain.block(bundle, bundle); block.Len() != 3 || len(block.Bundles) != 1 ||
+		!block.Bundles[0].Packed() || block.Entry(1).Result.OK() {
+		t.Fatalf("%d transactions in %d bundles", block.Len(), len(block.Bundles))
 	}
 	fresh := client.Bundle(client.Transfer("acme:issuer", "acme:a", 1))
 	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundle, fresh)})

@@ -137,7 +137,7 @@ func benchmarkPath(b *testing.B, packed bool) {
 		book := newPathBook(pathAccounts, packed)
 		book.measure(b, func(_ []*ledger.Bundle, batch []byte) {
 			block := book.execute(ledger.VerifyBatches([][]byte{batch}))
-			if last := block.Entries[len(block.Entries)-1].Result; !last.OK() {
+			if last := block.Entry(block.Len() - 1).Result; !last.OK() {
 				b.Fatal(last)
 			}
 		})

@@ -97,7 +97,7 @@ func TestPolicyTakesEffectAtItsPlace(t *testing.T) {
 	want := []ledger.Code{ledger.Applied, ledger.Applied, ledger.Applied, ledger.Unauthorised,
 		ledger.Applied}
 	for i, code := range want {
-		if got := block.Entries[i].Result; got.Code != code {
+		if got := block.Entry(i).Result; got.Code != code {
 			t.Errorf("transaction %d: %s, want %s", i, got, code)
 		}
 	}
@@ -137,8 +137,8 @@ type policyJudge struct{ policy ledger.Policy }
 
 // wrong returns what is wrong with a block, or "".
 func (j *policyJudge) wrong(block *ledger.Block) string {
-	for i := range block.Entries {
-		entry := &block.Entries[i]
+	for i := range block.Len() {
+		entry := block.Entry(i)
 		if !entry.Result.OK() {
 			continue
 		}

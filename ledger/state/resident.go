@@ -71,15 +71,14 @@ func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 		return nil
 	}
 	w, block := wanting{state: s, inTurn: s.looked[:0]}, &draft.block
-	for next := 0; next < len(block.Entries); {
-		entry := &block.Entries[next]
-		if seal := &block.Bundles[entry.Bundle]; seal.Packed() {
-			w.transfers(seal.Transfers())
-			next += seal.Len()
+	for _, part := range block.Parts() {
+		if part.Packed != nil {
+			w.transfers(part.Packed.Transfers())
 			continue
 		}
-		w.transaction(entry.Decoded)
-		next++
+		for i := range part.Unpacked {
+			w.transaction(part.Unpacked[i].Decoded)
+		}
 	}
 	paths := w.all()
 	s.looked = w.inTurn

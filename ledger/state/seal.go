@@ -28,7 +28,7 @@ type Draft struct {
 }
 
 // Len returns the number of transactions.
-func (d *Draft) Len() int { return len(d.block.Entries) }
+func (d *Draft) Len() int { return d.block.Len() }
 
 // Parent is the previous block.
 type Parent struct {
@@ -82,16 +82,17 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 			}
 		}
 	}
-	if len(draft.block.Entries) == 0 {
+	if draft.Len() == 0 {
 		return nil
 	}
 	draft.block.Header.Time = times.Block()
-	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
-	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
+	draft.block.Header.Transactions = uint32(draft.Len())
+	draft.block.Header.Total = parent.Header.Total + uint64(draft.Len())
 	return draft
 }
 
-// reserve makes room for the entries of a round's bundles, and for their ids.
+// reserve makes room for the entries of a round's bundles that are not packed, and for the ids of
+// all.
 func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
 	transactions, bundles, ids := 0, 0, 0
 	for _, batch := range batches {
@@ -100,32 +101,32 @@ func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
 		}
 		for i := range batch.Proposals {
 			if proposal := &batch.Proposals[i]; proposal.Err == nil {
-				transactions += proposal.Len()
 				if bundles++; proposal.Packed() {
 					ids++
 				} else {
-					ids += proposal.Len()
+					transactions += proposal.Len()
 				}
 			}
 		}
 	}
-	d.block.Entries = make([]ledger.Entry, 0, min(transactions, ledger.MaxBlockTransactions))
+	d.block.Unpacked = make([]ledger.Entry, 0, min(transactions, ledger.MaxBlockTransactions))
 	d.block.Bundles = make([]ledger.BundleSeal, 0, bundles)
-	return make(idSet, ids)
+	return make(idSet, transactions+ids)
 }
 
-// idSet is the set of the ids of a draft's entries: the places of the entries, by the first 8 bytes
-// of their ids. If another id has the key, the next free key after it is used. Ids are hashes, so
+// idSet is the set of the ids of a block's transactions: their places, by the first 8 bytes of
+// their ids. If another id has the key, the next free key after it is used. Ids are hashes, so
 // no client can make more than a few that begin alike. Those of a packed bundle all do, and only
 // the first one is in the set.
 type idSet map[uint64]uint32
 
-// find reports whether one of the entries has the id. Otherwise it returns the id's key.
-func (s idSet) find(id *ledger.Hash, entries []ledger.Entry) (key uint64, found bool) {
+// find reports whether one of the block's transactions has the id. Otherwise it returns the id's
+// key.
+func (s idSet) find(id *ledger.Hash, block *ledger.Block) (key uint64, found bool) {
 	key = binary.BigEndian.Uint64(id[:])
 	for {
 		place, taken := s[key]
-		if !taken || entries[place].ID == *id {
+		if !taken || block.ID(int(place)) == *id {
 			return key, taken
 		}
 		key++
@@ -147,20 +148,19 @@ func (d *Draft) takes(proposal *ledger.Proposal) bool {
 
 func (d *Draft) add(bundle *ledger.Bundle, ids idSet,
 	seen func(ledger.Hash, *ledger.Transaction) bool) {
-	kept, first := make([]bool, bundle.Len()), len(d.block.Entries)
+	kept, first := make([]bool, bundle.Len()), d.Len()
 	for place, id := range bundle.IDs() {
 		transaction := bundle.Transaction(place)
-		key, again := ids.find(&id, d.block.Entries)
-		if again || seen(id, transaction) ||
-			len(d.block.Entries) == ledger.MaxBlockTransactions {
+		key, again := ids.find(&id, &d.block)
+		if again || seen(id, transaction) || d.Len() == ledger.MaxBlockTransactions {
 			d.Duplicates++
 			continue
 		}
-		ids[key] = uint32(len(d.block.Entries))
+		ids[key] = uint32(d.Len())
 		kept[place] = true
-		d.block.Entries = append(d.block.Entries, bundle.Entry(place, len(d.block.Bundles)))
+		d.block.Unpacked = append(d.block.Unpacked, bundle.Entry(place, len(d.block.Bundles)))
 	}
-	if len(d.block.Entries) > first {
+	if d.Len() > first {
 		d.block.Bundles = append(d.block.Bundles, bundle.Seal(kept))
 	}
 }
@@ -170,23 +170,20 @@ func (d *Draft) add(bundle *ledger.Bundle, ids idSet,
 func (d *Draft) addPacked(bundle *ledger.Bundle, ids idSet,
 	seen func(ledger.Hash, *ledger.Transaction) bool) {
 	first := bundle.ID(0)
-	key, again := ids.find(&first, d.block.Entries)
+	key, again := ids.find(&first, &d.block)
 	if again || seen(first, bundle.Transaction(0)) ||
-		len(d.block.Entries)+bundle.Len() > ledger.MaxBlockTransactions {
+		d.Len()+bundle.Len() > ledger.MaxBlockTransactions {
 		d.Duplicates += bundle.Len()
 		return
 	}
-	ids[key] = uint32(len(d.block.Entries))
-	for place := range bundle.Len() {
-		d.block.Entries = append(d.block.Entries, bundle.Entry(place, len(d.block.Bundles)))
-	}
-	d.block.Bundles = append(d.block.Bundles, bundle.Seal(nil))
+	ids[key] = uint32(d.Len())
+	d.block.AddPacked(bundle.Seal(nil))
 }
 
 // Redraft returns a draft of the block, with which the block can be executed again.
 func Redraft(block *ledger.Block) *Draft {
 	draft := &Draft{block: *block}
-	draft.block.Entries = slices.Clone(block.Entries)
+	draft.block.Unpacked = slices.Clone(block.Unpacked)
 	draft.block.Bundles = slices.Clone(block.Bundles)
 	return draft
 }

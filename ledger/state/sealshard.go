@@ -71,8 +71,8 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 		return nil
 	}
 	draft.block.Header.Time = times.Block()
-	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
-	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
+	draft.block.Header.Transactions = uint32(draft.Len())
+	draft.block.Header.Total = parent.Header.Total + uint64(draft.Len())
 	return draft
 }
 
@@ -102,7 +102,7 @@ type sealing struct {
 	destinations []ledger.ShardID
 }
 
-func (s *sealing) full() bool { return len(s.block.Entries) >= ledger.MaxBlockTransactions }
+func (s *sealing) full() bool { return len(s.block.Unpacked) >= ledger.MaxBlockTransactions }
 
 func (s *sealing) addVerdict(verdict *ledger.Verdict) {
 	key := awaited{verdict.ID, verdict.Shard}
@@ -119,7 +119,7 @@ func (s *sealing) addVerdict(verdict *ledger.Verdict) {
 	entry := verdict.Entry(s.state.ledger)
 	entry.Bundle = len(s.block.Bundles)
 	ids := []ledger.Hash{entry.ID}
-	s.block.Entries = append(s.block.Entries, entry)
+	s.block.Unpacked = append(s.block.Unpacked, entry)
 	s.block.Bundles = append(s.block.Bundles, ledger.BundleSeal{IDs: ids, Kept: []bool{true},
 		Root: ledger.IDRoot(ids)})
 }
@@ -148,7 +148,7 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 	// The stream must not skip an entry, so stop at the first one that is missing.
 	for next := last + 1; len(ahead) > 0; next++ {
 		entry, here := ahead[next]
-		if !here || len(s.block.Entries)+entry.Len() > ledger.MaxBlockTransactions {
+		if !here || len(s.block.Unpacked)+entry.Len() > ledger.MaxBlockTransactions {
 			break
 		}
 		delete(ahead, next)
@@ -160,7 +160,7 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 // addBundle adds a client's bundle (number 0, with all of its transactions), or an entry of the
 // parent's stream, which has only the transactions marked in present.
 func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64) {
-	kept, first := make([]bool, bundle.Len()), len(s.block.Entries)
+	kept, first := make([]bool, bundle.Len()), len(s.block.Unpacked)
 	for place, id := range bundle.IDs() {
 		if present != nil && !present[place] {
 			continue
@@ -172,17 +172,17 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 			}
 			continue
 		}
-		key, again := s.ids.find(&id, s.block.Entries)
+		key, again := s.ids.find(&id, &s.block)
 		if again || s.seen(id, transaction) || s.full() {
 			s.Duplicates++
 			continue
 		}
-		s.ids[key] = uint32(len(s.block.Entries))
+		s.ids[key] = uint32(len(s.block.Unpacked))
 		kept[place] = true
-		s.block.Entries = append(s.block.Entries, bundle.Entry(place, len(s.block.Bundles)))
+		s.block.Unpacked = append(s.block.Unpacked, bundle.Entry(place, len(s.block.Bundles)))
 		s.note(transaction, bundle)
 	}
-	if len(s.block.Entries) > first || number != 0 {
+	if len(s.block.Unpacked) > first || number != 0 {
 		seal := bundle.Seal(kept)
 		seal.Number = number
 		s.block.Bundles = append(s.block.Bundles, seal)

@@ -68,8 +68,8 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 		seal := &block.Bundles[b]
 		inOrder := seal.Number == 0 || s.parent != nil && s.advance(s.parent) == seal.Number
 		s.forward = append(s.forward[:0], make([]bool, len(s.children))...)
-		for ; next < len(block.Entries) && block.Entries[next].Bundle == b; next++ {
-			entry := &block.Entries[next]
+		for ; next < len(block.Unpacked) && block.Unpacked[next].Bundle == b; next++ {
+			entry := &block.Unpacked[next]
 			s.index = uint32(next)
 			entry.Result = whole(ledger.OutOfPlace)
 			if inOrder {

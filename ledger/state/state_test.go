@@ -45,8 +45,8 @@ func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 	}
 	block, _ := o.state.Execute(draft)
 	o.parent = state.Parent{Header: block.Header, Hash: block.Hash}
-	for i := range block.Entries {
-		o.seen[block.Entries[i].ID] = true
+	for i := range block.Len() {
+		o.seen[block.Entry(i).ID] = true
 	}
 	return block
 }
@@ -54,7 +54,7 @@ func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 func (o *one) result(bundle *ledger.Bundle) ledger.Result {
 	o.t.Helper()
 	digest := o.state.Digest()
-	result := o.block(bundle).Entries[0].Result
+	result := o.block(bundle).Entry(0).Result
 	if err := o.state.CheckUses(); err != nil {
 		o.t.Error(err)
 	}
@@ -160,7 +160,7 @@ func TestSeveralInOneBundle(t *testing.T) {
 	} {
 		block := chain.block(acme.Bundle(test.transactions...))
 		for i, want := range test.want {
-			if got := block.Entries[i].Result; got.Code != want {
+			if got := block.Entry(i).Result; got.Code != want {
 				t.Errorf("transaction %d: %s, want %s", i, got, want)
 			}
 		}
@@ -195,7 +195,7 @@ func TestNonceWindow(t *testing.T) {
 			if chain.seen[bundle.ID(0)] {
 				continue
 			}
-			if got := chain.block(bundle).Entries[0].Result.Code; got != want {
+			if got := chain.block(bundle).Entry(0).Result.Code; got != want {
 				r.Fatalf("sequence %d after %d: %s", sequence, high, got)
 			}
 			used[sequence], high = true, max(high, sequence)
@@ -240,9 +240,9 @@ func TestAgainstModel(t *testing.T) {
 			if twin.block(bundle).Hash != block.Hash {
 				r.Fatal("two executions differ")
 			}
-			for i := range block.Entries {
-				if want := runModel(model, &transactions[i]); want != block.Entries[i].Result.OK() {
-					r.Fatalf("transaction %d: %s, the model says %v", i, block.Entries[i].Result,
+			for i := range block.Len() {
+				if want := runModel(model, &transactions[i]); want != block.Entry(i).Result.OK() {
+					r.Fatalf("transaction %d: %s, the model says %v", i, block.Entry(i).Result,
 						want)
 				}
 			}
@@ -251,7 +251,7 @@ func TestAgainstModel(t *testing.T) {
 				!bytes.Equal(decoded.Encode(), block.Encode()) {
 				r.Fatalf("block does not survive its encoding: %v", err)
 			}
-			for i := range block.Entries {
+			for i := range block.Len() {
 				proof, err := ledger.DecodeProof(block.Proof(i).Encode())
 				if err != nil || ledger.VerifyProof(proof) != nil {
 					r.Fatalf("proof %d: %v %v", i, err, ledger.VerifyProof(proof))

@@ -12,6 +12,7 @@ type table struct {
 	looked []lookup
 	// mayTake are set for the accounts of organisations that have signed.
 	mayTake []bool
+	results []ledger.Result
 }
 
 // transfers executes the transfers of a packed bundle.
@@ -35,27 +36,30 @@ type transfers struct {
 	}
 }
 
-// executeTransfers executes the entries of a packed bundle, the first of which has this index in
+// executeTransfers executes the transfers of a packed bundle, the first of which has this index in
 // the block. It gives each the result, and has the effect, that apply gives and has. Most transfers
 // need little of what apply does for any transaction: see transfer. For the others it makes the
 // transaction.
-func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger.BundleSeal) {
+func (s *State) executeTransfers(first int, seal *ledger.BundleSeal) {
 	t := transfers{State: s, bundle: seal.Transfers(), seal: seal}
 	t.made.Postings = t.made.postings[:]
 	t.bundle.Set(&t.made.Transaction, 0)
 	t.sequence = t.made.Nonce.Sequence
 	t.lookUp()
 	t.plain = t.isPlain()
-	for i := range entries {
+	results := slices.Grow(s.table.results[:0], t.bundle.Len())[:t.bundle.Len()]
+	for i := range results {
 		s.index = uint32(first + i)
-		if t.plain && t.transfer(i, &entries[i].Result) {
+		if t.plain && t.transfer(i, &results[i]) {
 			continue
 		}
 		from, to := t.bundle.Set(&t.made.Transaction, i)
 		t.made.found = [2]lookup{t.looked[from], t.looked[to]}
 		s.found = t.made.found[:]
-		entries[i].Result = s.apply(&t.made.Transaction, seal.Root, seal.Signatures)
+		results[i] = s.apply(&t.made.Transaction, seal.Root, seal.Signatures)
 	}
+	seal.SetResults(results)
+	s.table.results = results
 	s.found = nil
 	clear(s.table.looked) // a path of a block keeps the memory of its whole batch
 }

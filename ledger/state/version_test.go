@@ -214,8 +214,8 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 				slices.Collect(executed.Entries.All()), executed.History, executed.Crossings})
 		}
 		text := ""
-		for i := range block.Entries {
-			text += fmt.Sprintln(block.Entries[i].Result)
+		for i := range block.Len() {
+			text += fmt.Sprintln(block.Entry(i).Result)
 		}
 		for _, account := range chain.state.Accounts() {
 			text += fmt.Sprintln(account)

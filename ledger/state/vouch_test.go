@@ -89,8 +89,8 @@ func (c *crossed) mustSeal(payloads [][]byte) *ledger.Block {
 	}
 	block, _ := c.state.Execute(draft)
 	c.parent = state.Parent{Header: block.Header, Hash: block.Hash}
-	for i := range block.Entries {
-		c.seen[block.Entries[i].ID] = true
+	for i := range block.Len() {
+		c.seen[block.Entry(i).ID] = true
 	}
 	return block
 }
@@ -120,7 +120,7 @@ func TestVouchedByAMajority(t *testing.T) {
 			}
 			// A liar cannot forge the client's signature. It says that the entry is another bundle
 			// that the client signed.
-			other := (&ledger.Block{Entries: []ledger.Entry{{Body: bundle.Body(0)}},
+			other := (&ledger.Block{Unpacked: []ledger.Entry{{Body: bundle.Body(0)}},
 				Bundles: []ledger.BundleSeal{{IDs: bundle.IDs(), Kept: kept,
 					Signatures: slices.Repeat(bundle.Signatures(), 2)}}}).CarriedBundle(0)
 			lie := &ledger.Batch{Carried: []ledger.Carried{{Number: 4, Bundle: other}}}
@@ -172,7 +172,7 @@ func TestVouchedByAMajority(t *testing.T) {
 				}
 			}
 			block := c.mustSeal(taken[2])
-			if got := block.Entries[0].Result.Code; kind == "verdict" && got != ledger.Settled ||
+			if got := block.Entry(0).Result.Code; kind == "verdict" && got != ledger.Settled ||
 				kind == "entry" && (got != ledger.SetAside ||
 					!slices.Equal(block.CarriedBundle(0), c.next.Bundle)) {
 				t.Errorf("the result is %s", got)
@@ -224,8 +224,8 @@ func TestVouchersOfTheMembersBefore(t *testing.T) {
 	change := func(bundle *ledger.Bundle) {
 		block := c.mustSeal([][]byte{ledger.EncodeBatch(ledger.BatchHeader{Time: 1},
 			[][]byte{bundle.Encode()})})
-		if !block.Entries[0].Result.OK() {
-			t.Fatal(block.Entries[0].Result)
+		if !block.Entry(0).Result.OK() {
+			t.Fatal(block.Entry(0).Result)
 		}
 	}
 	truth := &ledger.Batch{Carried: []ledger.Carried{c.next}}

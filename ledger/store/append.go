@@ -214,9 +214,9 @@ func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
 // publish makes an executed block visible. The caller must hold the mutex.
 func (s *Store) publish(block *ledger.Block, changes *state.Changes) {
 	// The first transfer of a packed bundle stands for the others; see unseen.
-	for i := 0; i < len(block.Entries); i += max(1, transfersFrom(block, i)) {
-		if indexKind(block.Entries[i].Result) == indexFailed {
-			s.failed[shortID(block.Entries[i].ID)] = struct{}{}
+	for head := range block.Heads() {
+		if indexKind(head.Result) == indexFailed {
+			s.failed[shortID(head.ID)] = struct{}{}
 		}
 	}
 	s.head = state.Parent{Header: block.Header, Hash: block.Hash}

@@ -154,7 +154,7 @@ func eachPlaced(s *Store, r record, rows map[string]string) error {
 		return err
 	}
 	for i := range transactionsOf(r.id[:], r.where) {
-		entry := &block.Entries[uint64(r.where.index)+i]
+		entry := block.Entry(int(r.where.index) + int(i))
 		rows[string(indexKey(entry.ID))] = string(position{height: r.where.height,
 			index: r.where.index + uint32(i), kind: indexKind(entry.Result)}.append(nil))
 	}
@@ -322,9 +322,9 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 	}
 	// The right header and hash with another result, and with another body.
 	tampered, swapped := *block(whole, 20), *block(whole, 20)
-	tampered.Entries = slices.Clone(tampered.Entries)
-	tampered.Entries[0].Result.Code = ledger.Overflow
-	swapped.Bundles, swapped.Entries = block(whole, 19).Bundles, block(whole, 19).Entries
+	tampered.Unpacked = slices.Clone(tampered.Unpacked)
+	tampered.Unpacked[0].Result.Code = ledger.Overflow
+	swapped.Bundles, swapped.Unpacked = block(whole, 19).Bundles, block(whole, 19).Unpacked
 	stopped := errors.New("stopped")
 	for _, attempt := range []struct {
 		name   string

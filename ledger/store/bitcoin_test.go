@@ -58,10 +58,10 @@ func TestBitcoin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range block.Entries {
-			if !block.Entries[i].Result.OK() {
+		for i := range block.Len() {
+			if !block.Entry(i).Result.OK() {
 				t.Fatalf("transaction %d of block %d: %s", i, block.Header.Height,
-					block.Entries[i].Result)
+					block.Entry(i).Result)
 			}
 		}
 		pending = nil

@@ -8,8 +8,8 @@ import (
 )
 
 // heldTransfer is what a transfer of a packed bundle counts for, in bounds of memory, above its
-// bytes: its entry in the block, and a part of its steps in histories. The names of the bundle's
-// accounts count besides: encoded, a long one may have a few bytes.
+// bytes: its steps in histories, and a part of the entries of the state that its block changed. The
+// names of the bundle's accounts count besides: encoded, a long one may have a few bytes.
 const heldTransfer = 128
 
 // heldBytes returns what a block of an encoded size counts for in bounds of memory.

@@ -80,9 +80,8 @@ func (s *Store) PutCertificate(c *ledger.Certificate) error {
 		if err != nil {
 			return err
 		}
-		for i := range block.Entries {
-			if block.Entries[i].Result.OK() &&
-				s.changedBy(c.Height, block.Entries[i].Transaction().Change) {
+		for i, entry := range block.All() {
+			if entry.Result.OK() && s.changedBy(c.Height, entry.Transaction().Change) {
 				c.Change = block.Proof(i)
 			}
 		}

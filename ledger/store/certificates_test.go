@@ -27,7 +27,7 @@ func changingChain(t *testing.T, s *Store) {
 		operator.Join(ledgertest.Member(3)), transfer(), transfer(), operator.Leave(0), transfer(),
 		transfer()} {
 		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, bundle)})
-		if err != nil || !block.Entries[0].Result.OK() {
+		if err != nil || !block.Entry(0).Result.OK() {
 			t.Fatalf("block %d: %v, %v", i+1, err, block)
 		}
 	}
@@ -282,7 +282,7 @@ func TestChangeBesideARepeatedJoin(t *testing.T) {
 	operator := ledgertest.NewOperator(s.genesis)
 	leave, repeated := operator.Leave(0), operator.Join(ledgertest.Member(1))
 	block, err := s.Apply(1, 1, [][]byte{ledgertest.Batch(1, leave, repeated)})
-	if err != nil || !block.Entries[0].Result.OK() || !block.Entries[1].Result.OK() {
+	if err != nil || !block.Entry(0).Result.OK() || !block.Entry(1).Result.OK() {
 		t.Fatalf("%v, %v", err, block)
 	}
 	client := ledgertest.NewClient(s.genesis, "acme")
@@ -290,9 +290,9 @@ func TestChangeBesideARepeatedJoin(t *testing.T) {
 		client.Bundle(client.Register("issuer", "a")))}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range block.Entries {
+	for i := range block.Len() {
 		wrong := certify(t, s, 1, 0, 1, 2)
-		if wrong.Change = block.Proof(i); block.Entries[i].Transaction().Change.Kind ==
+		if wrong.Change = block.Proof(i); block.Unpacked[i].Transaction().Change.Kind ==
 			ledger.ChangeJoin {
 			if err := s.PutCertificate(wrong); !errors.Is(err, ledger.ErrCertificate) {
 				t.Fatalf("the repeated join passes for the change: %v", err)
@@ -428,7 +428,7 @@ func TestMembersAreWhatAnAuditorFollows(t *testing.T) {
 		func() *ledger.Bundle { return operator.Join(ledgertest.Member(5)) },
 	} {
 		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, next())})
-		if err != nil || !block.Entries[0].Result.OK() {
+		if err != nil || !block.Entry(0).Result.OK() {
 			t.Fatalf("block %d: %v, %v", i+1, err, block)
 		}
 	}

@@ -43,7 +43,7 @@ func TestRealDiskFull(t *testing.T) {
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if block, err := s.Block(s.AppendedHeight()); err != nil || len(block.Entries) == 0 {
+	if block, err := s.Block(s.AppendedHeight()); err != nil || block.Len() == 0 {
 		t.Fatalf("reading on a full disk: %v", err)
 	}
 	if err := unix.Mount("tmpfs", mount, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {

@@ -29,9 +29,9 @@ type BalanceLine struct {
 // NewBlockLine returns the export of a block.
 func NewBlockLine(block *ledger.Block) BlockLine {
 	line := BlockLine{Height: block.Header.Height, Hash: block.Hash,
-		Previous: block.Header.Previous, Transactions: make([]ledger.Hash, len(block.Entries))}
-	for i := range block.Entries {
-		line.Transactions[i] = block.Entries[i].ID
+		Previous: block.Header.Previous, Transactions: make([]ledger.Hash, block.Len())}
+	for i, entry := range block.All() {
+		line.Transactions[i] = entry.ID
 	}
 	return line
 }

@@ -81,7 +81,7 @@ func TestTooFewOperators(t *testing.T) {
 		t.Fatalf("at the liar: %+v, %v", block, err)
 	}
 	if made, err := honest.Apply(1, 1, [][]byte{payload}); err != nil ||
-		made.Entries[0].Result.Code != ledger.Unauthorised {
+		made.Entry(0).Result.Code != ledger.Unauthorised {
 		t.Errorf("the round makes %+v, %v", made, err)
 	}
 	other := openBook(t, t.TempDir(), genesis, small())

@@ -26,8 +26,8 @@ func historiesOf(t testing.TB, s *Store) map[ledger.AccountPath][]HistoryItem {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range block.Entries {
-			entry := &block.Entries[i]
+		for i := range block.Len() {
+			entry := block.Entry(i)
 			var touched []ledger.AccountPath
 			for _, posting := range entry.Transaction().Postings {
 				if entry.Result.OK() && !slices.Contains(touched, posting.Account) {

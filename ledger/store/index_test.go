@@ -25,8 +25,8 @@ func idsOf(t testing.TB, s *Store) map[ledger.Hash]position {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range block.Entries {
-			ids[block.Entries[i].ID] = position{height: height, index: uint32(i)}
+		for i := range block.Len() {
+			ids[block.Entry(i).ID] = position{height: height, index: uint32(i)}
 		}
 		ids[block.Hash] = position{height: height, kind: indexBlock}
 	}
@@ -160,19 +160,19 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 // A layer may hold ids with the same first bytes, too.
 func TestLayerOfSimilarIDs(t *testing.T) {
 	t.Parallel()
-	block := &ledger.Block{Entries: make([]ledger.Entry, 4), Bundles: make([]ledger.BundleSeal, 1)}
-	for i := range block.Entries {
-		block.Entries[i].ID = ledger.Hash{1, 2, 3}
-		block.Entries[i].ID[30] = byte(i)
+	block := &ledger.Block{Unpacked: make([]ledger.Entry, 4), Bundles: make([]ledger.BundleSeal, 1)}
+	for i := range block.Len() {
+		block.Unpacked[i].ID = ledger.Hash{1, 2, 3}
+		block.Unpacked[i].ID[30] = byte(i)
 	}
 	block.Header.Height = 9
 	l := newLayer()
 	l.blocks = append(l.blocks, &pendingBlock{block: block})
-	for i := range block.Entries {
-		l.put(block.Entries[i].ID, place{0, uint32(i)})
+	for i := range block.Len() {
+		l.put(block.Entry(i).ID, place{index: uint32(i)})
 	}
-	for i := range block.Entries {
-		where, found := l.find(block.Entries[i].ID)
+	for i := range block.Len() {
+		where, found := l.find(block.Entry(i).ID)
 		if !found || where != (position{height: 9, index: uint32(i)}) {
 			t.Errorf("entry %d is at %+v, %v", i, where, found)
 		}
@@ -383,8 +383,8 @@ func TestKnownAfterOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range block.Entries {
-			if indexKind(block.Entries[i].Result) == indexFailed {
+		for i := range block.Len() {
+			if indexKind(block.Entry(i).Result) == indexFailed {
 				failed++
 			}
 		}

@@ -41,7 +41,7 @@ func (l *layerSorter) places(count int) []keyOrder {
 func (l *layerSorter) recordsOf(blocks []*pendingBlock) (records []record, order []keyOrder) {
 	count := len(blocks)
 	for _, pending := range blocks {
-		for i := 0; i < len(pending.block.Entries); i += max(1, transfersFrom(pending.block, i)) {
+		for range pending.block.Heads() {
 			count++
 		}
 	}
@@ -53,11 +53,9 @@ func (l *layerSorter) recordsOf(blocks []*pendingBlock) (records []record, order
 	}
 	for _, pending := range blocks {
 		block, height := pending.block, pending.block.Header.Height
-		for i := 0; i < len(block.Entries); {
-			entry, count := &block.Entries[i], transfersFrom(block, i)
-			add(block.Entries[i+max(count, 1)-1].ID, position{height: height, index: uint32(i),
-				kind: indexKind(entry.Result), packed: count > 0})
-			i += max(count, 1)
+		for head := range block.Heads() {
+			add(head.Last(), position{height: height, index: uint32(head.Index),
+				kind: indexKind(head.Result), packed: head.Transfers > 0})
 		}
 		add(block.Hash, position{height: height, kind: indexBlock})
 	}
@@ -66,15 +64,6 @@ func (l *layerSorter) recordsOf(blocks []*pendingBlock) (records []record, order
 	})
 	l.records = records
 	return records, order
-}
-
-// transfersFrom returns how many transactions of a block, from the one at index on, are the
-// transfers of a packed bundle of which that is the first; 0 if it has an id of its own.
-func transfersFrom(block *ledger.Block, index int) int {
-	if seal := &block.Bundles[block.Entries[index].Bundle]; seal.Packed() {
-		return seal.Len()
-	}
-	return 0
 }
 
 // leastTable is the number of places of a table at first.

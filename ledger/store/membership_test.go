@@ -28,8 +28,8 @@ func TestMembershipIsKept(t *testing.T) {
 	for i, bundle := range []*ledger.Bundle{operator.Join(ledgertest.Member(1)),
 		operator.Join(ledgertest.Member(2)), operator.Leave(0)} {
 		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, bundle)})
-		if err != nil || !block.Entries[0].Result.OK() {
-			t.Fatalf("change %d: %v, %v", i, err, block.Entries[0].Result)
+		if err != nil || !block.Entry(0).Result.OK() {
+			t.Fatalf("change %d: %v, %v", i, err, block.Entry(0).Result)
 		}
 		if at := s.MembershipHeight(); at != block.Header.Height {
 			t.Fatalf("the last change is at %d", at)
@@ -87,8 +87,8 @@ func TestDiskMapIsKept(t *testing.T) {
 	}
 	for i, step := range steps {
 		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, step())})
-		if err != nil || !block.Entries[0].Result.OK() {
-			t.Fatalf("change %d: %v, %v", i, err, block.Entries[0].Result)
+		if err != nil || !block.Entry(0).Result.OK() {
+			t.Fatalf("change %d: %v, %v", i, err, block.Entry(0).Result)
 		}
 		if err := other.Append(block); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestAdmissionIsInOneBlock(t *testing.T) {
 		}
 		once := func(bundle *ledger.Bundle, want ledger.Code) {
 			t.Helper()
-			if block := apply(bundle); block == nil || block.Entries[0].Result.Code != want {
+			if block := apply(bundle); block == nil || block.Entry(0).Result.Code != want {
 				t.Fatalf("block %+v, want %s", block, want)
 			}
 		}
@@ -168,7 +168,7 @@ func TestAdmissionIsInOneBlock(t *testing.T) {
 		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
 			if block := apply(again); block != nil {
 				t.Errorf("sharded %v: again in block %d, %s",
-					sharded, block.Header.Height, block.Entries[0].Result)
+					sharded, block.Header.Height, block.Entry(0).Result)
 			}
 		}
 		if err := s.Close(); err != nil {

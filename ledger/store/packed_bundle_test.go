@@ -103,9 +103,9 @@ func TestPackedBundleIsKnown(t *testing.T) {
 		}
 	}
 	fresh := taking(issuer, issuer+"x")
-	if block := apply(bundles...); len(block.Bundles) != 3 || block.Entries[0].Result.OK() ||
-		!block.Entries[1].Result.OK() || block.Entries[4].Result.OK() ||
-		block.Entries[5].Result.OK() {
+	if block := apply(bundles...); len(block.Bundles) != 3 || block.Entry(0).Result.OK() ||
+		!block.Entry(1).Result.OK() || block.Entry(4).Result.OK() ||
+		block.Entry(5).Result.OK() {
 		t.Fatalf("the block is %+v", block)
 	}
 	if known, err := s.KnownIn(fresh); known != nil || err != nil {

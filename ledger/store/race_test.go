@@ -43,11 +43,11 @@ func readAny(s *Store, random *rand.Rand) error {
 			return fmt.Errorf("block %d by its hash: %w", height, err)
 		}
 	}
-	if len(block.Entries) == 0 {
+	if block.Len() == 0 {
 		return nil
 	}
-	index := random.IntN(len(block.Entries))
-	entry := &block.Entries[index]
+	index := random.IntN(block.Len())
+	entry := block.Entry(index)
 	switch random.IntN(4) {
 	case 0:
 		found, err := s.Transaction(entry.ID)

@@ -262,12 +262,12 @@ func (s *Store) at(where position) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	if int(where.index) >= len(block.Entries) {
+	if int(where.index) >= block.Len() {
 		return Found{}, damaged(where.height, "an index points to transaction %d of %d",
-			where.index, len(block.Entries))
+			where.index, block.Len())
 	}
-	return Found{Height: where.height, Index: int(where.index), Entry: &block.Entries[where.index],
-		Block: block}, nil
+	entry := block.Entry(int(where.index))
+	return Found{Height: where.height, Index: int(where.index), Entry: &entry, Block: block}, nil
 }
 
 // Proof returns the proof of the transaction with this id, or ErrNotFound.

@@ -670,12 +670,12 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 	random := rand.New(rand.NewPCG(1, 1))
 	ordinals := make([]uint64, accounts)
 	for height := range blocks {
-		block, changes := &ledger.Block{Entries: make([]ledger.Entry, transactions),
+		block, changes := &ledger.Block{Unpacked: make([]ledger.Entry, transactions),
 			Bundles: make([]ledger.BundleSeal, 1)},
 			&state.Changes{}
 		block.Header.Height = ledger.Height(height)
-		for i := range block.Entries {
-			binary.BigEndian.PutUint64(block.Entries[i].ID[:], random.Uint64())
+		for i := range block.Len() {
+			binary.BigEndian.PutUint64(block.Unpacked[i].ID[:], random.Uint64())
 			for range 2 {
 				number := random.IntN(accounts)
 				changes.History = append(changes.History, state.NewHistoryChange(

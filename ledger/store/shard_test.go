@@ -197,8 +197,8 @@ func readShards(s *Store, text io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for i := range block.Entries {
-			crossing, err := s.Crossing(block.Entries[i].ID)
+		for i := range block.Len() {
+			crossing, err := s.Crossing(block.Entry(i).ID)
 			if err != nil {
 				return err
 			}
@@ -229,8 +229,8 @@ func TestShardIsKept(t *testing.T) {
 	codes := map[ledger.Code]int{}
 	for range 40 {
 		block := b.apply(t, s, random.IntN(12), random)
-		for i := range block.Entries {
-			codes[block.Entries[i].Result.Code]++
+		for i := range block.Len() {
+			codes[block.Entry(i).Result.Code]++
 		}
 		decoded, err := ledger.DecodeBlock(block.Encode())
 		if err != nil {

@@ -378,7 +378,7 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 				return r.Name == name
 			})
 	}
-	return organisation, slices.ContainsFunc(d.place.Block.Entries[:d.place.Index], registers)
+	return organisation, slices.ContainsFunc(d.place.Block.Unpacked[:d.place.Index], registers)
 }
 
 // sealShard seals a round of a book with several shards. It holds the mutex, because the state must

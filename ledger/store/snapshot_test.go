@@ -112,8 +112,8 @@ func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range original.Entries {
-			id := original.Entries[i].ID
+		for i := range original.Len() {
+			id := original.Entry(i).ID
 			if known, err := s.Known(id); err != nil || !known {
 				t.Fatalf("transaction %s: known %v, %v", id, known, err)
 			}

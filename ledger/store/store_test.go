@@ -181,8 +181,8 @@ func readAll(s *Store) (string, error) {
 			}
 		}
 		fmt.Fprintf(text, "%+v\n", s.MembershipAt(height))
-		for i := range block.Entries {
-			found, err := s.Transaction(block.Entries[i].ID)
+		for i := range block.Len() {
+			found, err := s.Transaction(block.Entry(i).ID)
 			if err != nil {
 				return "", err
 			}
@@ -307,12 +307,12 @@ func TestAppendedIsReadAtOnce(t *testing.T) {
 	b.apply(t, s, 0)
 	for range 100 {
 		block := b.apply(t, s, 3)
-		for i := range block.Entries {
-			found, err := s.Transaction(block.Entries[i].ID)
+		for i := range block.Len() {
+			found, err := s.Transaction(block.Entry(i).ID)
 			if err != nil || found.Height != block.Header.Height || found.Index != i {
 				t.Fatalf("%+v %v", found, err)
 			}
-			proof, err := s.Proof(block.Entries[i].ID)
+			proof, err := s.Proof(block.Entry(i).ID)
 			if err != nil || ledger.VerifyProof(proof) != nil {
 				t.Fatalf("proof: %v %v", err, ledger.VerifyProof(proof))
 			}
@@ -330,7 +330,7 @@ func TestDuplicateIsExecutedOnce(t *testing.T) {
 	b.apply(t, s, 0)
 	payload := b.next(40)
 	first, err := s.Apply(1, 2, [][]byte{payload, payload})
-	if err != nil || len(first.Entries) != 41 { // with a change of the membership
+	if err != nil || first.Len() != 41 { // with a change of the membership
 		t.Fatalf("%v", err)
 	}
 	again, err := s.Apply(1, 3, [][]byte{payload})
@@ -353,7 +353,7 @@ func TestBlockLargerThanBadgersLimit(t *testing.T) {
 	b := newBook(300)
 	b.apply(t, s, 0)
 	block := b.apply(t, s, 20_000)
-	if rows := int64(len(block.Entries)); rows < s.db.MaxBatchCount() ||
+	if rows := int64(block.Len()); rows < s.db.MaxBatchCount() ||
 		int64(len(block.Encode())) < s.db.MaxBatchSize() {
 		t.Fatalf("the block is not larger than the limits %d and %d", s.db.MaxBatchCount(),
 			s.db.MaxBatchSize())

@@ -73,8 +73,8 @@ type layer struct {
 }
 
 // place is a transaction of a layer: which of its blocks, and where there. The index wholeBlock
-// names the block itself.
-type place struct{ block, index uint32 }
+// names the block itself. transfers is how many a packed bundle has that begins there, or 0.
+type place struct{ block, index, transfers uint32 }
 
 const wholeBlock = math.MaxUint32
 
@@ -93,10 +93,10 @@ func (l *layer) add(pending *pendingBlock) {
 	block := pending.block
 	l.blocks, l.bytes = append(l.blocks, pending), l.bytes+len(pending.encoded)
 	l.held += heldBytes(block, len(pending.encoded))
-	for i := 0; i < len(block.Entries); i += max(1, transfersFrom(block, i)) {
-		l.put(block.Entries[i].ID, place{at, uint32(i)})
+	for head := range block.Heads() {
+		l.put(head.ID, place{at, uint32(head.Index), uint32(head.Transfers)})
 	}
-	l.put(block.Hash, place{at, wholeBlock})
+	l.put(block.Hash, place{block: at, index: wholeBlock})
 	for _, forward := range pending.changes.Forwards {
 		l.forwards[forwardPlace{forward.Child, forward.Number}] = position{
 			height: block.Header.Height, index: forward.Bundle}
@@ -143,12 +143,12 @@ func (l *layer) holds(at place, id ledger.Hash) (where position, holds bool) {
 		return where, block.Hash == id
 	}
 	where.index = at.index
-	if count := transfersFrom(block, int(at.index)); count > 0 {
+	if at.transfers > 0 {
 		first, offset := ledger.PackedPlace(id)
 		where.index += uint32(offset)
-		return where, first == block.Entries[at.index].ID && offset < count
+		return where, first == block.ID(int(at.index)) && offset < int(at.transfers)
 	}
-	return where, block.Entries[at.index].ID == id
+	return where, block.ID(int(at.index)) == id
 }
 
 // unwritten are the blocks that the database does not have yet. The store's mutex guards it.

@@ -112,10 +112,10 @@ func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
 
 // difference describes the first difference between two blocks with the same transactions.
 func difference(stored, executed *ledger.Block) string {
-	for i := range stored.Entries {
-		if stored.Entries[i].Result != executed.Entries[i].Result {
-			return fmt.Sprintf("transaction %d is %s, the block says %s", i,
-				executed.Entries[i].Result, stored.Entries[i].Result)
+	for i, entry := range stored.All() {
+		if found := executed.Entry(i); found.Result != entry.Result {
+			return fmt.Sprintf("transaction %d is %s, the block says %s", i, found.Result,
+				entry.Result)
 		}
 	}
 	if stored.Header.StateDigest != executed.Header.StateDigest {
@@ -130,20 +130,19 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes,
 	finder *stepFinder) (err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
-	at := func(i int) error {
-		where, found, err := s.locate(block.Entries[i].ID)
+	at := func(i int, id ledger.Hash) error {
+		where, found, err := s.locate(id)
 		if err == nil && (!found || where.height != height || where.index != uint32(i)) {
 			err = damaged(height, "the index does not find transaction %d", i)
 		}
 		return err
 	}
-	for i := 0; i < len(block.Entries); {
+	for head := range block.Heads() {
 		// One record of the index finds all transfers of a packed bundle, so its ends suffice.
-		count := max(1, transfersFrom(block, i))
-		if err := errors.Join(at(i), at(i+count-1)); err != nil {
+		if err := errors.Join(at(head.Index, head.ID),
+			at(head.Index+max(1, head.Transfers)-1, head.Last())); err != nil {
 			return err
 		}
-		i += count
 	}
 	if where, found, err := s.locate(block.Hash); err != nil || !found || where.height != height ||
 		where.kind != indexBlock {

@@ -171,14 +171,14 @@ func TestChainBeginsToTakePackedBundles(t *testing.T) {
 		return block
 	}
 	early := blockWith(t, s, genesis, upgrade, packed)
-	if !early.Header.ByBundle || len(early.Entries) != 3 {
-		t.Fatalf("%d transactions", len(early.Entries))
+	if !early.Header.ByBundle || early.Len() != 3 {
+		t.Fatalf("%d transactions", early.Len())
 	}
 	if err := s.Append(early); !errors.Is(err, ErrMismatch) {
 		t.Errorf("a block that takes packed bundles too early: %v", err)
 	}
 	first := apply(upgrade, packed, plain)
-	if len(first.Entries) != 2 || !first.Header.ByBundle {
+	if first.Len() != 2 || !first.Header.ByBundle {
 		t.Fatalf("the block with the change is %+v", first)
 	}
 	if known, err := s.KnownIn(packed); known != nil || err != nil {
@@ -188,7 +188,7 @@ func TestChainBeginsToTakePackedBundles(t *testing.T) {
 		t.Errorf("after the change: %v", err)
 	}
 	second := apply(packed, plain, packed)
-	if len(second.Entries) != 2 || !second.Entries[1].Result.OK() || !second.Header.ByBundle {
+	if second.Len() != 2 || !second.Entry(1).Result.OK() || !second.Header.ByBundle {
 		t.Fatalf("the block after it is %+v", second)
 	}
 	copied := restoredFrom(t, s, filepath.Join(t.TempDir(), "copied"))

@@ -39,8 +39,8 @@ func (c *factsCache) of(block *ledger.Block) blockFacts {
 		return facts
 	}
 	facts := blockFacts{bytes: uint64(len(block.Encode()))}
-	for i := range block.Entries {
-		if changedNothing(block.Entries[i].Result.Code) {
+	for _, entry := range block.All() {
+		if changedNothing(entry.Result.Code) {
 			facts.failed++
 		}
 	}
@@ -132,12 +132,12 @@ func (s *Service) GetBlock(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	if begin > uint64(len(block.Entries)) {
+	if begin > uint64(block.Len()) {
 		return nil, badToken()
 	}
-	end := min(int(begin)+size, len(block.Entries))
+	end := min(int(begin)+size, block.Len())
 	answer := &ledgerdv1.GetBlockResponse{Block: s.block(block, int(begin), end)}
-	if end < len(block.Entries) {
+	if end < block.Len() {
 		answer.NextPageToken = numberToken('t', uint64(block.Header.Height), uint64(end))
 	}
 	return connect.NewResponse(answer), nil
@@ -149,9 +149,9 @@ func (s *Service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 		Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
 	level := report.Level(shown.Header.Level)
 	for i := begin; i < end; i++ {
-		entry := &block.Entries[i]
-		status := s.statusOfEntry(entry, block.Header.Height, i, level)
-		each := summaryOf(entry, status)
+		entry := block.Entry(i)
+		status := s.statusOfEntry(&entry, block.Header.Height, i, level)
+		each := summaryOf(&entry, status)
 		each.Status.Shard = shown.Header.Shard
 		shown.Transactions = append(shown.Transactions, each)
 	}

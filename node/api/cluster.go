@@ -299,6 +299,6 @@ func (s *Service) subscribed(ctx context.Context, height ledger.Height,
 	if err != nil {
 		return nil, s.failure(ctx, "reading a block", err)
 	}
-	message.Block = s.block(block, 0, min(len(block.Entries), maxPageSize))
+	message.Block = s.block(block, 0, min(block.Len(), maxPageSize))
 	return message, nil
 }

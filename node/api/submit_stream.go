@@ -322,7 +322,7 @@ func (s *Service) submitPacked(ctx context.Context, bundle *ledger.Bundle,
 	}
 	block, err := s.backend.Store().Block(statuses[0].Height)
 	index := int(statuses[0].Index)
-	if err != nil || index+bundle.Len() > len(block.Entries) || block.Entries[index].ID != first {
+	if err != nil || index+bundle.Len() > block.Len() || block.ID(index) != first {
 		// The block cannot be read, or another chain replaced the one that has it.
 		if statuses, err = s.wait(ctx, bundle.IDs(), level); err != nil {
 			return nil, err
@@ -336,15 +336,16 @@ func (s *Service) submitPacked(ctx context.Context, bundle *ledger.Bundle,
 // of the first one.
 func (s *Service) runsIn(block *ledger.Block, bundle *ledger.Bundle,
 	first *report.Status) []*ledgerdv1.StatusRun {
-	entries := block.Entries[first.Index:][:bundle.Len()]
+	entry := block.Entry(int(first.Index))
+	seal := &block.Bundles[entry.Bundle]
 	runs := make([]*ledgerdv1.StatusRun, 0, 1)
-	for begin := 0; begin < len(entries); {
+	for begin := 0; begin < seal.Len(); {
 		status := *first
 		status.Index += uint32(begin)
-		status.Result, status.Outcome = entries[begin].Result, report.OutcomeExecuted
+		status.Result, status.Outcome = seal.Result(begin), report.OutcomeExecuted
 		end := begin + 1
 		if status.Result.OK() {
-			for end < len(entries) && entries[end].Result.OK() {
+			for end < seal.Len() && seal.Result(end).OK() {
 				end++
 			}
 		} else {

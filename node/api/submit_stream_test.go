@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -314,7 +315,8 @@ func TestSubmitStreamRefusesOverload(t *testing.T) {
 		packed := func(count int) *ledger.Bundle {
 			transfers := make([]ledger.Transaction, count)
 			for i := range transfers {
-				transfers[i] = transfer("bank:mint", "bank:a", 1)
+				to := fmt.Sprintf("bank:%s%04d", strings.Repeat("a", 100), i)
+				transfers[i] = transfer("bank:mint", ledger.AccountPath(to), 1)
 			}
 			return b.packed(transfers...)
 		}

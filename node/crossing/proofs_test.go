@@ -85,7 +85,7 @@ func newProofScene(t *testing.T) *proofScene {
 	block := func(codes ...ledger.Code) *ledger.Block {
 		b := ledgertest.After(s.join, bundles...)
 		for i, code := range codes {
-			b.Entries[i].Result.Code = code
+			b.Unpacked[i].Result.Code = code
 		}
 		b.Complete(ledger.Hash{})
 		return b
@@ -134,7 +134,7 @@ func TestProvenVerdict(t *testing.T) {
 			ledger.ErrMalformed, 0},
 		{"nothing", nil, 0, ledger.ErrCertificate, 0},
 	} {
-		id := s.judged.Entries[test.at].ID
+		id := s.judged.Entry(test.at).ID
 		verdict, err := provenVerdict(test.answer, 1, id, s.genesis)
 		if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
 			t.Errorf("%s: %v", test.name, err)
@@ -146,7 +146,7 @@ func TestProvenVerdict(t *testing.T) {
 		}
 	}
 	// Members of another shard certify nothing here.
-	if _, err := provenVerdict(own, 0, s.judged.Entries[0].ID,
+	if _, err := provenVerdict(own, 0, s.judged.Entry(0).ID,
 		vouchedGenesis(t, 0)); !errors.Is(err, ledger.ErrCertificate) {
 		t.Errorf("with another shard's genesis: %v", err)
 	}
@@ -181,7 +181,7 @@ func TestProveDespiteLiars(t *testing.T) {
 		return host
 	}
 	b.host = host(peers[0])
-	id := s.judged.Entries[0].ID
+	id := s.judged.Entry(0).ID
 	early, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.prove(early, 1, id); !errors.Is(err, context.Canceled) {

@@ -99,7 +99,7 @@ func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte
 func (p *Pool) progress(block *ledger.Block) {
 	took := p.besides && (slices.ContainsFunc(block.Bundles, func(b ledger.BundleSeal) bool {
 		return b.Number > 0
-	}) || slices.ContainsFunc(block.Entries, func(e ledger.Entry) bool {
+	}) || slices.ContainsFunc(block.Unpacked, func(e ledger.Entry) bool {
 		return e.Transaction() != nil && e.Transaction().Verdict != nil
 	}))
 	if took {

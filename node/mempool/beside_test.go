@@ -198,7 +198,7 @@ func TestLeftOutIsHandedOver(t *testing.T) {
 	}
 	bundles, _ := taken(t, p, 1<<20)
 	some := block(1, taken1)
-	some.Entries = append(some.Entries, ledger.Entry{ID: part.ID(1)})
+	some.Unpacked = append(some.Unpacked, ledger.Entry{ID: part.ID(1)})
 	p.Requeue() // the group restarted; the round comes all the same
 	p.Applied(some)
 	p.HandOverUnplaced(append(bundles, []byte("of another node"), encoded1))
@@ -387,7 +387,7 @@ func TestMeetings(t *testing.T) {
 	rounds("a block of clients", false, "----------")
 	p.Applied(&ledger.Block{Bundles: []ledger.BundleSeal{{Number: 1}}})
 	rounds("a block took an entry", false, "...i------")
-	p.Applied(&ledger.Block{Entries: []ledger.Entry{{Decoded: &ledger.Transaction{
+	p.Applied(&ledger.Block{Unpacked: []ledger.Entry{{Decoded: &ledger.Transaction{
 		Verdict: &beside.verdicts[0]}}}})
 	rounds("a block took a verdict", false, "...i------")
 	p.Requeue()

@@ -28,7 +28,7 @@ func TestKnownTransactionsStayOut(t *testing.T) {
 	if err := p.Add(b, encoded, func(*ledger.Bundle) ([]bool, error) {
 		if lookUps++; lookUps == 1 {
 			p.Applied(&ledger.Block{Header: ledger.Header{Height: 1},
-				Entries: []ledger.Entry{{ID: b.ID(0)}}})
+				Unpacked: []ledger.Entry{{ID: b.ID(0)}}})
 			return []bool{false, true, false}, nil
 		}
 		return []bool{true, true, false}, nil

@@ -350,12 +350,8 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 	defer p.mu.Unlock()
 	p.blocks++
 	var last *item
-	for i := range block.Entries {
-		entry := &block.Entries[i]
-		if entry.Place > 0 && block.Bundles[entry.Bundle].Packed() {
-			continue // it has the place of the bundle's first transfer
-		}
-		it := p.places.remove(&entry.ID)
+	for head := range block.Heads() {
+		it := p.places.remove(&head.ID)
 		if it == nil {
 			continue
 		}

@@ -11,12 +11,12 @@ import (
 // counts when it is settled or released. One that is passed on counts elsewhere. A verdict is not a
 // client's transaction and does not count.
 func decided(block *ledger.Block) (count int) {
-	for i := range block.Entries {
-		switch code := block.Entries[i].Result.Code; {
+	for _, entry := range block.All() {
+		switch code := entry.Result.Code; {
 		case code == ledger.Settled, code == ledger.Released:
 			count++
 		case code == ledger.SetAside, code == ledger.Relayed,
-			block.Entries[i].Transaction().Verdict != nil:
+			entry.Transaction().Verdict != nil:
 		default:
 			count++
 		}
@@ -28,8 +28,7 @@ func decided(block *ledger.Block) (count int) {
 // book with several shards decides. Such a transaction is in the block, or was set aside before.
 func (p *Pipeline) awaited(block *ledger.Block) (statuses []report.Status) {
 	ids := p.progress.watched(func(watched func(ledger.Hash)) {
-		for i := range block.Entries {
-			entry := &block.Entries[i]
+		for i, entry := range block.All() {
 			switch code := entry.Result.Code; {
 			case code == ledger.SetAside, code == ledger.Relayed:
 			case code == ledger.Applied && !entry.Transaction().BookWide():

@@ -279,7 +279,7 @@ func TestWaitingIsSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.status(b.root, verdict.Entries[0].ID); got.Outcome != report.OutcomeExecuted ||
+	if got := b.status(b.root, verdict.Entry(0).ID); got.Outcome != report.OutcomeExecuted ||
 		got.Height != settled || got.Destinations != nil {
 		t.Errorf("the verdict itself: %+v", got)
 	}

@@ -20,7 +20,7 @@ func TestDecidedCountsTransactionsOnce(t *testing.T) {
 		{client, ledger.SetAside, 0}, {client, ledger.Relayed, 0},
 		{verdict, ledger.Applied, 0}, {verdict, ledger.Settled, 1}, {verdict, ledger.Released, 1},
 	} {
-		block := &ledger.Block{Entries: []ledger.Entry{{Decoded: c.transaction,
+		block := &ledger.Block{Unpacked: []ledger.Entry{{Decoded: c.transaction,
 			Result: ledger.Result{Code: c.code}}}}
 		if got := decided(block); got != c.want {
 			t.Errorf("%s, a verdict %v: %d", c.code, c.transaction.Verdict != nil, got)

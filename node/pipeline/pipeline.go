@@ -536,7 +536,7 @@ func (p *Pipeline) retryOnFullDisk(attempt func() error) error {
 func (p *Pipeline) applied(block *ledger.Block) {
 	admitted, expired := p.config.Pool.Applied(block)
 	sharded := p.store().Genesis().Sharded()
-	transactions := len(block.Entries)
+	transactions := block.Len()
 	if sharded {
 		transactions = decided(block)
 	}

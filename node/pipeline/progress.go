@@ -190,16 +190,12 @@ func (p *progress) settle(statuses []report.Status) {
 func (p *progress) settleBlock(block *ledger.Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for first := 0; first < len(block.Entries); {
-		count := 1
-		if seal := &block.Bundles[block.Entries[first].Bundle]; seal.Packed() {
-			count = seal.Len()
-		}
-		p.tell(&block.Entries[first].ID, count, func(offset int) report.Status {
-			at := first + offset
-			return statusOf(&block.Entries[at], block.Header.Height, at, report.LevelOrdered)
+	for head := range block.Heads() {
+		p.tell(&head.ID, max(1, head.Transfers), func(offset int) report.Status {
+			at := head.Index + offset
+			entry := block.Entry(at)
+			return statusOf(&entry, block.Header.Height, at, report.LevelOrdered)
 		})
-		first += count
 	}
 }
 

@@ -54,7 +54,7 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 		}
 		p.update(func(h *report.Heights) { h.Ordered = ledger.Height(height + 1) })
 		p.settleBlock(&ledger.Block{Header: ledger.Header{Height: ledger.Height(height + 1)},
-			Entries: entries, Bundles: make([]ledger.BundleSeal, 1)})
+			Unpacked: entries, Bundles: make([]ledger.BundleSeal, 1)})
 		awakeA, awakeB := len(a.more) > 0, len(b.more) > 0
 		if a.unknown() != block.unknownA || b.unknown() != block.unknownB ||
 			awakeA != block.awakeA || awakeB != block.awakeB {
@@ -111,7 +111,7 @@ func TestWaitersOfIDsThatBeginAlike(t *testing.T) {
 			case 2:
 				id := number.Draw(t, "applied")
 				p.settleBlock(&ledger.Block{Header: ledger.Header{Height: 1},
-					Entries: []ledger.Entry{{ID: id}}, Bundles: make([]ledger.BundleSeal, 1)})
+					Unpacked: []ledger.Entry{{ID: id}}, Bundles: make([]ledger.BundleSeal, 1)})
 				for _, w := range watching {
 					for i := range w.ids {
 						if w.ids[i] == id && w.found[i].ID != id {
@@ -173,8 +173,8 @@ func TestWaitersOfPackedTransfers(t *testing.T) {
 		block := ledgertest.Block(ledgertest.Genesis(), rapid.SliceOfDistinct(
 			rapid.SampledFrom(bundles), rapid.ID).Draw(t, "bundles")...)
 		places := make(map[ledger.Hash]int)
-		for i := range block.Entries {
-			places[block.Entries[i].ID] = i
+		for i := range block.Len() {
+			places[block.Entry(i).ID] = i
 		}
 		p.settleBlock(block)
 		for _, w := range watching {
@@ -209,7 +209,7 @@ func TestWaitersWakeAtTheirLevel(t *testing.T) {
 	apply := func(height ledger.Height, id ledger.Hash) {
 		p.update(func(h *report.Heights) { h.Ordered = height })
 		p.settleBlock(&ledger.Block{Header: ledger.Header{Height: height},
-			Entries: []ledger.Entry{{ID: id}}, Bundles: make([]ledger.BundleSeal, 1)})
+			Unpacked: []ledger.Entry{{ID: id}}, Bundles: make([]ledger.BundleSeal, 1)})
 	}
 	stored := func(height ledger.Height) {
 		p.update(func(h *report.Heights) { h.Stored = height })
@@ -264,17 +264,17 @@ func TestManyWaiters(t *testing.T) {
 	t.Parallel()
 	p := newProgress(report.Heights{})
 	block := &ledger.Block{Header: ledger.Header{Height: 1},
-		Entries: make([]ledger.Entry, 10*fewestLists), Bundles: make([]ledger.BundleSeal, 1)}
+		Unpacked: make([]ledger.Entry, 10*fewestLists), Bundles: make([]ledger.BundleSeal, 1)}
 	var watching []*waiter
-	for i := range block.Entries {
+	for i := range block.Len() {
 		id := ledger.TransactionID([]byte{byte(i), byte(i >> 8)})
-		block.Entries[i].ID = id
+		block.Unpacked[i].ID = id
 		watching = append(watching, p.watch([]ledger.Hash{id}, report.LevelOrdered))
 	}
 	p.update(func(h *report.Heights) { h.Ordered = 1 })
 	p.settleBlock(block)
 	for i, w := range watching {
-		if !w.awake() || w.found[0].ID != block.Entries[i].ID || w.found[0].Index != uint32(i) {
+		if !w.awake() || w.found[0].ID != block.Entry(i).ID || w.found[0].Index != uint32(i) {
 			t.Errorf("transaction %d: %+v", i, w.found[0])
 		}
 		p.unwatch(w)
@@ -287,12 +287,12 @@ func TestManyWaiters(t *testing.T) {
 // BenchmarkWaiters tells the waiters of a block of 16 bundles of 400.
 func BenchmarkWaiters(b *testing.B) {
 	const bundles, perBundle = 16, 400
-	block := &ledger.Block{Entries: make([]ledger.Entry, bundles*perBundle),
+	block := &ledger.Block{Unpacked: make([]ledger.Entry, bundles*perBundle),
 		Bundles: make([]ledger.BundleSeal, 1)}
-	ids := make([]ledger.Hash, len(block.Entries))
+	ids := make([]ledger.Hash, block.Len())
 	for i := range ids {
 		ids[i] = ledger.TransactionID([]byte{byte(i), byte(i >> 8)})
-		block.Entries[i].ID = ids[i]
+		block.Unpacked[i].ID = ids[i]
 	}
 	p := newProgress(report.Heights{})
 	b.ReportAllocs()

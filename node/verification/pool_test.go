@@ -2,7 +2,9 @@ package verification
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,13 +135,15 @@ func TestMemoryOfAnotherLength(t *testing.T) {
 	}
 }
 
-// TestMemoryOfPackedTransfers: packed transfers, which have few bytes, count for what they take.
+// TestMemoryOfPackedTransfers: packed transfers, of which long names have few bytes, count for what
+// they take.
 func TestMemoryOfPackedTransfers(t *testing.T) {
 	t.Parallel()
 	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	transfers := make([]ledger.Transaction, ledger.MaxBundleTransactions)
 	for i := range transfers {
-		transfers[i] = client.Transfer("acme:issuer", "acme:a", 1)
+		to := client.Account(fmt.Sprintf("%s%04d", strings.Repeat("a", 100), i))
+		transfers[i] = client.Transfer("acme:issuer", to, 1)
 	}
 	bundle := client.Packed(transfers...)
 	whole := ledgertest.Batch(5, bundle, bundle, bundle)
@@ -151,7 +155,7 @@ func TestMemoryOfPackedTransfers(t *testing.T) {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	one := len(whole) + ledger.PackedBatchMemory(whole)
-	if one < 30*len(whole) || len(pool.held) != heldBytesMax/one {
+	if one < 5*len(whole) || len(pool.held) != heldBytesMax/one {
 		t.Errorf("holds %d batches that take %d bytes each", len(pool.held), one)
 	}
 }

@@ -17,7 +17,7 @@ func BenchmarkApplied(b *testing.B) {
 		early: newEarlySet(earlyMax), settled: newRecentSet(settledMax)}
 	block := &ledger.Block{}
 	for i := range 1000 {
-		block.Entries = append(block.Entries, ledger.Entry{ID: name(i),
+		block.Unpacked = append(block.Unpacked, ledger.Entry{ID: name(i),
 			Decoded: &someTransaction, Result: good})
 	}
 	v.early.add(ledger.Verdict{ID: name(2000)})

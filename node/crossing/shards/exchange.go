@@ -250,8 +250,7 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 		return err
 	}
 	shard := v.config.Directory.Own()
-	for i := range block.Entries {
-		entry := &block.Entries[i]
+	for _, entry := range block.All() {
 		verdict, made := ledger.VerdictOf(entry, shard)
 		if !made || !v.acts(self, len(own), binary.LittleEndian.Uint32(entry.ID[0:])) {
 			continue

@@ -43,7 +43,7 @@ func (c *fakeChain) add(ids ...ledger.Hash) *ledger.Block {
 	defer c.mu.Unlock()
 	block := &ledger.Block{Header: ledger.Header{Height: ledger.Height(len(c.blocks))}}
 	for _, id := range ids {
-		block.Entries = append(block.Entries, ledger.Entry{ID: id, Decoded: &someTransaction,
+		block.Unpacked = append(block.Unpacked, ledger.Entry{ID: id, Decoded: &someTransaction,
 			Result: good})
 	}
 	c.blocks = append(c.blocks, block)
@@ -98,7 +98,7 @@ func (c *fakeChain) Verdict(id ledger.Hash, upTo ledger.Height) (ledger.Verdict,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for height := range min(int(upTo)+1, len(c.blocks)) {
-		for _, entry := range c.blocks[height].Entries {
+		for _, entry := range c.blocks[height].Unpacked {
 			if entry.ID == id {
 				return ledger.Verdict{ID: id, Result: good}, true, nil
 			}
@@ -435,7 +435,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	block := s.chain.add()
 	for i, code := range []ledger.Code{ledger.Applied, ledger.Settled, ledger.Released} {
 		verdict := ledger.Verdict{ID: ids[i], Shard: 1, Result: good}
-		block.Entries = append(block.Entries,
+		block.Unpacked = append(block.Unpacked,
 			ledger.Entry{Decoded: &ledger.Transaction{Verdict: &verdict},
 				Result: ledger.Result{Code: code}})
 	}

@@ -252,8 +252,7 @@ func (v *Verdicts) Applied(block *ledger.Block) {
 	var found []contradiction
 	v.mu.Lock()
 	v.applied++
-	for i := range block.Entries {
-		entry := &block.Entries[i]
+	for _, entry := range block.All() {
 		if verdict := entry.Transaction().Verdict; verdict != nil {
 			switch entry.Result.Code {
 			case ledger.Settled, ledger.Released:

@@ -449,7 +449,7 @@ func TestWordsEndWithTheChain(t *testing.T) {
 		encodeVerdicts([]ledger.Verdict{{ID: name(2), Shard: 2, Result: good}}))
 	block := s.chain.add()
 	for i, code := range []ledger.Code{ledger.Applied, ledger.Settled, ledger.Released} {
-		block.Entries = append(block.Entries, ledger.Entry{Decoded: &ledger.Transaction{
+		block.Unpacked = append(block.Unpacked, ledger.Entry{Decoded: &ledger.Transaction{
 			Verdict: &ledger.Verdict{ID: name(i + 1), Shard: 1, Result: good}},
 			Result: ledger.Result{Code: code}})
 	}
