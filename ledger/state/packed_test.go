@@ -2,6 +2,8 @@ package state_test
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -46,6 +48,7 @@ func TestPackedTransfersAreTransfers(t *testing.T) {
 		"stranger:a", "stranger:issuer", "stranger:unknown", "nobody:a"}
 	rapid.Check(t, func(r *rapid.T) {
 		genesis := packedGenesis()
+		genesis.Quotas.Assets = rapid.SampledFrom([]uint64{0, 0, 4}).Draw(r, "assets")
 		client := ledgertest.NewClient(genesis, "acme")
 		client.Sequence = 100
 		policy := rapid.Bool().Draw(r, "policy")
@@ -115,6 +118,50 @@ func TestPackedTransfersAreTransfers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPackedTransfersFillAccounts: an account takes as many assets from packed transfers as from
+// others, and no more.
+func TestPackedTransfersFillAccounts(t *testing.T) {
+	t.Parallel()
+	genesis := packedGenesis()
+	packed, plain := newChain(t, genesis), newChain(t, genesis)
+	client := ledgertest.NewClient(genesis, "acme")
+	register := client.Bundle(client.Register("issuer", "other", "a"))
+	packed.block(register)
+	plain.block(register)
+	transfers := func(from ledger.AccountPath, first, count int) (some []ledger.Transaction) {
+		for i := range count {
+			transfer := client.Transfer(from, "acme:a", 1)
+			for j := range transfer.Postings {
+				transfer.Postings[j].Asset = ledger.AssetName(fmt.Sprintf("asset-%d", first+i))
+			}
+			some = append(some, transfer)
+		}
+		return some
+	}
+	const together = 15
+	for first := 0; first < ledger.MaxAssets+together; first += together {
+		some := append(transfers("acme:issuer", first, together),
+			transfers("acme:other", first, 1)...)
+		one, other := packed.block(client.Packed(some...)), plain.block(client.Bundle(some...))
+		for i := range one.Entries {
+			if one.Entries[i].Result != other.Entries[i].Result {
+				t.Errorf("transfer %d: %s and %s", i, one.Entries[i].Result,
+					other.Entries[i].Result)
+			}
+		}
+		if one.Header.StateDigest != other.Header.StateDigest {
+			t.Error("the states differ")
+		}
+	}
+	filled, _ := packed.state.Account("acme:a")
+	if len(filled.Balances) != ledger.MaxAssets {
+		t.Errorf("the account has %d assets", len(filled.Balances))
+	}
+	if counts, want := packed.state.Counts(), plain.state.Counts(); !slices.Equal(counts, want) {
+		t.Errorf("counted %v, want %v", counts, want)
+	}
 }
 
 // TestNameThatIsThereTwice: a name may be in the table of a packed bundle twice. Both numbers are

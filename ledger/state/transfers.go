@@ -108,8 +108,9 @@ func (t *transfers) isPlain() bool {
 
 // transfer executes the transfer at a place, unless that is left to apply. Then it changes nothing
 // and returns false. It is left to apply unless the stream's window and both accounts exist, the
-// owner of the first account has signed, and both accounts have the asset, and nothing set aside.
-// What may fail is asked in the order of apply as far as one transfer may fail for two reasons.
+// owner of the first account has signed, and both accounts have the asset or certain room for it,
+// and nothing set aside. What may fail is asked in the order of apply as far as one transfer may
+// fail for two reasons.
 func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	if t.window == nil {
 		if t.window = t.State.window(&t.made.Transaction); t.window == nil {
@@ -124,11 +125,18 @@ func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	}
 	taken, has := from.find(asset)
 	given, had := to.find(asset)
-	if !has || !had {
+	if !has && !t.hasRoom(from) || !had && !t.hasRoom(to) {
 		return false
 	}
-	less, tooLittle := from.balances[taken].amount.Sub(amount)
-	more, tooMuch := to.balances[given].amount.Add(amount)
+	var less, more ledger.Amount
+	if has {
+		less = from.balances[taken].amount
+	}
+	if had {
+		more = to.balances[given].amount
+	}
+	less, tooLittle := less.Sub(amount)
+	more, tooMuch := more.Add(amount)
 	if tooLittle != nil || tooMuch != nil {
 		return false
 	}
@@ -144,6 +152,12 @@ func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	t.touchAccount(from)
 	t.touchAccount(to)
 	t.touchWindow(t.window)
+	if !has {
+		t.addAsset(from, taken, asset)
+	}
+	if !had {
+		t.addAsset(to, given, asset)
+	}
 	from.balances[taken].amount, to.balances[given].amount = less, more
 	t.window.set(sequence)
 	t.counter++
@@ -151,4 +165,15 @@ func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	t.countHistory(to)
 	*result = applied
 	return true
+}
+
+// hasRoom reports whether it is certain that an account without holds may have one more asset.
+func (t *transfers) hasRoom(a *account) bool {
+	return t.charter.Quotas.Assets == 0 && len(a.balances) < ledger.MaxAssets
+}
+
+// addAsset gives an account an asset that it does not have, at its place.
+func (t *transfers) addAsset(a *account, place int, asset ledger.AssetName) {
+	a.insert(place, t.assetNames.kept(asset))
+	t.count(a.path.Organisation()).Assets++
 }

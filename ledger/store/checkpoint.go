@@ -243,10 +243,7 @@ func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 	case rowEntries:
 		entries, order := s.sorter.entriesOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(order)), put)
-		for i := 0; i < len(order) && err == nil; i++ {
-			entry := &entries[order[i].at]
-			err = writer.add(entry.Key, entry.After)
-		}
+		err = eachInOrder(entries, order, writer.add)
 		s.sorter.forget()
 	}
 	if err == nil {

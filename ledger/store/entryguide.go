@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -59,10 +60,55 @@ func (l *keyList) upTo(key []byte) int {
 func filterKey(key []byte) (id [24]byte) {
 	hash := fnv.New64a()
 	_, _ = hash.Write(key) // it never fails
-	first := mix(hash.Sum64())
+	return filterID(hash.Sum64())
+}
+
+// filterID returns what a Bloom filter takes for a key with this sum of FNV-1a.
+func filterID(sum uint64) (id [24]byte) {
+	first := mix(sum)
 	binary.BigEndian.PutUint64(id[8:], first)
 	binary.BigEndian.PutUint64(id[16:], mix(first))
 	return id
+}
+
+// filterKeys finds what filterKey returns for one key after the other. Keys in their order mostly
+// begin like the one before, so it keeps the sum over each beginning of the last key.
+type filterKeys struct {
+	last []byte
+	sums []uint64 // sums[i] is that of last[:i+1]
+}
+
+// The numbers of FNV-1a with 64 bits.
+const (
+	fnvBegin = 14695981039346656037
+	fnvPrime = 1099511628211
+)
+
+func (f *filterKeys) id(key []byte) (id [24]byte) {
+	shared, sum := sharedBytes(f.last, key), uint64(fnvBegin)
+	if shared > 0 {
+		sum = f.sums[shared-1]
+	}
+	f.last, f.sums = append(f.last[:shared], key[shared:]...), f.sums[:shared]
+	for _, each := range key[shared:] {
+		sum = (sum ^ uint64(each)) * fnvPrime
+		f.sums = append(f.sums, sum)
+	}
+	return filterID(sum)
+}
+
+// sharedBytes returns how many bytes two keys have in common at their beginning.
+func sharedBytes(a, b []byte) (shared int) {
+	for ; shared+8 <= min(len(a), len(b)); shared += 8 {
+		differ := binary.LittleEndian.Uint64(a[shared:]) ^ binary.LittleEndian.Uint64(b[shared:])
+		if differ != 0 {
+			return shared + bits.TrailingZeros64(differ)/8
+		}
+	}
+	for shared < min(len(a), len(b)) && a[shared] == b[shared] {
+		shared++
+	}
+	return shared
 }
 
 // mix spreads the bits of a number over all its bits ("Fast Splittable Pseudorandom Number
@@ -72,12 +118,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// mayHaveEntry reports whether a run of entries may have one with the key.
-func (r *run) mayHaveEntry(key []byte) bool {
-	id := filterKey(key)
-	return r.filter.mayHave(id[:])
 }
 
 // The guide of a run of entries begins with its version, the numbers of records, of bytes and of
@@ -182,13 +222,14 @@ func (s *Store) makeEntriesGuide(transaction *badger.Txn, r *run) error {
 	defer rows.close()
 	r.starts, r.filter = keyList{}, newIDFilter(min(r.records, entriesFilterBound))
 	r.next = math.MaxUint64
+	var keys filterKeys
 	for {
 		begins := len(rows.chunk) == 0
 		more, err := rows.advance()
 		if err != nil || !more {
 			return err
 		}
-		id := filterKey(rows.key)
+		id := keys.id(rows.key)
 		if r.filter.add(id[:]); begins && !r.starts.add(rows.key) {
 			return errRow
 		}

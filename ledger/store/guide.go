@@ -122,6 +122,7 @@ func (s *Store) putGuide(r *run, put putRow) error {
 	r.next = s.runs.next.Load()
 	if r.kind == rowEntries {
 		guide = r.encodeEntriesGuide()
+		r.keys = filterKeys{}
 	} else {
 		guide = r.encodeGuide()
 		r.failed = nil

@@ -376,3 +376,17 @@ func TestAccountIsReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestFilterKeys: what a filter takes for a key does not depend on the keys before.
+func TestFilterKeys(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var keys filterKeys
+		for _, key := range rapid.SliceOf(rapid.StringMatching(`(acme:account-)?[ab\x00]{0,20}`)).
+			Draw(t, "keys") {
+			if got, want := keys.id([]byte(key)), filterKey([]byte(key)); got != want {
+				t.Fatalf("%x for %q, want %x", got, key, want)
+			}
+		}
+	})
+}

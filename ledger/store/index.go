@@ -88,7 +88,7 @@ func (r *run) expect(records uint64) {
 func (r *run) note(key, value []byte) {
 	switch r.kind {
 	case rowEntries:
-		id := filterKey(key)
+		id := r.keys.id(key)
 		r.filter.add(id[:])
 	case rowRun:
 		if r.records%chunkOf == 0 {

@@ -122,18 +122,22 @@ func (k *keySorter) sortKeys(order []keyOrder, depth int, key func(at uint32) []
 		})
 		return
 	}
+	short := false // whether a key ends before the next eight bytes do
 	for i := range order {
-		order[i].part = keyPart(key(order[i].at)[depth:])
+		rest := key(order[i].at)[depth:]
+		order[i].part, short = keyPart(rest), short || len(rest) < 8
 	}
 	k.sortParts(order, nil)
+	endsHere := func(place keyOrder) bool { return len(key(place.at)) < depth+8 }
 	for len(order) > 0 {
-		end, short := 1, len(key(order[0].at)) < depth+8
-		for ; end < len(order) && order[end].part == order[0].part; end++ {
-			short = short || len(key(order[end].at)) < depth+8
+		end := 1
+		for end < len(order) && order[end].part == order[0].part {
+			end++
 		}
 		switch alike := order[:end]; {
 		case end == 1:
-		case short: // a key that ends here counted as if it went on with zeros
+		case short && slices.ContainsFunc(alike, endsHere):
+			// A key that ends here counted as if it went on with zeros.
 			slices.SortFunc(alike, func(a, b keyOrder) int {
 				return bytes.Compare(key(a.at), key(b.at))
 			})

@@ -167,6 +167,34 @@ func widened(table []uint64) []uint64 {
 	return larger
 }
 
+// entriesTogether is how many entries are read together.
+const entriesTogether = 32
+
+// eachInOrder passes changes in an order to put. They lie all over the memory, so it reads from
+// some of them before it passes the first one: it waits for all of these at once.
+func eachInOrder(changed []state.Change, order []keyOrder,
+	put func(key, after []byte) error) error {
+	var read [entriesTogether]struct {
+		state.Change
+		first, last byte
+	}
+	for some := range slices.Chunk(order, entriesTogether) {
+		for i := range some {
+			each, change := &read[i], &changed[some[i].at]
+			each.Change, each.first, each.last = *change, change.Key[0], 0
+			if size := len(change.After); size > 0 {
+				each.last = change.After[size-1]
+			}
+		}
+		for i := range some {
+			if err := put(read[i].Key, read[i].After); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // forget drops what the memory still has of the last layer's entries.
 func (l *layerSorter) forget() { clear(l.changed) }
 
@@ -206,26 +234,33 @@ func (l *layerSorter) historyOf(blocks []*pendingBlock) history {
 const maxSteps = 512
 
 // records cuts the steps into records: steps of one account without a gap. The next record
-// overwrites the steps of the one before. Steps lie all over the memory, so nothing waits for the
-// first one of a record before all have been asked for.
+// overwrites the steps of the one before. Steps lie all over the memory, so as many as a record may
+// have are read together: nothing waits for the first one before all have been asked for.
 func (h history) records(put func(number, ordinal uint64, steps []step) error) error {
-	steps := make([]step, 0, maxSteps)
+	memory := make([]step, maxSteps)
 	for order := h.order; len(order) > 0; {
-		number, count := order[0].part, 1
-		for count < min(len(order), maxSteps) && order[count].part == number {
-			count++
-		}
-		steps = steps[:count]
+		steps := memory[:min(len(order), maxSteps)]
 		for i := range steps {
 			block := h.blocks[order[i].list]
 			change := &block.changes.History[order[i].at]
 			steps[i] = step{change.Number(), change.Ordinal, change.Index(),
 				block.block.Header.Height}
 		}
-		if err := put(number, steps[0].ordinal, steps); err != nil {
-			return err
+		read := len(steps)
+		for len(steps) > 0 {
+			number, count := steps[0].number, 1
+			for count < len(steps) && steps[count].number == number {
+				count++
+			}
+			if count == len(steps) && count < read && read < len(order) {
+				break // the account may have more steps
+			}
+			if err := put(number, steps[0].ordinal, steps[:count]); err != nil {
+				return err
+			}
+			steps = steps[count:]
 		}
-		order = order[count:]
+		order = order[read-len(steps):]
 	}
 	return nil
 }

@@ -24,8 +24,10 @@ type cursor struct {
 	from, to    []byte
 	// place is that of the next chunk in the run.
 	place int
-	// checks says that the run's guide must have each chunk and each entry.
+	// checks says that the run's guide must have each chunk and each entry. keys finds what its
+	// filter takes for these.
 	checks bool
+	keys   filterKeys
 	// age is the place of the run among the others of its kind, the oldest first.
 	age  int
 	rows *badger.Iterator
@@ -166,7 +168,8 @@ func (c *cursor) advanceRun() (more bool, err error) {
 // inGuide reports whether the run's guide finds the record, which may begin a chunk.
 func (c *cursor) inGuide(begins bool) bool {
 	starts := &c.run.starts
-	return c.run.mayHaveEntry(c.key) && (!begins || c.place <= starts.len() &&
+	id := c.keys.id(c.key)
+	return c.run.filter.mayHave(id[:]) && (!begins || c.place <= starts.len() &&
 		bytes.Equal(starts.at(c.place-1), c.key))
 }
 

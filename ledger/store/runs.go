@@ -34,8 +34,10 @@ type run struct {
 	failed []uint64
 
 	// Of a run of entries, memory has its guide (entryguide.go): the first keys of its chunks, and
-	// in filter a Bloom filter.
+	// in filter a Bloom filter. keys finds what the filter takes for the keys, until the guide is
+	// on its way to the disk.
 	starts keyList
+	keys   filterKeys
 }
 
 // runKind is what a run has: the kind of its rows.
