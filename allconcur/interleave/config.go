@@ -38,7 +38,8 @@ const (
 	FaultNone Fault = iota
 	// FaultArrivalOrder A-delivers rounds in the order in which their engines do.
 	FaultArrivalOrder
-	// FaultEmptyTurnSkipped passes over an engine that has nothing to A-deliver yet.
+	// FaultEmptyTurnSkipped passes over an engine that has nothing to A-deliver yet, for one that
+	// has messages.
 	FaultEmptyTurnSkipped
 	// FaultOneEngineSuspects tells suspicions to one engine only.
 	FaultOneEngineSuspects

@@ -154,8 +154,7 @@ func (e *Engine) passTurn() {
 	}
 	for number := range e.waiting {
 		if len(e.waiting[number]) > 0 && (e.config.Fault == FaultArrivalOrder ||
-			slices.ContainsFunc(e.waiting[number][0].Messages, isFilled) &&
-				!e.engines[e.due].Undelivered()) {
+			slices.ContainsFunc(e.waiting[number][0].Messages, isFilled)) {
 			e.due = number
 			return
 		}
