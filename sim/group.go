@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
@@ -40,6 +41,11 @@ type Group struct {
 	// Prompt makes the engines deliver promptly (docs/design/prompt.md). It requires AllConcur+ and
 	// an eventually perfect detector, and excludes records.
 	Prompt bool
+	// InFlight is the number of rounds in flight (docs/design/interleaving.md); 0 and 1 are the
+	// engine alone. More require a perfect detector: a generation takes the votes of one engine.
+	// InterleaveFault plants a bug in how several engines work together.
+	InFlight        int
+	InterleaveFault interleave.Fault
 	// ByConsequence judges a server that claims what its disk does not hold only by the
 	// consequences.
 	ByConsequence bool
@@ -55,6 +61,23 @@ func (g *Group) records() bool {
 func (g *Group) promptly() bool {
 	return g.Prompt || slices.Contains(allconcur.PromptFaults(), g.Fault) ||
 		g.Plant == PlantVouchedIgnored
+}
+
+// inFlight returns the number of rounds in flight. The bugs in that need more than one.
+func (g *Group) inFlight() int {
+	if g.InterleaveFault != interleave.FaultNone {
+		return max(g.InFlight, 3)
+	}
+	return max(g.InFlight, 1)
+}
+
+// newEngine returns an engine, or several with their rounds in flight at a time.
+func (g *Group) newEngine(config allconcur.Config) (order.Broadcaster, error) {
+	if g.inFlight() == 1 {
+		return allconcur.New(config)
+	}
+	return interleave.New(interleave.Config{Engine: config, InFlight: g.inFlight(),
+		Fault: g.InterleaveFault})
 }
 
 // turnFault returns the bug planted in the driver of the engines. An engine's bug with stale frames
@@ -94,6 +117,14 @@ func (g Group) Options() (Options, error) {
 		return Options{}, fmt.Errorf("%w: records of rounds and prompt delivery exclude each other",
 			ErrOptions)
 	}
+	if g.InFlight < 0 || g.InFlight > interleave.InFlightMax {
+		return Options{}, fmt.Errorf("%w: %d rounds in flight, want 1 to %d", ErrOptions,
+			g.InFlight, interleave.InFlightMax)
+	}
+	if g.inFlight() > 1 && g.Detector != allconcur.DetectorPerfect {
+		return Options{}, fmt.Errorf("%w: several rounds in flight need a perfect detector: a "+
+			"generation takes the votes of one engine", ErrOptions)
+	}
 	if g.EngineAlone && (g.Detector != allconcur.DetectorEventual || g.Faults&^FaultSuspect != 0) {
 		return Options{}, fmt.Errorf("%w: engines alone support false suspicions and an "+
 			"eventual detector only, not %v and %v", ErrOptions, g.Faults, g.Detector)
@@ -104,7 +135,7 @@ func (g Group) Options() (Options, error) {
 		New: func(self order.ServerID) (order.Broadcaster, error) {
 			own := config
 			own.Self = self
-			return allconcur.New(own)
+			return g.newEngine(own)
 		},
 	}
 	if options.lives() {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/internal/bench"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
@@ -43,6 +44,11 @@ hands over each request by itself.
 On Linux one goroutine of a server reads all its lanes and takes the engine's turns: the poller of
 p2p, p2p-trusted and shm. With --no-poller, a goroutine of its own reads each lane, as on
 other systems.
+
+With --in-flight K, a server has K rounds in flight: K engines side by side, whose rounds are
+delivered in turns, and begin at even distances. With --delay, every frame comes late by that time,
+as between distant places. With --rate, that many requests arrive at each server in a second, and go
+in messages of up to --batch; the latency is then that of a request, from its arrival.
 
 With --compare, the command measures several loads one after the other, each with the poller and
 without it, and before each load a TCP connection over loopback:
@@ -141,6 +147,11 @@ At the end, the command compares the deliveries of all servers; a difference is 
 	flags.BoolVar(&p.Each, "each", false, "deliver each request by itself")
 	flags.BoolVar(&p.NoPoller, "no-poller", false,
 		"read each lane with a goroutine of its own")
+	flags.IntVar(&p.InFlight, "in-flight", 1,
+		fmt.Sprintf("rounds in flight, up to %d", interleave.InFlightMax))
+	flags.IntVar(&p.Rate, "rate", 0,
+		"requests that arrive at each server in a second (default as many as fit)")
+	flags.DurationVar(&p.Delay, "delay", 0, "how late every frame comes")
 	flags.BoolVar(&compare, "compare", false,
 		"measure several loads beside loopback, with and without the poller")
 	flags.DurationVar(&p.For, "for", 5*time.Second,
@@ -174,6 +185,15 @@ func writeEngine(out io.Writer, r bench.Result) error {
 	}
 	if r.Each {
 		how = "each delivered by itself, " + how
+	}
+	if r.InFlight > 1 {
+		how += fmt.Sprintf(", %d rounds in flight", r.InFlight)
+	}
+	if r.Rate > 0 {
+		how += fmt.Sprintf(", %d requests/s at each server", r.Rate)
+	}
+	if r.Delay > 0 {
+		how += fmt.Sprintf(", frames %v late", r.Delay)
 	}
 	_, err := fmt.Fprintf(out,
 		`%s, %d servers, %d x %d bytes a message, %s, %.1f s

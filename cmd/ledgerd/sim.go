@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim"
 )
 
-// simPlants are the engines' bugs that --plant accepts. It also accepts turn.Faults and sim.Plants.
+// simPlants are the engines' bugs that --plant accepts. It also accepts interleave.Faults,
+// turn.Faults and sim.Plants.
 var simPlants = append([]allconcur.Fault{
 	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon,
 	allconcur.FaultNoForwardBackward,
@@ -29,6 +31,9 @@ var simPlants = append([]allconcur.Fault{
 func simPlantNames() []string {
 	var names []string
 	for _, fault := range simPlants {
+		names = append(names, fault.String())
+	}
+	for _, fault := range interleave.Faults() {
 		names = append(names, fault.String())
 	}
 	for _, fault := range turn.Faults() {
@@ -67,6 +72,7 @@ type simOptions struct {
 	alone    bool
 	records  bool
 	prompt   bool
+	inFlight int
 	tails    bool
 	trace    bool
 	json     bool
@@ -81,6 +87,7 @@ type simReport struct {
 	Plant     string `json:"plant,omitempty"`
 	LogRounds bool   `json:"log_rounds,omitempty"`
 	Prompt    bool   `json:"prompt,omitempty"`
+	InFlight  int    `json:"in_flight"`
 	Faults    string `json:"faults"`
 	Detector  string `json:"detector"`
 	Passed    int    `json:"passed"`
@@ -210,6 +217,10 @@ With --log-rounds, servers may sync rounds before they are ordered, as nodes wit
 With --prompt, servers A-deliver the messages of a small complete round as soon as
 every member is known to hold them (docs/design/prompt.md).
 
+With --in-flight K, servers have K rounds in flight: K engines side by side, whose
+rounds are delivered in turns (docs/design/interleaving.md). It uses a perfect
+detector.
+
 --plant puts a bug into every server, to see that it is found. dropped-forward,
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
 given, because votes make up for some of them. revoke-wrong-sequence uses
@@ -263,6 +274,9 @@ hundred seeds).`,
 		"let the seed draw servers that sync complete rounds before they are ordered")
 	flags.BoolVar(&options.prompt, "prompt", false,
 		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
+	flags.IntVar(&options.inFlight, "in-flight", 1,
+		fmt.Sprintf("rounds in flight, up to %d; more than 1 need a perfect detector",
+			interleave.InFlightMax))
 	flags.IntVar(&options.crashes, "crashes", 0,
 		"the most servers that crash in a run (default a minority, or as many as the group "+
 			"tolerates with a perfect detector)")
@@ -315,6 +329,9 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	case o.rounds < 0:
 		return refuse("--rounds is %d: let a server submit at least one message, for example "+
 			"--rounds 10", o.rounds)
+	case o.inFlight < 1 || o.inFlight > interleave.InFlightMax:
+		return refuse("--in-flight is %d: have 1 to %d rounds in flight", o.inFlight,
+			interleave.InFlightMax)
 	case o.trace && o.seeds > 1:
 		return refuse("--trace shows one run, not %d: use --seeds 1 and say which with --seed",
 			o.seeds)
@@ -324,6 +341,11 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	for _, fault := range simPlants {
 		if fault.String() == o.plant {
 			group.Fault = fault
+		}
+	}
+	for _, fault := range interleave.Faults() {
+		if fault.String() == o.plant {
+			group.InterleaveFault = fault
 		}
 	}
 	for _, fault := range turn.Faults() {
@@ -337,7 +359,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		}
 	}
 	if o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
-		group.Plant == sim.PlantNone {
+		group.Plant == sim.PlantNone && group.InterleaveFault == interleave.FaultNone {
 		return refuse("--plant %q is unknown: use one of %s", o.plant,
 			strings.Join(simPlantNames(), ", "))
 	}
@@ -346,8 +368,10 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
 	group.EngineAlone, group.Records, group.Prompt = o.alone, o.records, o.prompt
-	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon &&
-		!detectorGiven {
+	group.InFlight = o.inFlight
+	interleaved := o.inFlight > 1 || group.InterleaveFault != interleave.FaultNone
+	if (interleaved || group.Fault != allconcur.FaultNone &&
+		group.Fault <= allconcur.FaultPrunedTooSoon) && !detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
 	}
 	at := slices.Index(simDetectorNames(), o.detector)
@@ -377,7 +401,7 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	run sim.Options) error {
 	started := time.Now()
 	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
-		LogRounds: o.records, Prompt: o.prompt,
+		LogRounds: o.records, Prompt: o.prompt, InFlight: o.inFlight,
 		Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
 	take := func(r sim.Result) int {
 		report.Seeds++
@@ -439,6 +463,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if o.prompt {
 		replay += " --prompt"
+	}
+	if o.inFlight > 1 {
+		replay += fmt.Sprintf(" --in-flight %d", o.inFlight)
 	}
 	if o.tails {
 		replay += " --lose-tails"

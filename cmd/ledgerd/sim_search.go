@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/search"
@@ -33,6 +34,7 @@ type searchOptions struct {
 	detector   string
 	idle       bool
 	prompt     bool
+	inFlight   int
 	states     int
 	limit      time.Duration
 	plant      string
@@ -50,6 +52,7 @@ type searchReport struct {
 	Suspicions   int               `json:"suspicions"`
 	Detector     string            `json:"detector"`
 	Prompt       bool              `json:"prompt,omitempty"`
+	InFlight     int               `json:"in_flight"`
 	Plant        string            `json:"plant,omitempty"`
 	States       int               `json:"states"`
 	Transitions  int               `json:"transitions"`
@@ -120,6 +123,10 @@ search is rarely complete: four with a crash and a suspicion have more than
 says so; with --json, "complete" is then false and "bound" is states or time, and
 the exit status is 0 all the same. If interrupted, it prints the results so far.
 
+With --in-flight K, a server has K engines with a round each in flight, and
+--rounds counts the rounds of all of them (docs/design/interleaving.md). Two in
+flight have far more schedules than one.
+
 --plant puts a bug into every engine, to see that it is found.`,
 		Example: `  # Three servers, two rounds, every crash: the default engine
   ledgerd sim search --engine allconcur+ --servers 3 --rounds 2
@@ -163,6 +170,7 @@ the exit status is 0 all the same. If interrupted, it prints the results so far.
 		"let servers broadcast empty messages in place of theirs, too")
 	flags.BoolVar(&options.prompt, "prompt", false,
 		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
+	flags.IntVar(&options.inFlight, "in-flight", 1, "rounds in flight")
 	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)",
 		search.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
@@ -189,6 +197,9 @@ the exit status is 0 all the same. If interrupted, it prints the results so far.
 func searchPlantNames() []string {
 	var names []string
 	for _, fault := range simPlants {
+		names = append(names, fault.String())
+	}
+	for _, fault := range interleave.Faults() {
 		names = append(names, fault.String())
 	}
 	return names
@@ -240,11 +251,18 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	run := search.Options{
 		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle, Prompt: o.prompt,
 		Detector: simDetectors[detector], StatesMax: o.states, DepthFirst: o.servers > 3,
+		InFlight: o.inFlight,
 	}
-	if o.plant != "" {
+	switch {
+	case o.plant == "":
+	case plant < len(simPlants):
 		run.Fault = simPlants[plant]
 		o.prompt = o.prompt || slices.Contains(allconcur.PromptFaults(), run.Fault)
 		run.Prompt = o.prompt
+	default:
+		run.InterleaveFault = interleave.Faults()[plant-len(simPlants)]
+		o.inFlight = max(o.inFlight, 2)
+		run.InFlight = o.inFlight
 	}
 	if crash && !isGiven("crashes") {
 		reliable, err := digraph.Reliable(o.servers, digraph.Target{})
@@ -294,7 +312,8 @@ func (o *searchOptions) report(r search.Result, took time.Duration) searchReport
 	report := searchReport{
 		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Faults: strings.Join(o.faults, ","),
 		Crashes: o.crashes, Suspicions: o.suspicions,
-		Detector: o.detector, Prompt: o.prompt, Plant: o.plant, States: r.States,
+		Detector: o.detector, Prompt: o.prompt, InFlight: o.inFlight, Plant: o.plant,
+		States:      r.States,
 		Transitions: r.Transitions,
 		Duplicates:  r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
 		Scenarios: r.Scenarios, ServerStates: r.ServerStates, EngineSteps: r.EngineSteps,
@@ -318,6 +337,9 @@ func (o *searchOptions) replayCommand(schedule string) string {
 	}
 	if o.prompt {
 		text += " --prompt"
+	}
+	if o.inFlight > 1 {
+		text += fmt.Sprintf(" --in-flight %d", o.inFlight)
 	}
 	if o.plant != "" {
 		text += " --plant " + o.plant

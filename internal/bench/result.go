@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
@@ -17,6 +18,8 @@ const (
 	ServersMax = 64
 	BatchMax   = 1 << 20 // requests
 	PayloadMax = 8 << 20 // bytes of a batch
+	RateMax    = 1 << 20 // requests a second at a server
+	DelayMax   = time.Second
 )
 
 // Errors of a run. Match them with errors.Is.
@@ -48,6 +51,13 @@ type Parameters struct {
 	// NoPoller has a goroutine of its own read each lane, as on systems without the poller of
 	// package p2p. The memory and verbs fabrics have no poller.
 	NoPoller bool `json:"no_poller"`
+	// InFlight is the number of rounds in flight; 0 is 1.
+	InFlight int `json:"in_flight"`
+	// Rate, unless it is 0, is how many requests arrive at each server in a second, evenly. They
+	// gather until the server may A-broadcast, and go in messages of up to Batch requests.
+	Rate int `json:"rate"`
+	// Delay is how late every frame comes, as over a long way.
+	Delay time.Duration `json:"delay_ns"`
 	// For is the length of the measured window.
 	For time.Duration `json:"-"`
 }
@@ -68,6 +78,14 @@ func (p Parameters) Validate() error {
 			"%d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+	case p.InFlight < 0 || p.InFlight > interleave.InFlightMax:
+		return fmt.Errorf("%w: %d rounds in flight, want 1 to %d", ErrParameters, p.InFlight,
+			interleave.InFlightMax)
+	case p.Rate < 0 || p.Rate > RateMax:
+		return fmt.Errorf("%w: %d requests a second at each server, want at most %d, or 0 for as "+
+			"many as possible", ErrParameters, p.Rate, RateMax)
+	case p.Delay < 0 || p.Delay > DelayMax:
+		return fmt.Errorf("%w: a delay of %v, want at most %v", ErrParameters, p.Delay, DelayMax)
 	case p.NoPoller && (p.Fabric == fabric.Memory || p.Fabric == fabric.Verbs):
 		return fmt.Errorf("%w: %s has no poller to leave out; p2p has one", ErrParameters, p.Fabric)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -32,6 +33,9 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	if err != nil {
 		return nil, err
 	}
+	if p.Delay > 0 {
+		host = newLateHost(host, p.Delay)
+	}
 	s := &server{host: host, workload: newWorkload(self, p),
 		group: driver.Group{Run: 1, FirstRound: 1}}
 	for i := range peers {
@@ -40,13 +44,13 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	s.driver, err = driver.New(driver.Config{
 		Host: host, Self: self, Peers: peers,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
-			return allconcur.New(allconcur.Config{
+			return s.newEngine(p, allconcur.Config{
 				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g,
 				Generation: group.Run, FirstRound: group.FirstRound,
 				MaxPayload: max(p.payload(), 1024),
 			})
 		},
-		FrameRun: allconcur.FrameGeneration,
+		FrameRun: interleave.FrameGeneration,
 		Source:   s.workload, Sink: s.workload,
 		MaxBatch: p.payload(),
 		Halted:   func(_ driver.Group, reason string) { s.halted.Store(&reason) },
@@ -56,6 +60,20 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 		return nil, err
 	}
 	return s, nil
+}
+
+// newEngine returns the server's engine, or several with their rounds in flight at a time.
+func (s *server) newEngine(p Parameters, config allconcur.Config) (order.Broadcaster, error) {
+	if p.InFlight <= 1 {
+		return allconcur.New(config)
+	}
+	several, err := interleave.New(interleave.Config{Engine: config, InFlight: p.InFlight})
+	if err != nil {
+		return nil, err
+	}
+	engine := newPaced(several, p.InFlight)
+	s.workload.hold = engine.Hold
+	return engine, nil
 }
 
 // report stops the server's rounds and returns its report.

@@ -37,10 +37,18 @@ type workload struct {
 	// called as a program's own function would be.
 	take func(request []byte)
 
+	// rate is how many requests arrive in a second, 0 for as many as fit. hold, if it is set, says
+	// how long the next batch has to wait. The timer signals ready when there may be one.
+	rate  int
+	hold  func() time.Duration
+	timer *time.Timer
+
 	mu        sync.Mutex
 	on        bool
+	since     time.Time // since when requests arrive
 	sequence  uint64
-	started   []time.Time // of the server's own batches under way, oldest first
+	arrived   int     // requests that are in a batch
+	started   []batch // the server's own batches under way, oldest first
 	hash      *xxhash.Digest
 	prefixes  []Prefix // a ring of the last prefixesKept
 	total     Counts   // since the start
@@ -49,6 +57,13 @@ type workload struct {
 	measuring bool
 	begun     time.Time
 	window    Window
+}
+
+// batch is a batch under way: since when, and how many requests that arrived at a rate are in it,
+// from the first on.
+type batch struct {
+	since           time.Time
+	first, requests int
 }
 
 // Prefix is the running hash over all rounds up to Round.
@@ -83,7 +98,9 @@ type Window struct {
 func newWorkload(self order.ServerID, p Parameters) *workload {
 	w := &workload{self: self, batch: p.Batch, size: p.Size, payload: p.payload(), each: p.Each,
 		requests: make([]byte, p.Batch*p.Size), ready: make(chan struct{}, 1),
-		first: make(chan struct{}), hash: xxhash.New()}
+		first: make(chan struct{}), hash: xxhash.New(), rate: p.Rate}
+	w.timer = time.AfterFunc(time.Hour, w.signal)
+	w.timer.Stop()
 	for i := range w.requests {
 		w.requests[i] = byte(i*31 + int(self))
 	}
@@ -97,9 +114,33 @@ func newWorkload(self order.ServerID, p Parameters) *workload {
 // start makes batches from now on.
 func (w *workload) start() {
 	w.mu.Lock()
-	w.on = true
+	w.on, w.since = true, time.Now()
 	w.mu.Unlock()
-	w.ready <- struct{}{}
+	w.signal()
+}
+
+// signal says that there may be a batch.
+func (w *workload) signal() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// arrival returns when a request with the given number, from 0, arrives.
+func (w *workload) arrival(number int) time.Time {
+	return w.since.Add(time.Duration(float64(number+1) / float64(w.rate) * float64(time.Second)))
+}
+
+// waiting returns how many requests wait that arrived at a rate. If there are none, the timer
+// signals the next.
+func (w *workload) waiting() int {
+	arrived := int(time.Since(w.since).Seconds() * float64(w.rate))
+	if arrived <= w.arrived {
+		w.timer.Reset(max(0, time.Until(w.arrival(w.arrived))))
+		return 0
+	}
+	return min(w.batch, arrived-w.arrived)
 }
 
 // running waits until the first round is delivered. Before that, the lanes have to connect.
@@ -125,24 +166,40 @@ func (w *workload) Next(maxBytes int) []byte {
 	if !w.on || w.payload > maxBytes {
 		return nil
 	}
+	if w.hold != nil {
+		if wait := w.hold(); wait > 0 {
+			w.timer.Reset(wait)
+			return nil
+		}
+	}
+	requests := w.requests
+	begun := batch{since: time.Now()}
+	if w.rate > 0 {
+		begun.first, begun.requests = w.arrived, w.waiting()
+		if begun.requests == 0 {
+			return nil
+		}
+		w.arrived += begun.requests
+		requests = requests[:begun.requests*w.size]
+	}
 	w.sequence++
 	var mark [12]byte
 	binary.LittleEndian.PutUint64(mark[:], w.sequence)
 	binary.LittleEndian.PutUint32(mark[8:], uint32(w.self))
 	copy(w.requests, mark[:])
-	w.started = append(w.started, time.Now())
+	w.started = append(w.started, begun)
 	if !w.each {
-		return w.requests
+		return requests
 	}
-	w.packed = w.pack(w.packed[:0])
+	w.packed = w.pack(w.packed[:0], requests)
 	return w.packed
 }
 
 // pack appends the requests one after the other, each behind its length.
-func (w *workload) pack(batch []byte) []byte {
-	for at := 0; at < len(w.requests); at += w.size {
+func (w *workload) pack(batch, requests []byte) []byte {
+	for at := 0; at < len(requests); at += w.size {
 		batch = binary.AppendUvarint(batch, uint64(w.size))
-		batch = append(batch, w.requests[at:at+w.size]...)
+		batch = append(batch, requests[at:at+w.size]...)
 	}
 	return batch
 }
@@ -191,7 +248,7 @@ func (w *workload) deliver(delivery *order.Delivery, now time.Time) error {
 		if len(message.Payload) == 0 {
 			continue
 		}
-		requests, bytes := uint64(w.batch), uint64(len(message.Payload))
+		requests, bytes := uint64(len(message.Payload)/w.size), uint64(len(message.Payload))
 		if w.each {
 			var err error
 			if requests, bytes, err = w.unpack(message.Payload); err != nil {
@@ -251,8 +308,14 @@ func (w *workload) digest(delivery *order.Delivery) {
 func (w *workload) own(now time.Time) {
 	begun := w.started[0]
 	w.started = w.started[:copy(w.started, w.started[1:])]
-	if w.measuring && begun.After(w.begun) {
-		w.window.Latency.Add(now.Sub(begun))
+	if !w.measuring || !begun.since.After(w.begun) {
+		return
+	}
+	if w.rate == 0 {
+		w.window.Latency.Add(now.Sub(begun.since))
+	}
+	for number := range begun.requests {
+		w.window.Latency.Add(now.Sub(w.arrival(begun.first + number)))
 	}
 }
 

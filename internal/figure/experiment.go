@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/network"
@@ -102,7 +103,10 @@ type sequencer interface {
 type server struct {
 	engine   order.Broadcaster
 	sequence sequencer
-	crashed  bool
+	// several is the engine if it has several rounds in flight, whose A-broadcasts pace spreads.
+	several *interleave.Engine
+	pace    *interleave.Pace
+	crashed bool
 	// own are the messages under way, oldest first. They are A-delivered in this order.
 	own []ownMessage
 	// requests counts the requests taken. timer reports that a timer will wake the server at the
@@ -175,6 +179,10 @@ func newRun(e experiment) (*run, error) {
 		}
 		r.servers[id].engine = engine
 		r.servers[id].sequence, _ = engine.(sequencer)
+		if several, are := engine.(*interleave.Engine); are {
+			r.servers[id].several = several
+			r.servers[id].pace = interleave.NewPace(len(several.Engines()))
+		}
 		net.After(0, order.ServerID(id), timerStart)
 	}
 	for _, f := range e.failures {
@@ -307,6 +315,9 @@ func (r *run) act(id order.ServerID) error {
 		if err != nil {
 			return err
 		}
+		if s.pace != nil {
+			s.pace.Observe(r.net.Now(), s.several.InFlight())
+		}
 		ready := s.engine.Ready()
 		for _, send := range ready.Sends {
 			r.net.Send(id, send.To, send.Frame)
@@ -327,6 +338,7 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 	}
 	var payload []byte
 	now := r.net.Now()
+	since := now
 	switch {
 	case r.load.isFixed():
 		payload = r.payload[:r.load.bytes]
@@ -339,12 +351,18 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 		}
 	default:
 		waiting := r.load.arrived(now, int(id), len(r.servers)) - s.requests
-		if waiting == 0 && !s.engine.Solicited() {
+		due := r.load.undelivered && s.engine.Undelivered()
+		if solicited := s.engine.Solicited(); waiting == 0 && !solicited && !due {
 			r.awaitRequest(id)
+			return false, nil
+		} else if !solicited && r.holds(id) {
 			return false, nil
 		}
 		if room := int64(r.load.payloadMax / r.load.requestBytes); waiting > room {
 			waiting, r.unstable = room, true
+		}
+		if r.load.fromArrival && waiting > 0 {
+			since = r.load.meanArrival(s.requests+1, s.requests+waiting, int(id), len(r.servers))
 		}
 		s.requests += waiting
 		payload = r.payload[:int(waiting)*r.load.requestBytes]
@@ -352,8 +370,26 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 	if err := s.engine.Broadcast(payload); err != nil {
 		return false, fmt.Errorf("its turn to A-broadcast: %w", err)
 	}
-	s.own = append(s.own, ownMessage{at: now, counts: r.load.perMinute == 0 || len(payload) > 0})
+	if s.pace != nil {
+		s.pace.Broadcast(now)
+	}
+	s.own = append(s.own, ownMessage{at: since, counts: r.load.perMinute == 0 || len(payload) > 0})
 	return true, nil
+}
+
+// holds reports whether a server's next round has to wait, so that rounds spread. It wakes the
+// server then.
+func (r *run) holds(id order.ServerID) bool {
+	s := &r.servers[id]
+	if s.pace == nil {
+		return false
+	}
+	wait := s.pace.Wait(r.net.Now())
+	if wait > 0 && !s.timer {
+		s.timer = true
+		r.net.After(wait, id, timerRequest)
+	}
+	return wait > 0
 }
 
 // awaitRequest wakes a server when its next request arrives.

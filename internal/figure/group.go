@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/comparator"
@@ -93,5 +94,20 @@ func (g *group) engines(series string, blockSize int) func(order.ServerID) (orde
 			return comparator.NewUnreliable(other)
 		}
 		return nil, fmt.Errorf("figure: no series %q", series)
+	}
+}
+
+// interleaved returns the constructor of engines of AllConcur+ as production runs it, with a number
+// of rounds in flight.
+func (g *group) interleaved(inFlight int) func(order.ServerID) (order.Broadcaster, error) {
+	config := allconcur.Config{Engine: allconcur.EngineAllConcurPlus, Servers: g.servers,
+		Reliable: g.reliable, MaxPayload: payloadRoom}
+	return func(self order.ServerID) (order.Broadcaster, error) {
+		config := config
+		config.Self = self
+		if inFlight == 1 {
+			return allconcur.New(config)
+		}
+		return interleave.New(interleave.Config{Engine: config, InFlight: inFlight})
 	}
 }

@@ -16,6 +16,12 @@ type load struct {
 	perMinute    int64
 	requestBytes int
 	payloadMax   int
+	// undelivered makes servers A-broadcast empty messages while a message waits for later rounds,
+	// as nodes do.
+	undelivered bool
+	// fromArrival measures latency from the mean arrival of a message's requests, instead of from
+	// its A-broadcast.
+	fromArrival bool
 	// single makes one server, the sender, A-broadcast one message of bytes bytes. No server
 	// A-broadcasts anything else.
 	single bool
@@ -37,6 +43,11 @@ func (l *load) arrived(at time.Duration, server, servers int) int64 {
 // offered returns how many bytes of requests arrive at a group of the given size in a second.
 func (l *load) offered(servers int) float64 {
 	return float64(l.perMinute) / 60 * float64(servers) * float64(l.requestBytes)
+}
+
+// meanArrival returns the mean arrival of some of a server's requests, from one number to another.
+func (l *load) meanArrival(first, last int64, server, servers int) time.Duration {
+	return (l.next(first, server, servers) + l.next(last, server, servers)) / 2
 }
 
 // next returns when a server's request with the given number, from 1, has arrived.

@@ -201,7 +201,7 @@ func (x *explorer) start(s scenario) {
 // firstServer returns a server's first state in a scenario.
 func (x *explorer) firstServer(s scenario, p int) uint32 {
 	x.config.Self = order.ServerID(p)
-	engine, err := allconcur.New(x.config)
+	engine, err := x.newMachine()
 	if err != nil {
 		panic(fmt.Sprintf("search: a valid configuration makes no engine: %v", err))
 	}

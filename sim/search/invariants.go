@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -38,15 +39,25 @@ type trackingView struct {
 	received serverSet
 }
 
-// inspect checks the tracking digraphs of a server in a reliable round.
+// inspect checks the tracking digraphs of a server.
 func (x *explorer) inspect(s *server) *order.Violation {
-	status := s.engine.Status()
+	for _, engine := range parts(s.engine) {
+		if broken := x.inspectEngine(s.id, engine); broken != nil {
+			return broken
+		}
+	}
+	return nil
+}
+
+// inspectEngine checks the tracking digraphs of an engine in a reliable round.
+func (x *explorer) inspectEngine(id order.ServerID, engine *allconcur.Engine) *order.Violation {
+	status := engine.Status()
 	if !status.Reliable {
 		return nil
 	}
-	v := newTrackingView(x.reliable, s, status.Members)
+	v := newTrackingView(x.reliable, id, engine, status.Members)
 	for _, root := range status.Members {
-		vertices, edges := s.engine.Tracking(root)
+		vertices, edges := engine.Tracking(root)
 		if broken := v.check(int(root), vertices, edges); broken != nil {
 			return broken
 		}
@@ -54,8 +65,9 @@ func (x *explorer) inspect(s *server) *order.Violation {
 	return nil
 }
 
-func newTrackingView(reliable *digraph.Digraph, s *server, members []order.ServerID) *trackingView {
-	v := &trackingView{id: s.id}
+func newTrackingView(reliable *digraph.Digraph, id order.ServerID, engine *allconcur.Engine,
+	members []order.ServerID) *trackingView {
+	v := &trackingView{id: id}
 	for _, p := range members {
 		v.members |= 1 << p
 	}
@@ -63,11 +75,11 @@ func newTrackingView(reliable *digraph.Digraph, s *server, members []order.Serve
 		for _, q := range reliable.Successors(int(p)) {
 			v.successors[p] |= 1 << q & v.members
 		}
-		if s.engine.Received(p) {
+		if engine.Received(p) {
 			v.received |= 1 << p
 		}
 	}
-	for _, fn := range s.engine.Notifications() {
+	for _, fn := range engine.Notifications() {
 		v.failed[fn.Target] |= 1 << fn.Owner
 	}
 	return v

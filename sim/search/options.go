@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -46,6 +47,11 @@ type Options struct {
 	NonUniform bool
 	// Prompt makes the engines deliver promptly (docs/design/prompt.md).
 	Prompt bool
+	// InFlight is the number of rounds in flight (docs/design/interleaving.md); 0 and 1 are the
+	// engine alone. Rounds counts the rounds of all engines together. InterleaveFault plants a bug
+	// in how several engines work together.
+	InFlight        int
+	InterleaveFault interleave.Fault
 	// JudgeUniform requires uniform agreement even of non-uniform broadcast, to show what it lacks.
 	JudgeUniform bool
 	// Fault plants a bug in every engine.
@@ -79,11 +85,20 @@ func (o Options) Validate() error {
 	case o.Suspicions < 0 || o.Suspicions > suspicionsMax:
 		return fmt.Errorf("%w: %d false suspicions, want 0 to %d", ErrOptions, o.Suspicions,
 			suspicionsMax)
+	case o.InFlight < 0 || o.InFlight > inFlightMax:
+		return fmt.Errorf("%w: %d rounds in flight, want 1 to %d", ErrOptions, o.InFlight,
+			inFlightMax)
+	case o.InFlight > 1 && (o.Prompt || o.Records):
+		return fmt.Errorf("%w: several rounds in flight exclude prompt delivery and records",
+			ErrOptions)
 	case o.StatesMax < 0:
 		return fmt.Errorf("%w: a bound of %d states, want 0 or more", ErrOptions, o.StatesMax)
 	}
 	return nil
 }
+
+// inFlightMax bounds the rounds in flight.
+const inFlightMax = 4
 
 // suspicionsMax bounds the false suspicions in a run.
 const suspicionsMax = 8

@@ -5,8 +5,43 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/order"
 )
+
+// machine is an engine, or several of them with their rounds in flight at a time.
+type machine interface {
+	order.Broadcaster
+	AppendState(state []byte) []byte
+}
+
+// newMachine returns the engine of a server.
+func (x *explorer) newMachine() (machine, error) {
+	if x.options.InFlight <= 1 {
+		return allconcur.New(x.config)
+	}
+	return interleave.New(interleave.Config{Engine: x.config, InFlight: x.options.InFlight,
+		Fault: x.options.InterleaveFault})
+}
+
+// copyOf copies an engine.
+func copyOf(m machine) machine {
+	if several, are := m.(*interleave.Engine); are {
+		return several.Clone()
+	}
+	return alone(m).Clone()
+}
+
+// alone returns an engine that is not one of several.
+func alone(m machine) *allconcur.Engine { return m.(*allconcur.Engine) }
+
+// parts lists the engines that an engine consists of.
+func parts(m machine) []*allconcur.Engine {
+	if several, are := m.(*interleave.Engine); are {
+		return several.Engines()
+	}
+	return []*allconcur.Engine{alone(m)}
+}
 
 // server is a state of one server: its engine, and the state of its driver and its detector. All
 // states of all servers are numbered. Equal states have the same number, so a server is one word of
@@ -14,7 +49,7 @@ import (
 type server struct {
 	id order.ServerID
 	// engine is nil if the server has stopped. It must not be changed.
-	engine *allconcur.Engine
+	engine machine
 	// stopped reports that the server takes and does nothing any more: it crashed, or its engine
 	// halted.
 	stopped bool
@@ -199,7 +234,7 @@ func (x *explorer) take(s server, in input) step {
 		return step{next: next, sent: sent}
 	}
 	x.engineSteps++
-	s.engine = s.engine.Clone()
+	s.engine = copyOf(s.engine)
 	ready, broken := x.drive(&s, in)
 	if broken != nil {
 		return step{broken: broken}
@@ -222,11 +257,11 @@ func (x *explorer) take(s server, in input) step {
 		s.concluded = x.judge.close(s.concluded, c)
 	}
 	if x.options.Prompt {
-		s.promise = x.judge.promise(s.engine)
+		s.promise = x.judge.promise(alone(s.engine))
 		result.delivers = result.delivers || s.promise != before.promise
 	}
 	if x.options.Records {
-		s.recorded = x.judge.record(s.recorded, s.engine, x.options.RecordsAnyGroup)
+		s.recorded = x.judge.record(s.recorded, alone(s.engine), x.options.RecordsAnyGroup)
 		before.recorded = s.recorded // the disk may be quicker than the sends
 	}
 	if s.mayCrash {
