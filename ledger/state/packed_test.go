@@ -145,10 +145,9 @@ func TestPackedTransfersFillAccounts(t *testing.T) {
 		some := append(transfers("acme:issuer", first, together),
 			transfers("acme:other", first, 1)...)
 		one, other := packed.block(client.Packed(some...)), plain.block(client.Bundle(some...))
-		for i := range one.Entries {
-			if one.Entries[i].Result != other.Entries[i].Result {
-				t.Errorf("transfer %d: %s and %s", i, one.Entries[i].Result,
-					other.Entries[i].Result)
+		for i, entry := range one.All() {
+			if result := other.Entry(i).Result; entry.Result != result {
+				t.Errorf("transfer %d: %s and %s", i, entry.Result, result)
 			}
 		}
 		if one.Header.StateDigest != other.Header.StateDigest {
