@@ -39,17 +39,19 @@ func TestReports(t *testing.T) {
 			t.Errorf("after a restart, %+v: %+v", c, r)
 		}
 	}
-	// Votes of another process's engine are not its own. Its own stay until the next run.
-	votes, known := []Vote{{TailRound: TailRound{Round: 7}}}, []KnownVote{{Round: 7}}
+	// What another process's engine voted, saw and held is not its own. Its own stays until the
+	// next run.
 	stopped := head(6, 2)
-	stopped.Votes, stopped.Known = votes, known
+	stopped.Votes, stopped.Known = []Vote{{TailRound: TailRound{Round: 7}}}, []KnownVote{{Round: 7}}
+	stopped.Vouched = []TailRound{{Round: 7}}
 	s.Idle(stopped, 0)
-	if len(s.report.Votes)+len(s.report.Known) > 0 {
-		t.Errorf("votes of another process: %+v", s.report)
+	if len(s.report.Votes)+len(s.report.Known)+len(s.report.Vouched) > 0 {
+		t.Errorf("of another process: %+v", s.report)
 	}
 	for _, run := range []Run{NewRun(2, 0), NewRun(2, 0), NewRun(2, 1)} {
 		s.Working(run, shard)
-		if s.report.Restarted || len(s.report.Votes)+len(s.report.Known) > 0 {
+		if s.report.Restarted ||
+			len(s.report.Votes)+len(s.report.Known)+len(s.report.Vouched) > 0 {
 			t.Errorf("while it works in run %d: %+v", run, s.report)
 		}
 		if want := Generation(1 + run.Eon()); s.state.Start.Generation != want ||
@@ -58,7 +60,8 @@ func TestReports(t *testing.T) {
 		}
 		s.Idle(stopped, 0)
 		s.Idle(head(6, 2), 0)
-		if len(s.report.Votes) != 1 || len(s.report.Known) != 1 || s.report.Restarted {
+		if len(s.report.Votes) != 1 || len(s.report.Known) != 1 ||
+			len(s.report.Vouched) != 1 || s.report.Restarted {
 			t.Errorf("after run %d: %+v", run, s.report)
 		}
 	}
