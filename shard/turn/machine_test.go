@@ -139,21 +139,36 @@ func TestEngineThatHalted(t *testing.T) {
 	}
 }
 
-// TestRemovedServers: nothing more is exchanged with a removed server.
+// TestRemovedServers: nothing more is exchanged with a removed server, whether a delivery or a
+// closing removes it.
 func TestRemovedServers(t *testing.T) {
 	t.Parallel()
-	m, engine := newScripted()
-	engine.ready.Deliveries = []order.Delivery{{Removed: []order.ServerID{0, 1, 2}}}
-	if got := kinds(m); !slices.Equal(got, []turn.Kind{turn.Removed, turn.Deliver}) {
-		t.Errorf("actions %v", got)
-	}
-	for server, lost := range []bool{true, false, true, false} {
-		if m.Lost(order.ServerID(server)) != lost {
-			t.Errorf("server %d is lost: %v", server, !lost)
-		}
-	}
-	if engine.looks != 1 {
-		t.Errorf("%d looks at the engine", engine.looks)
+	removed := []order.ServerID{0, 1, 2}
+	for name, c := range map[string]struct {
+		ready order.Ready
+		want  []turn.Kind
+	}{
+		"by a delivery": {order.Ready{Deliveries: []order.Delivery{{Removed: removed}, {}}},
+			[]turn.Kind{turn.Removed, turn.Deliver}},
+		"by a closing": {order.Ready{Closings: []order.Closing{{}, {Removed: removed}, {}}},
+			[]turn.Kind{turn.Removed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, engine := newScripted()
+			engine.ready = c.ready
+			if got := kinds(m); !slices.Equal(got, c.want) {
+				t.Errorf("actions %v, want %v", got, c.want)
+			}
+			for server, lost := range []bool{true, false, true, false} {
+				if m.Lost(order.ServerID(server)) != lost {
+					t.Errorf("server %d is lost: %v", server, !lost)
+				}
+			}
+			if engine.looks != 1 {
+				t.Errorf("%d looks at the engine", engine.looks)
+			}
+		})
 	}
 }
 

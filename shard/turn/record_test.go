@@ -35,7 +35,8 @@ func TestRecords(t *testing.T) {
 	}{
 		"offered":                {[]order.Delivery{{Round: 4}, filled}, true, true, 0, true},
 		"the group is not whole": {[]order.Delivery{filled}, false, true, 0, false},
-		"nothing to execute":     {[]order.Delivery{{Round: 5}}, true, true, 0, false},
+		"nothing to execute": {[]order.Delivery{{Round: 5, Messages: []order.Message{{Origin: 2}}}},
+			true, true, 0, false},
 		"records are not wanted": {[]order.Delivery{filled}, true, false, 0, false},
 		"the planted bug": {[]order.Delivery{filled}, false, true,
 			turn.FaultRecordsAnyGroup, true},
