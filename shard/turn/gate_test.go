@@ -78,20 +78,27 @@ func TestGateIsBounded(t *testing.T) {
 }
 
 // TestSenderLeavesRoom: a sender that floods has no room while others have, until the next turn.
+// Together, the others fill the rest.
 func TestSenderLeavesRoom(t *testing.T) {
 	t.Parallel()
-	for name, size := range map[string]int{"frames": 0, "bytes": 10} {
-		g, senders := newGate(turn.GateConfig{Frames: 8, Bytes: 80, Held: 9}, 2, 2)
-		flood := func() (taken int) {
-			for !g.Full(senders[0], 5) {
-				g.Admit(senders[0], 1, 5, make([]byte, size))
+	for name, config := range map[string]turn.GateConfig{
+		"frames": {Frames: 8, Bytes: 1000, Held: 9}, "bytes": {Frames: 100, Bytes: 80, Held: 9},
+	} {
+		g, senders := newGate(config, 4, 4)
+		flood := func(server order.ServerID) (taken int) {
+			for !g.Full(senders[server], 5) {
+				g.Admit(senders[server], 1, 5, make([]byte, 10))
 				taken++
 			}
 			return taken
 		}
 		for range 2 {
-			if taken := flood(); taken != 6 || g.Full(senders[1], 5) {
+			if taken := flood(0); taken != 6 || g.Full(senders[1], 5) {
 				t.Errorf("%s: the sender filled %d of 8 places", name, taken)
+			}
+			g.Admit(senders[1], 1, 5, make([]byte, 10))
+			if taken := flood(2); taken != 1 || !g.Full(senders[3], 5) {
+				t.Errorf("%s: the others filled %d of 2 places", name, 1+taken)
 			}
 			g.Take(nil)
 		}
