@@ -171,7 +171,7 @@ func (v *survey) records() (all [][]TailRound) {
 		return nil
 	}
 	for _, p := range v.promises {
-		if p.Report.Run == v.run && len(p.Report.Recorded) > 0 && v.counts(v.shard, p) {
+		if p.Report.Run == v.run && v.counts(v.shard, p) {
 			all = append(all, p.Report.Recorded)
 		}
 	}
@@ -187,7 +187,7 @@ type election struct {
 	votes [][]Vote
 	// seen are the votes of other servers.
 	seen []KnownVote
-	// records are the rounds of each disk that recorded some, if they matter.
+	// records are the rounds that each disk recorded, if they matter.
 	records [][]TailRound
 	// vouched are the rounds whose content the known servers held.
 	vouched []TailRound

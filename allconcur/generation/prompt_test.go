@@ -61,6 +61,14 @@ func TestChooseVouched(t *testing.T) {
 			promised(1, round(7, 1, false, 2))}, []TailRound{round(7, 2, false, 1)}},
 		"of the unreliable state": {[]Promised{promised(0, round(7, 2, true, 1)),
 			promised(1, round(7, 2, false, 2))}, []TailRound{round(7, 2, false, 2)}},
+		"of the unreliable state, in the other order": {[]Promised{
+			promised(0, round(7, 2, false, 2)), promised(1, round(7, 2, true, 1))},
+			[]TailRound{round(7, 2, false, 2)}},
+		"not of the unreliable state of an earlier epoch": {[]Promised{
+			promised(0, round(7, 2, true, 1)), promised(1, round(7, 1, false, 2))},
+			[]TailRound{round(7, 2, true, 1)}},
+		"of the first of one state": {[]Promised{promised(0, round(7, 2, false, 1)),
+			promised(1, round(7, 2, false, 2))}, []TailRound{round(7, 2, false, 1)}},
 		"after a value that passes": {[]Promised{one, other},
 			[]TailRound{round(7, 1, false, 3), round(8, 1, false, 4)}},
 		"not without the round before": {[]Promised{promised(0), promised(1,
@@ -73,9 +81,9 @@ func TestChooseVouched(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, tail, c.want)
 		}
 	}
-	first, found := (&election{vouched: []TailRound{round(7, 1, false, 1),
-		round(7, 2, false, 2)}}).lastVouched(7, FaultVouchedEarliest)
-	if !found || first.Epoch != 1 {
+	first, found := (&election{vouched: []TailRound{round(7, 2, false, 2), round(7, 1, false, 1),
+		round(7, 1, false, 3), round(7, 2, false, 4)}}).lastVouched(7, FaultVouchedEarliest)
+	if !found || first.Content != [32]byte{1} {
 		t.Errorf("the planted bug takes %+v", first)
 	}
 }
