@@ -56,10 +56,11 @@ func (m *Member) reportKept() {
 	report.Former = m.formers(changed, report.Durable)
 	m.synod.Report(report)
 	m.heldBases = slices.DeleteFunc(m.heldBases, func(base generation.Head) bool {
-		if base.Height > m.keeps {
+		goes := base.Height > m.keeps
+		if goes {
 			m.synod.Lacks(base.Hash)
 		}
-		return base.Height > m.keeps
+		return goes
 	})
 }
 

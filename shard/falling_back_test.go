@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -88,14 +89,24 @@ func promiseWhileSettingAside(t *testing.T, record *Record, stays bool) {
 	d.Tail[0].Epoch = 1
 	m.learns(d)
 	gone := generation.Head{Generation: 2, Height: 10, Hash: hashAt(10, 0), Round: 10}
-	m.synod.Holds(gone.Hash)
-	m.keepBase(gone)
+	here := generation.Head{Generation: 2, Height: 9, Hash: hashAt(9, 0), Round: 9}
+	durable := generation.Head{Generation: 2, Height: 8, Hash: hashAt(8, 0), Round: 8}
+	chain.height, chain.stored, chain.durable = 10, 10, 8
+	for _, base := range []generation.Head{durable, here, gone} {
+		m.synod.Holds(base.Hash)
+		m.keepBase(base)
+	}
+	if want := []generation.Head{here, gone}; !slices.Equal(m.heldBases, want) {
+		t.Errorf("it remembers the bases %+v, want %+v", m.heldBases, want)
+	}
 	m.synod.Holds(d.Tail[0].Content)
 	m.pending, m.pendingAt = d, m.now
-	chain.height, chain.stored, chain.durable = 10, 10, 8
 	m.activate()
 	if asides := effectsOf[SetAside](m); len(asides) != 1 || asides[0].Keep != 9 {
 		t.Fatalf("%+v", asides)
+	}
+	if want := []generation.Head{here}; !slices.Equal(m.heldBases, want) {
+		t.Errorf("it still remembers the bases %+v, want %+v", m.heldBases, want)
 	}
 	ballot := generation.Ballot{Number: 5, Proposer: 1, Disk: diskOf(1)}
 	m.Step(SynodReceived{From: 1, Message: generation.Message{Kind: generation.KindPrepare,

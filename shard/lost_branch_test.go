@@ -324,6 +324,34 @@ func TestExplains(t *testing.T) {
 	}
 }
 
+// While a member fetches blocks or sets some aside, its mode says whether another member orders.
+// The one that it asked may have stopped meanwhile.
+func TestModeFollowsThePeers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		at    job
+		works bool
+		want  Mode
+	}{
+		{fetching, false, Starting}, {fetching, true, Following},
+		{settingAside, false, Starting}, {settingAside, true, Following},
+	} {
+		m, _ := newTestMember(t, 3)
+		m.job = c.at
+		m.setMode(Halted, because(EngineStopped), "stopped")
+		m.stoppedAt = m.now - m.config.Timing.Hearsay
+		if c.works {
+			p := m.peer(1)
+			p.Group, p.Mode = *groupOf(3, generation.NewRun(1, 0)), Ordering
+			p.Heights.Ordered, p.Tip = 12, hashAt(12, 0)
+		}
+		m.follow()
+		if got := m.View().Mode; got != c.want {
+			t.Errorf("job %d, a peer orders %v: mode %s, want %s", c.at, c.works, got, c.want)
+		}
+	}
+}
+
 // The peers that serve a base are asked in the order of their knowledge of it.
 func TestTowards(t *testing.T) {
 	t.Parallel()
