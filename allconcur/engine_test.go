@@ -73,8 +73,10 @@ func TestFramesOfStrangers(t *testing.T) {
 func TestGenerationOfAFrame(t *testing.T) {
 	t.Parallel()
 	frame := encodeFailure(7, 1, 2, 0)
-	if generation, err := FrameGeneration(frame); err != nil || generation != 7 {
-		t.Errorf("generation %d, %v", generation, err)
+	for _, good := range [][]byte{frame, encodePrompt(kindUnreliable, 7, 1, 1, 1, nil, 1, nil)} {
+		if generation, err := FrameGeneration(good); err != nil || generation != 7 {
+			t.Errorf("generation %d, %v", generation, err)
+		}
 	}
 	for name, bad := range map[string][]byte{"nothing": nil, "a byte less": frame[:len(frame)-1],
 		"another version": altered(frame, 0, promptVersion+1)} {

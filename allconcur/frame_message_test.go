@@ -30,6 +30,10 @@ func TestFrameMessage(t *testing.T) {
 				t.Errorf("kind %d: message %v", other, is)
 			}
 		}
+		if _, payload, is := FrameMessage(encodeMessage(kind, 7, 3, 9, 2, nil)); !is ||
+			len(payload) > 0 {
+			t.Errorf("an empty message of kind %d: %q, %v", kind, payload, is)
+		}
 		many := bytes.Clone(frame)
 		many[2], many[3] = 255, 255 // revocations
 		if _, _, is := FrameMessage(many); is {

@@ -151,11 +151,8 @@ func (e *Engine) close(set *roundSet, removed []order.ServerID) {
 // deliveryOf returns a round with its contents.
 func deliveryOf(round order.Round, contents []content) order.Delivery {
 	d := order.Delivery{Round: round}
-	if len(contents) > 0 {
-		d.Messages = make([]order.Message, len(contents))
-	}
-	for i, c := range contents {
-		d.Messages[i] = order.Message{Origin: c.origin, Payload: c.payload}
+	for _, c := range contents {
+		d.Messages = append(d.Messages, order.Message{Origin: c.origin, Payload: c.payload})
 		d.Epoch = max(d.Epoch, c.since)
 	}
 	return d
@@ -359,7 +356,7 @@ func encodePrompt(kind frameKind, generation uint64, epoch order.Epoch, round or
 
 // decodePrompt decodes the header of a message with prompt delivery and checks its entries.
 func (h *frameHeader) decodePrompt(origin order.ServerID, frame []byte, maxPayload int) error {
-	if len(frame) < promptHeaderSize || !entriesFit(frame) {
+	if !entriesFit(frame) {
 		return fmt.Errorf("%w: a message of %d bytes, too few for its entries", order.ErrFrame,
 			len(frame))
 	}

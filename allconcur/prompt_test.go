@@ -151,16 +151,16 @@ func TestPromptStormsCatch(t *testing.T) {
 }
 
 var someContents = []content{{origin: 1, since: 1, payload: []byte("one")},
-	{origin: 5, since: 2, payload: []byte("five")}}
+	{origin: 5, since: 2, payload: []byte("fifteen")}}
 
 // TestPromptFrames: a message names what it vouches for or has copies, and nothing else decodes.
 func TestPromptFrames(t *testing.T) {
 	t.Parallel()
 	first := encodePrompt(kindUnreliable, 7, 2, 9, 4, []byte("payload"), 2, someContents)
 	again := encodePrompt(kindReliable, 7, 3, 9, 4, []byte("payload"), 2, someContents,
-		revocation{5, 6})
+		revocation{5, 6}, revocation{7, 8})
 	for _, frame := range [][]byte{first, again} {
-		header, err := decodeFrame(frame, 14)
+		header, err := decodeFrame(frame, 17)
 		if err != nil || !header.prompt || header.since != 2 || header.entries != 2 ||
 			string(payloadOf(frame)) != "payload" {
 			t.Fatalf("%+v, %v, payload %q", header, err, payloadOf(frame))
@@ -176,15 +176,29 @@ func TestPromptFrames(t *testing.T) {
 		}
 	}
 	if copies := copiesOf(again); len(copies) != 2 || string(copies[0].payload) != "one" ||
-		string(copies[1].payload) != "five" || copies[1].since != 2 || copies[1].origin != 5 {
+		string(copies[1].payload) != "fifteen" || copies[1].since != 2 || copies[1].origin != 5 {
 		t.Errorf("copies %+v", copies)
 	}
-	if r := revocationOf(again, 0); r != (revocation{5, 6}) {
-		t.Errorf("revocation %+v", r)
+	if a, b := revocationOf(again, 0), revocationOf(again, 1); a != (revocation{5, 6}) ||
+		b != (revocation{7, 8}) {
+		t.Errorf("revocations %+v and %+v", a, b)
 	}
 	many := make([]content, promptMessagesMax+1)
 	for i := range many {
 		many[i].origin = order.ServerID(i + 10)
+	}
+	one := func(origin order.ServerID, since order.Epoch, payload string) []content {
+		return []content{{origin: origin, since: since, payload: []byte(payload)}}
+	}
+	for name, good := range map[string][]byte{
+		"empty":              encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, nil),
+		"as many as fit":     encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, many[1:]),
+		"of the first":       encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, one(0, 0, "")),
+		"of the first, copy": encodePrompt(kindReliable, 7, 3, 9, 4, nil, 2, one(0, 3, "a")),
+	} {
+		if _, err := decodeFrame(good, 16); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	mine := slices.Clone(someContents)
 	mine[0].origin = 4
@@ -192,20 +206,26 @@ func TestPromptFrames(t *testing.T) {
 		"too large":        again,
 		"cut off":          first[:promptHeaderSize],
 		"reserved":         altered(first, 47, 1),
-		"since 0":          altered(first, 32, 0),
+		"since 0":          encodePrompt(kindReliable, 7, 2, 9, 4, nil, 0, nil),
 		"since the future": altered(first, 32, 3),
 		"too many":         encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, many),
 		"of itself":        encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, mine),
-		"a huge copy":      altered(again, promptHeaderSize+revocationSize+7, 255),
+		"a huge copy":      altered(again, promptHeaderSize+2*revocationSize+7, 255),
 		"descending":       altered(first, promptHeaderSize, 6),
-		"an empty copy":    encodePrompt(kindReliable, 7, 3, 9, 4, nil, 2, many[:1]),
-		"copies cut off":   again[:len(again)-8],
-		"a vote":           altered(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, nil), 0, 2),
-		"a failure":        altered(encodeFailure(1, 2, 3, 4), 0, 2),
+		"twice the same":   altered(first, promptHeaderSize+vouchedSize, 1),
+		"an empty copy":    encodePrompt(kindReliable, 7, 3, 9, 4, nil, 2, one(5, 1, "")),
+		"a copy since no epoch": encodePrompt(kindReliable, 7, 3, 9, 4, nil, 2,
+			one(5, 0, "a")),
+		"a copy since the future": encodePrompt(kindReliable, 7, 3, 9, 4, nil, 2,
+			one(5, 4, "a")),
+		"copies without bytes": again[:promptHeaderSize+2*revocationSize+2*copySize],
+		"copies cut off":       again[:len(again)-8],
+		"a vote":               altered(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, nil), 0, 2),
+		"a failure":            altered(encodeFailure(1, 2, 3, 4), 0, 2),
 		"revoking, at once": encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, nil,
 			revocation{5, 6}),
 	} {
-		if _, err := decodeFrame(bad, 13); !errors.Is(err, order.ErrFrame) {
+		if _, err := decodeFrame(bad, 16); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%s: %v, want ErrFrame", name, err)
 		}
 	}
@@ -214,12 +234,17 @@ func TestPromptFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, frame := range map[string][]byte{
-		"without prompt delivery":       encodeMessage(kindUnreliable, 0, 1, 1, 1, nil),
-		"vouching for who is not there": encodePrompt(kindUnreliable, 0, 1, 1, 1, nil, 1, many[:1]),
+		"without prompt delivery": encodeMessage(kindUnreliable, 0, 1, 1, 1, nil),
+		"vouching for who is not there": encodePrompt(kindUnreliable, 0, 1, 1, 1, nil, 1,
+			one(3, 0, "")),
 	} {
 		if err := e.Receive(1, frame); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%s: %v, want ErrFrame", name, err)
 		}
+	}
+	last := encodePrompt(kindUnreliable, 0, 1, 1, 1, nil, 1, one(2, 0, ""))
+	if err := e.Receive(1, last); err != nil {
+		t.Errorf("vouching for the last server: %v", err)
 	}
 }
 

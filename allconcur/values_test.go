@@ -226,6 +226,9 @@ func TestFramesAtTheirBounds(t *testing.T) {
 		revocationsMax*revocationSize+promptMessagesMax*copySize+MaxPayloadDefault {
 		t.Errorf("frames of up to %d bytes", got)
 	}
+	if got := FrameSizeMax(0); got != messageHeaderSize+digraph.MaxOrder/8 {
+		t.Errorf("frames of up to %d bytes without payloads", got)
+	}
 }
 
 // TestFramesAreDescribed: frames are described for people.
@@ -237,6 +240,7 @@ func TestFramesAreDescribed(t *testing.T) {
 		"RBCAST [[2,3]] of 4":       encodeMessage(kindReliable, 1, 2, 3, 4, nil),
 		"RBCAST [[2,3]] of 4 revoking FAIL 5 #6": encodeMessage(kindReliable, 1, 2, 3, 4,
 			nil, revocation{5, 6}),
+		"BCAST [2,3] of 4 since 2": encodePrompt(kindUnreliable, 1, 2, 3, 4, nil, 2, nil),
 		"BCAST [2,3] of 4 since 2, vouching for [1 5]": encodePrompt(kindUnreliable, 1, 2, 3, 4,
 			nil, 2, someContents),
 		"RBCAST [[3,3]] of 4 since 2, with copies of [1 5] revoking FAIL 5 #6": encodePrompt(

@@ -52,6 +52,11 @@ func TestRecorder(t *testing.T) {
 			}
 		})
 	}
+	r := Recorder{Fault: FaultRecordLastOnly}
+	r.Offer(roundsTo(7, 8))
+	if taken := r.Take(6); len(taken) != 1 || taken[0].Round != 8 {
+		t.Errorf("the planted bug takes %+v", taken)
+	}
 }
 
 // A round with an epoch counts for the block of that round and that epoch, once both are known, and
