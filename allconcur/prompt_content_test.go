@@ -433,3 +433,126 @@ func TestPlantedEpochs(t *testing.T) {
 		}
 	}
 }
+
+// TestManyHold: each member counts, also in a group that takes more than one word.
+func TestManyHold(t *testing.T) {
+	t.Parallel()
+	e := newPrompt(t)
+	for _, one := range []order.ServerID{3, promptMessagesMax + 3} {
+		set, next := newRoundSet(e.n), newRoundSet(e.n)
+		set.asked, set.small = true, true
+		set.unheld.add(one)
+		if e.isHeld(set, next) {
+			t.Errorf("server %d does not hold it", one)
+		}
+		if next.present.add(one); !e.isHeld(set, next) {
+			t.Errorf("server %d completed it, and so holds it", one)
+		}
+	}
+}
+
+// TestDeliversPromptly: a server A-delivers the rounds that are held in order, each once, unless
+// the group changes.
+func TestDeliversPromptly(t *testing.T) {
+	t.Parallel()
+	changing := func(is order.Round) func(order.Delivery) bool {
+		return func(d order.Delivery) bool { return d.Round == is }
+	}
+	for name, c := range map[string]struct {
+		change func(*Engine)
+		want   []order.Round
+		waits  bool
+	}{
+		"both rounds":           {func(*Engine) {}, []order.Round{1, 2}, false},
+		"one is A-delivered":    {func(e *Engine) { e.prompted = 1 }, []order.Round{2}, false},
+		"both are":              {func(e *Engine) { e.prompted = 2 }, nil, false},
+		"the first is not held": {func(e *Engine) { e.older.unheld.add(5) }, nil, false},
+		"the second is not held": {func(e *Engine) { e.newer.unheld.add(5) }, []order.Round{1},
+			false},
+		"there is one": {func(e *Engine) {
+			e.older.reset()
+			e.prompted = 1
+		}, []order.Round{2}, false},
+		"there is none": {func(e *Engine) {
+			e.older.reset()
+			e.newer.filled = false
+			e.prompted = 1
+		}, nil, false},
+		"in a reliable round": {func(e *Engine) { e.reliable = true }, nil, false},
+		"the eon ends":        {func(e *Engine) { e.last = 9 }, nil, false},
+		"not in such an engine": {func(e *Engine) { e.config.Prompt = false }, nil,
+			false},
+		"another one changes the group": {func(e *Engine) { e.config.Change = changing(9) },
+			[]order.Round{1, 2}, false},
+		"the first changes the group": {func(e *Engine) { e.config.Change = changing(1) }, nil,
+			true},
+	} {
+		e := newPrompt(t)
+		e.round = 3
+		for round, set := range map[order.Round]*roundSet{1: e.older, 2: e.newer} {
+			set.begin(1, round, false)
+			fill(set, contentsOf(1, 1))
+			set.asked, set.small = true, true
+		}
+		c.change(e)
+		e.deliverPromptly()
+		var rounds []order.Round
+		for _, d := range e.out.deliveries {
+			rounds = append(rounds, d.Round)
+		}
+		if !slices.Equal(rounds, c.want) || e.older.waits != c.waits ||
+			len(e.out.messages) != 2*len(c.want) {
+			t.Errorf("%s: rounds %v with %d messages, the first waits: %v, want %v", name, rounds,
+				len(e.out.messages), e.older.waits, c.want)
+		}
+	}
+}
+
+// TestCloses: a round that was A-delivered promptly is only closed, another one A-delivered, too.
+func TestCloses(t *testing.T) {
+	t.Parallel()
+	for prompted, delivers := range map[order.Round]int{1: 1, 2: 0, 3: 0} {
+		e := completed(t, 1)
+		e.prompted = prompted
+		e.close(e.newer, []order.ServerID{5})
+		if len(e.out.deliveries) != delivers || e.prompted != max(2, prompted) {
+			t.Errorf("after round %d: %d deliveries, up to %d", prompted, len(e.out.deliveries),
+				e.prompted)
+		}
+		if len(e.out.closings) != 1 || e.out.closings[0].Round != 2 ||
+			!slices.Equal(e.out.closings[0].Removed, []order.ServerID{5}) {
+			t.Errorf("after round %d: closings %+v", prompted, e.out.closings)
+		}
+	}
+}
+
+// TestUndelivered: a round with a payload waits until it is A-delivered, promptly or not.
+func TestUndelivered(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Engine)
+		waits  bool
+	}{
+		"two rounds":           {func(*Engine) {}, true},
+		"the newer one":        {func(e *Engine) { e.older.reset() }, true},
+		"the older one":        {func(e *Engine) { e.newer.reset() }, true},
+		"none":                 {func(e *Engine) { e.older.reset(); e.newer.reset() }, false},
+		"a halted server":      {func(e *Engine) { e.halted = "why" }, false},
+		"one is A-delivered":   {func(e *Engine) { e.prompted = 1 }, true},
+		"both are A-delivered": {func(e *Engine) { e.prompted = 2 }, false},
+		"without prompt delivery": {func(e *Engine) {
+			e.prompted, e.config.Prompt = 2, false
+		}, true},
+		"without payloads": {func(e *Engine) {
+			e.older.payloadCount, e.newer.payloadCount = 0, 0
+		}, false},
+	} {
+		e := completed(t, 1)
+		e.older.begin(1, 1, false)
+		fill(e.older, contentsOf(1))
+		c.change(e)
+		if e.Undelivered() != c.waits {
+			t.Errorf("%s: %v", name, !c.waits)
+		}
+	}
+}

@@ -154,8 +154,8 @@ func TestRecordCounts(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, counts, err)
 		}
 	}
-	report := generation.Report{Head: generation.Head{Height: 6, Round: 6}}
-	if r.Report(&report); report.Head.Round != 9 || report.Empty != 3 ||
+	report := generation.Report{Head: generation.Head{Height: 6, Round: 6}, Empty: 1}
+	if r.Report(&report); report.Head.Round != 9 || report.Empty != 4 ||
 		len(report.Recorded) != 2 {
 		t.Errorf("%+v", report)
 	}
