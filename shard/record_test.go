@@ -99,8 +99,18 @@ func TestRecordsCountLikeBlocks(t *testing.T) {
 			t.Error("it counts after the end")
 		}
 	}
-	// A member whose disk is replaced counts up to the block before.
+	// The planted bug counts a round of another epoch, but no other round.
 	d := begin()
+	d.Fault = FaultRecordOfAnyValue
+	d.Executed(5, Recorded{Round: 9, Epoch: 4})
+	if d.Recorded(run, 0, said[:1]); d.Holds(0) != 0 {
+		t.Errorf("another round counts up to %d", d.Holds(0))
+	}
+	if d.Recorded(run, 0, said[1:]); d.Holds(0) != 5 {
+		t.Errorf("with the planted bug, the round counts up to %d", d.Holds(0))
+	}
+	// A member whose disk is replaced counts up to the block before.
+	d = begin()
 	to := generation.Membership{Members: serversTo(5), Disks: make([]generation.DiskID, 5)}
 	to.Disks[0] = generation.DiskID{7}
 	d.Changed(to, 4)
@@ -162,5 +172,48 @@ func TestRecordCounts(t *testing.T) {
 	report = generation.Report{Head: generation.Head{Height: 9, Round: 10}}
 	if r.Report(&report); report.Head.Round != 10 || report.Empty != 0 {
 		t.Errorf("%+v", report)
+	}
+}
+
+// TestReportsRecords: a member reports the record of the run that its disk took part in last, also
+// after a restart. The planted bug leaves it out after a run.
+func TestReportsRecords(t *testing.T) {
+	t.Parallel()
+	run := generation.NewRun(1, 0)
+	for name, c := range map[string]struct {
+		run     generation.Run
+		fault   Fault
+		works   bool
+		worked  generation.Generation
+		reports bool
+	}{
+		"of the run":              {run, FaultNone, false, 1, true},
+		"of another run":          {run + 1, FaultNone, false, 1, false},
+		"while it works":          {run, FaultNone, true, 1, true},
+		"the planted bug":         {run, FaultRecordNotPromised, false, 1, false},
+		"the bug, while it works": {run, FaultRecordNotPromised, true, 1, true},
+		"the bug, restarted":      {run, FaultRecordNotPromised, false, 0, true},
+	} {
+		m, _ := newTestMember(t, 3)
+		m.work(3, run)
+		if !c.works {
+			m.group = nil
+		}
+		m.config.Fault, m.worked = c.fault, c.worked
+		m.recorded = &Record{Run: c.run, Height: 9, Hash: hashAt(9, 0), After: 9,
+			Rounds: []generation.TailRound{{Round: 10}}}
+		if got := m.holdings().Recorded; (len(got) == 1) != c.reports {
+			t.Errorf("%s: it reports %v", name, got)
+		}
+		config := m.config
+		config.Fault, config.Disk.Record = FaultNone, m.recorded
+		config.Disk.State.Activated = run
+		again, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := again.holdings().Recorded; (len(got) == 1) != (c.run == run) {
+			t.Errorf("%s: after a restart it reports %v", name, got)
+		}
 	}
 }
