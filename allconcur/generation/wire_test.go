@@ -245,3 +245,43 @@ func TestVersionOfRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundsThatNobodyReports: recorded rounds are complete and successive, vouched ones ascend, and
+// neither removes a server.
+func TestRoundsThatNobodyReports(t *testing.T) {
+	t.Parallel()
+	removes := []order.ServerID{1}
+	rounds := func(numbers ...order.Round) (list []TailRound) {
+		for _, number := range numbers {
+			list = append(list, TailRound{Round: number, Epoch: 1})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		recorded, vouched []TailRound
+		good              bool
+	}{
+		"recorded":                   {recorded: rounds(7, 8), good: true},
+		"recorded, with a gap":       {recorded: rounds(7, 9)},
+		"recorded twice":             {recorded: rounds(7, 7)},
+		"recorded, reliable":         {recorded: []TailRound{{Round: 7, Reliable: true}}},
+		"recorded, removes a server": {recorded: []TailRound{{Round: 7, Removed: removes}}},
+		"three recorded":             {recorded: rounds(7, 8, 9)},
+		"vouched, with a gap":        {vouched: rounds(7, 9), good: true},
+		"vouched twice":              {vouched: rounds(7, 7)},
+		"vouched, descending":        {vouched: rounds(8, 7)},
+		"vouched, removes a server":  {vouched: []TailRound{{Round: 7, Removed: removes}}},
+		"the second removes a server": {vouched: append(rounds(7),
+			TailRound{Round: 8, Removed: removes})},
+		"vouched, reliable":            {vouched: []TailRound{{Round: 7, Reliable: true}}, good: true},
+		"three vouched":                {vouched: rounds(7, 8, 9)},
+		"recorded and vouched, as one": {recorded: rounds(7), vouched: rounds(7), good: true},
+	} {
+		m := Message{Kind: KindPromise, Generation: 3,
+			Report: Report{Recorded: c.recorded, Vouched: c.vouched}}
+		if _, err := DecodeMessage(m.Encode(nil)); (err == nil) != c.good ||
+			err != nil && !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
