@@ -246,8 +246,8 @@ func TestVersionOfRecords(t *testing.T) {
 	}
 }
 
-// TestRoundsThatNobodyReports: recorded rounds are complete and successive, vouched ones ascend, and
-// neither removes a server.
+// TestRoundsThatNobodyReports: recorded rounds are complete and successive, vouched ones ascend,
+// and neither removes a server.
 func TestRoundsThatNobodyReports(t *testing.T) {
 	t.Parallel()
 	removes := []order.ServerID{1}
