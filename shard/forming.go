@@ -455,7 +455,7 @@ func (m *Member) replayRest(d *generation.Decision) {
 // round's state. With prompt delivery, it is the last in which one of the messages was A-broadcast
 // first, which may be earlier.
 func (m *Member) canBeOf(state, block order.Epoch) bool {
-	return state == block || m.config.Prompt && block < state
+	return block <= state && (m.config.Prompt || block == state)
 }
 
 // replay executes rounds of the pending decision's tail, and begins its first run.

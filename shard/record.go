@@ -99,10 +99,9 @@ func (r *Record) Counts(activated generation.Run, head uint64,
 // Report adds a record that counts to what a member reports of its chain.
 func (r *Record) Report(report *generation.Report) {
 	report.Recorded = r.Rounds
-	if r.After > report.Head.Round {
-		report.Empty += r.After - report.Head.Round
-		report.Head.Round = r.After
-	}
+	after := max(r.After, report.Head.Round)
+	report.Empty += after - report.Head.Round
+	report.Head.Round = after
 }
 
 // reportRecord adds the record of this member's disk to its report, if it counts.
