@@ -83,17 +83,19 @@ func TestVouches(t *testing.T) {
 		change  func(*Engine)
 		vouches []order.ServerID
 	}{
-		"nothing here":       {},
-		"all":                {sizes: []int{1, 0, 1}, vouches: []order.ServerID{1, 3}},
-		"as large as fits":   {sizes: []int{half, half}, vouches: []order.ServerID{1, 2}},
-		"beside a small one": {sizes: []int{half, half, 1}, own: 1, vouches: []order.ServerID{1, 3}},
+		"nothing here":     {},
+		"all":              {sizes: []int{1, 0, 1}, vouches: []order.ServerID{1, 3}},
+		"as large as fits": {sizes: []int{half, half}, vouches: []order.ServerID{1, 2}},
+		"beside a small one": {sizes: []int{half, half, 1}, own: 1,
+			vouches: []order.ServerID{1, 3}},
 		"each is counted": {sizes: []int{half - 1, half - 1, 9, 2},
 			vouches: []order.ServerID{1, 2, 4}},
 		"beside a large one": {sizes: []int{1}, own: promptBytesMax},
 		"as many as fit": {sizes: slices.Repeat([]int{1}, promptMessagesMax+1),
 			vouches: serversFrom1(promptMessagesMax)},
-		"in a reliable round":   {sizes: []int{1}, change: func(e *Engine) { e.reliable = true }},
-		"not in such an engine": {sizes: []int{1}, change: func(e *Engine) { e.config.Prompt = false }},
+		"in a reliable round": {sizes: []int{1}, change: func(e *Engine) { e.reliable = true }},
+		"not in such an engine": {sizes: []int{1},
+			change: func(e *Engine) { e.config.Prompt = false }},
 	} {
 		e := newPrompt(t)
 		fill(e.current, contentsOf(c.sizes...))

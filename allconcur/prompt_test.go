@@ -220,8 +220,9 @@ func TestPromptFrames(t *testing.T) {
 			one(5, 4, "a")),
 		"copies without bytes": again[:promptHeaderSize+2*revocationSize+2*copySize],
 		"copies cut off":       again[:len(again)-8],
-		"a vote":               altered(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, nil), 0, 2),
-		"a failure":            altered(encodeFailure(1, 2, 3, 4), 0, 2),
+		"a vote": altered(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, nil),
+			0, 2),
+		"a failure": altered(encodeFailure(1, 2, 3, 4), 0, 2),
 		"revoking, at once": encodePrompt(kindUnreliable, 7, 2, 9, 4, nil, 2, nil,
 			revocation{5, 6}),
 	} {
