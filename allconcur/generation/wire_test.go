@@ -273,7 +273,9 @@ func TestRoundsThatNobodyReports(t *testing.T) {
 		"vouched, removes a server":  {vouched: []TailRound{{Round: 7, Removed: removes}}},
 		"the second removes a server": {vouched: append(rounds(7),
 			TailRound{Round: 8, Removed: removes})},
-		"vouched, reliable":            {vouched: []TailRound{{Round: 7, Reliable: true}}, good: true},
+		"vouched, reliable": {
+			vouched: []TailRound{{Round: 7, Reliable: true}}, good: true,
+		},
 		"three vouched":                {vouched: rounds(7, 8, 9)},
 		"recorded and vouched, as one": {recorded: rounds(7), vouched: rounds(7), good: true},
 	} {

@@ -23,8 +23,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
 )
 
-// protocolID identifies the lane protocol and its version to libp2p.
-const protocolID = "/ledgerd/lane/2"
+// These identify the lane protocol and its version to libp2p. Lanes that can be paired (pair.go)
+// use the newer one with hosts that know it.
+const (
+	protocolID     = "/ledgerd/lane/2"
+	pairProtocolID = "/ledgerd/lane/3"
+)
 
 const (
 	// connectTimeout bounds a lane's first attempt to connect, negotiate and get an answer. It
@@ -57,9 +61,11 @@ type Host struct {
 	lanes  *lane.Lanes
 	poller *poller // nil if there is none
 
-	trusted bool
-	local   bool // direct connections within the machine are UNIX sockets
-	tickets *ticketRegistry
+	trusted  bool
+	local    bool // direct connections within the machine are UNIX sockets
+	tickets  *ticketRegistry
+	pairs    bool // lanes can share connections
+	meetings meetings
 
 	// One-sided memory: this host's regions and its links to those of others.
 	regions    *regions
@@ -83,7 +89,10 @@ type Host struct {
 var _ rdmanet.PromptHost = (*Host)(nil)
 
 // New starts a host that listens and admits its members.
-func New(options Options) (*Host, error) {
+func New(options Options) (*Host, error) { return newHost(options, true) }
+
+// newHost is New. Without pairs, the host is like one of a version that does not know them.
+func newHost(options Options, pairs bool) (*Host, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
 		return nil, fmt.Errorf("p2p host: %w", err)
@@ -120,6 +129,8 @@ func New(options Options) (*Host, error) {
 		trusted:     options.Trusted,
 		local:       options.Local,
 		tickets:     tickets,
+		pairs:       pairs,
+		meetings:    meetings{at: make(map[pairKey]*meeting)},
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,
@@ -159,6 +170,9 @@ func New(options Options) (*Host, error) {
 	h.replaceMembers(members)
 	h.swarm.Notify(&network.NotifyBundle{ConnectedF: h.connected})
 	node.SetStreamHandler(protocolID, h.serve)
+	if pairs {
+		node.SetStreamHandler(pairProtocolID, h.serve)
+	}
 	node.SetStreamHandler(regionProtocolID, h.serveRegions)
 	return h, nil
 }

@@ -344,6 +344,9 @@ func (s *Sender) Acknowledged(delivered uint64) error {
 	return nil
 }
 
+// Heard returns when the peer last acknowledged something, before 1971 if it never has.
+func (s *Sender) Heard() time.Time { return time.Unix(0, s.heard.Load()) }
+
 // notify leaves a token for the one goroutine that waits on c, unless there is one already.
 func notify(c chan struct{}) {
 	select {
