@@ -116,7 +116,8 @@ func New(urls []string, options Options) (*Client, error) {
 		c.urls = append(c.urls, normal)
 		service := func(over *http.Transport) ledgerdv1connect.LedgerServiceClient {
 			return ledgerdv1connect.NewLedgerServiceClient(
-				&http.Client{Transport: &door{over, options.Token}}, normal,
+				&http.Client{Transport: &door{over, options.Token, over == c.overHTTP2}},
+				normal,
 				connect.WithReadMaxBytes(options.MaxAnswerBytes), withoutCompression)
 		}
 		c.services = append(c.services, service(c.transport))

@@ -74,7 +74,8 @@ func exposes(address string) bool {
 // door is a transport that shows a token and recognises such an answer.
 type door struct {
 	*http.Transport
-	token string
+	token  string
+	stream bool // its calls stream messages to the node
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -82,6 +83,10 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 	if d.token != "" {
 		request = request.Clone(request.Context())
 		request.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	if d.stream && request.Body != nil {
+		request = request.WithContext(request.Context())
+		request.Body = &wholeMessages{ReadCloser: request.Body}
 	}
 	answer, err := d.Transport.RoundTrip(request)
 	if err == nil && answer.Header.Get(doors.HeaderScheme) == "https" &&

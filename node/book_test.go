@@ -62,7 +62,7 @@ func newBookOf(t testing.TB, vouched bool, members int, tree ...ledger.ShardID) 
 	genesis.Members = genesis.Shards[0]
 	b := &book{shard: s, members: members, tree: tree}
 	for k, key := range keys {
-		config := home.Default()
+		config := home.Initial("")
 		config.API.Listen = "127.0.0.1:0"
 		own, err := genesis.ForShard(ledger.ShardID(k / members))
 		if err != nil {

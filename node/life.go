@@ -40,6 +40,7 @@ const complaintEvery = 10 * time.Second
 //	life.go         the loop and its surroundings
 //	life_inputs.go  the sources of inputs
 //	life_effects.go the execution of each effect
+//	telling.go      how far the own disk has got, and those of others
 //	chain.go        the chain as the machine reads it
 //	fetching.go     blocks from peers
 //	set_aside.go    blocks that are not in the majority's chain
@@ -66,6 +67,7 @@ type life struct {
 	// complained is when a malformed message of a member was last logged.
 	complained map[order.ServerID]time.Time
 
+	later   laterTelling
 	peersOf peersAsOf
 	wake    chan struct{}
 	context context.Context
@@ -175,6 +177,7 @@ func (l *life) stop() {
 	l.stopped = true
 	l.mu.Unlock()
 	l.cancel()
+	l.later.stop()
 	l.workers.Wait()
 	if l.started {
 		l.driver.Close()

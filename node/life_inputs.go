@@ -100,33 +100,6 @@ func (l *life) onWish(from rdmanet.Peer, payload []byte) {
 	l.enqueueMessage(server, len(payload), shard.WishReceived{From: server, Wish: wish})
 }
 
-// A stored message says up to which height a member's disk is synced in a run: two u64 numbers,
-// little-endian. The disk's own goroutine sends it, at most once per synced group. The receiver
-// counts it at once, so callers that wait for it do not depend on a turn of the machine.
-const storedSize = 16
-
-func (l *life) tellStored(run uint64, members []order.ServerID, height ledger.Height) {
-	payload := binary.LittleEndian.AppendUint64(make([]byte, 0, storedSize), run)
-	l.tellMembers(members, wire.KindStored, binary.LittleEndian.AppendUint64(payload,
-		uint64(height)))
-}
-
-// tellMembers sends a message about this node's disk to the other members of a run.
-func (l *life) tellMembers(members []order.ServerID, kind wire.Kind, payload []byte) {
-	for _, server := range members {
-		if server == l.node.home.Self {
-			continue
-		}
-		peer := l.node.peers.id(server)
-		if peer == "" {
-			continue
-		}
-		if err := l.node.control.Send(peer, kind, payload); err != nil {
-			l.node.logger.Debug("progress of the disk not sent", "peer", peer, "error", err)
-		}
-	}
-}
-
 // A recorded message says which complete rounds of a run are on a member's disk: the run, and one
 // or two rounds with their epochs in the chain, all u64 numbers, little-endian.
 const (
@@ -175,19 +148,6 @@ func (l *life) onRecorded(from rdmanet.Peer, payload []byte) {
 		return
 	}
 	l.node.pipeline.PeerRecorded(run, server, rounds)
-}
-
-func (l *life) onStored(from rdmanet.Peer, payload []byte) {
-	server, known := l.senderOf(from)
-	if !known {
-		return
-	}
-	if len(payload) != storedSize {
-		l.complain(server, "malformed stored height dropped", "peer", from)
-		return
-	}
-	run := binary.LittleEndian.Uint64(payload)
-	l.node.pipeline.PeerStored(run, server, ledger.Height(binary.LittleEndian.Uint64(payload[8:])))
 }
 
 // onHalted is called by the driver when an engine stops delivering.

@@ -195,8 +195,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		}, Clock: n.time}
 	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail,
 		Verification: n.verification, Forged: n.forgeries.found}
-	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
-		n.life.tellStored(run, members, height)
+	executing.Stored = func(stored pipeline.Stored) {
+		n.life.tellStored(stored)
 		n.certifier.Progressed()
 	}
 	executing.EncodeRecord = encodeRecord

@@ -3,6 +3,8 @@ package node_test
 import (
 	"testing"
 
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -32,5 +34,43 @@ func TestPromptShard(t *testing.T) {
 		s.killAllAndStart(func() {})
 	}
 	s.submit(0, report.LevelDurable, s.transfer())
+	s.same()
+}
+
+// TestPromptJoin: nodes join a shard with prompt delivery under load, others leave, and all that
+// was acknowledged is on those that stay, also after a restart of all.
+func TestPromptJoin(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 2, prompting)
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(0, 1)
+	s.ordering(0, 1)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	for range 2 {
+		stop := s.load(0, 1)
+		joiner := s.join(operator, 1)
+		s.start(joiner)
+		s.ordering(s.all()...)
+		s.submit(joiner, report.LevelDurable, s.transfer())
+		stop()
+	}
+	s.same()
+	s.kill(2)
+	s.submit(3, report.LevelDurable, s.transfer())
+	s.start(2)
+	s.ordering(s.all()...)
+	stop := s.load(1, 3)
+	s.order(3, func() *ledger.Bundle { return operator.Leave(0) })
+	s.ended(0)
+	s.gone[0] = true
+	stop()
+	s.submit(2, report.LevelDurable, s.transfer())
+	s.same()
+	for _, i := range []int{1, 2, 3} {
+		s.stop(i)
+	}
+	s.start(1, 2, 3)
+	s.ordering(1, 2, 3)
+	s.submit(1, report.LevelDurable, s.transfer())
 	s.same()
 }

@@ -460,6 +460,11 @@ func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 	if joined["members"] != 2.0 || joined["name"] != "second" {
 		t.Errorf("%v", joined)
 	}
+	for _, dir := range []string{first, second} {
+		if at, err := home.Load(dir); err != nil || !at.Config.Ordering.Prompt {
+			t.Errorf("%s orders promptly: %v", dir, err)
+		}
+	}
 	two := begin(t, "start", "--home", second)
 	two.out.await(t, `ready (http\S+)`)
 	await(t, func() bool {

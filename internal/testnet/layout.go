@@ -151,13 +151,10 @@ func Make(l Layout) (homes []*home.Home, err error) {
 		}
 	}()
 	for i, key := range keys {
-		config := home.Default()
+		config := home.Initial(l.Engine)
 		config.API.Listen = address(l.BasePort + 2*i)
 		config.API.Access = "public"
 		config.Fabric.Kind = l.Fabric
-		if l.Engine != "" {
-			config.Ordering.Engine = l.Engine
-		}
 		if l.Change != nil {
 			l.Change(i, &config)
 		}

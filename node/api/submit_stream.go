@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -25,6 +26,9 @@ const (
 	maxStreamed      = 64
 	maxStreamedBytes = 4 << 20
 )
+
+// maxResting bounds the goroutines of a stream that wait for its next bundle.
+const maxResting = 4
 
 // Stream is a call of SubmitStream.
 type Stream = connect.BidiStream[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse]
@@ -61,19 +65,23 @@ func (s *Service) ServeStream(ctx context.Context, stream *Stream, submit func(c
 	if err := stream.Send(new(ledgerdv1.SubmitStreamResponse)); err != nil {
 		return err
 	}
-	t := &streamed{Service: s, submit: submit, stream: stream, body: body, ctx: ctx}
+	t := &streamed{Service: s, submit: submit, stream: stream, body: body, ctx: ctx,
+		next: make(chan func())}
 	t.room.L = &t.mutex
 	t.stuck = time.AfterFunc(s.options.MaxStuckTime, body.reset)
 	t.stuck.Stop()
 	defer t.stuck.Stop()
 	defer context.AfterFunc(s.stopping, body.cut)()
 	err = t.read()
+	close(t.next)
 	t.working.Wait()
 	return err
 }
 
 // streamed is a call of SubmitStream under way. The goroutine of the call reads. Each bundle has a
-// goroutine until its answer is ready; if no other goroutine sends then, it sends all that are.
+// goroutine until its answer is ready; if no other goroutine sends then, it sends all that are. A
+// few goroutines then wait for the next bundle: a new one would first have to grow its stack, which
+// took as long as half a signature's verification.
 type streamed struct {
 	*Service
 	submit func(context.Context, *ledger.Bundle, report.Level) ([]*ledgerdv1.StatusRun, error)
@@ -83,6 +91,8 @@ type streamed struct {
 	stuck  *time.Timer // ends a stream whose client does not read
 	// working counts the goroutines of the bundles.
 	working sync.WaitGroup
+	next    chan func()  // to a goroutine that waits; closed when the stream has ended
+	resting atomic.Int32 // how many wait
 
 	mutex   sync.Mutex
 	room    sync.Cond
@@ -128,10 +138,33 @@ func (t *streamed) read() error {
 			t.finish(bundle)
 			continue
 		}
-		t.working.Go(func() {
+		t.give(func() {
 			bundle.answer = t.answer(request)
 			t.finish(bundle)
 		})
+	}
+}
+
+// give has a goroutine do the work for a bundle: one that waits, if there is one.
+func (t *streamed) give(work func()) {
+	select {
+	case t.next <- work:
+	default:
+		t.working.Go(func() { t.work(work) })
+	}
+}
+
+// work does the work for one bundle after the other, until enough other goroutines wait for the
+// next, or the stream has ended.
+func (t *streamed) work(work func()) {
+	for more := true; more; {
+		work()
+		if t.resting.Add(1) > maxResting {
+			t.resting.Add(-1)
+			return
+		}
+		work, more = <-t.next
+		t.resting.Add(-1)
 	}
 }
 

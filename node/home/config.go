@@ -1,6 +1,7 @@
 package home
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -104,7 +105,8 @@ type OrderingConfig struct {
 	// shard must know the key before one sets it.
 	LogRounds bool `koanf:"log_rounds"`
 	// Whether small rounds are ordered as soon as all members hold them. It must be the same on all
-	// nodes of the shard, needs allconcur+ and the eventual detector, and excludes log_rounds.
+	// nodes of the shard, needs allconcur+ and the eventual detector, and excludes log_rounds. The
+	// files of new ledgers say true, and those of nodes that join say what their shard has.
 	Prompt bool `koanf:"prompt"`
 	// The most bytes of the transactions that wait for a round; at least 2097152.
 	PoolBytesMax int `koanf:"pool_bytes_max"`
@@ -146,7 +148,17 @@ type LogConfig struct {
 // perfectAfterMin is the shortest suspect_after for a detector that is treated as perfect.
 const perfectAfterMin = time.Second
 
-// Default returns the configuration that a new home gets.
+// Initial returns the configuration of the home of a new ledger, with an engine, or the default
+// one. It has the defaults, and prompt if the engine has it. A file without that key is of an older
+// home, whose shard does not have it.
+func Initial(engine string) Config {
+	config := Default()
+	config.Ordering.Engine = cmp.Or(engine, config.Ordering.Engine)
+	config.Ordering.Prompt = config.Ordering.Engine == allconcur.EngineAllConcurPlus
+	return config
+}
+
+// Default returns what keys mean that a file does not have.
 func Default() Config {
 	return Config{
 		API:    APIConfig{Listen: "127.0.0.1:8080"},
@@ -215,7 +227,8 @@ func (c *Config) Validate() error {
 	case c.Ordering.Prompt && (c.Ordering.Engine != allconcur.EngineAllConcurPlus ||
 		c.Ordering.Detector != allconcur.DetectorEventual.String() || c.Ordering.LogRounds):
 		return wrong("ordering.prompt", "it needs engine %s and detector %s, and excludes "+
-			"ordering.log_rounds", allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
+			"ordering.log_rounds: set it to false on all nodes of the shard, or change these",
+			allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
 	case c.Ordering.PoolBytesMax < 2<<20:
 		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
 	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:
@@ -373,8 +386,8 @@ batch_bytes_max = %d
 # log_rounds syncs complete rounds before they are ordered: transactions become durable sooner where
 # messages between the nodes take milliseconds (docs/design/rounds.md)
 %s
-# prompt orders small rounds as soon as all members hold them; the same on all nodes of the shard
-# (docs/design/prompt.md)
+# prompt orders small rounds as soon as all members hold them; the same on all nodes of the shard.
+# It needs engine allconcur+ and detector eventual, and excludes log_rounds (docs/design/prompt.md)
 %s
 pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph

@@ -55,7 +55,7 @@ func TestReference(t *testing.T) {
 	}
 	b.WriteString("\n## A new node's file\n\n`ledgerd init` and `ledgerd testnet` write this " +
 		"file, with addresses of their own:\n\n```toml\n")
-	config := Default()
+	config := Initial("")
 	config.Fabric.Listen = "127.0.0.1:8081"
 	b.WriteString(config.text() + "```\n")
 	pagetest.Compare(t, "configuration.md", b.String())

@@ -99,7 +99,7 @@ func BenchmarkSettle(b *testing.B) {
 				block.Header.Height++
 				p.telling.head = block.Header.Height
 				p.progress.update(func(h *report.Heights) { h.Ordered = block.Header.Height })
-				p.settleBlock(block)
+				p.settleBlock(block, nil)
 				for server := order.ServerID(1); int(server) < members; server++ {
 					p.PeerStored(1, server, block.Header.Height)
 				}

@@ -42,9 +42,8 @@ type Config struct {
 	Pool *mempool.Pool
 	// Self is this node's index among the members of the chain.
 	Self order.ServerID
-	// Stored is called once after each sync of the disk in a run, with the run's members and the
-	// height up to which this disk holds the chain. The disk's goroutine calls it.
-	Stored func(run uint64, members []order.ServerID, height ledger.Height)
+	// Stored is called once after each sync of the disk in a run. The disk's goroutine calls it.
+	Stored func(Stored)
 	// Recorded is like Stored, for the complete rounds that this disk recorded with a sync. It may
 	// be nil if Record is never called. EncodeRecord returns a record's bytes, and sets its Rounds.
 	// The rounds have the chain's epochs.
@@ -94,6 +93,22 @@ type Run struct {
 	Former []generation.Former
 }
 
+// Stored says how far this disk has got in a run.
+type Stored struct {
+	Run     uint64
+	Members []order.ServerID // of the run
+	// Proposers are the members that proposed something in the blocks since the last time. Callers
+	// at these wait for the blocks to be durable.
+	Proposers []order.ServerID
+	Height    ledger.Height // up to which this disk holds the chain
+}
+
+// proposed says who proposed a block's batches.
+type proposed struct {
+	height ledger.Height
+	by     []order.ServerID
+}
+
 // work is one entry of the queue: rounds of a run, a round of an earlier run, a block from a peer,
 // or a barrier.
 type work struct {
@@ -133,6 +148,7 @@ type Pipeline struct {
 	counted   ledger.Height    // the height up to which it is known which disks count
 	tip       mempool.Tip      // the last block up to round
 	recorder  shard.Recorder   // which complete rounds go to the disk
+	proposals []proposed       // of the blocks after the height that Stored had last, in this run
 }
 
 // openLedger is the ledger in its two forms: the state machine that rounds drive, and the store
@@ -248,6 +264,7 @@ func (p *Pipeline) Begin(run Run) {
 	p.run, p.baseEpoch, p.marks, p.round = run, head.Epoch, mempool.Marks{}, run.First-1
 	p.counted, p.tip = head.Height, p.Tip()
 	p.recorder.Drop()
+	p.proposals = nil
 	p.disks.Begin(generation.Run(run.Number), run.Shard, run.Former)
 	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
@@ -405,6 +422,7 @@ func (p *Pipeline) handle(w work) error {
 // take executes one A-delivered round.
 func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 	var batches, own [][]byte
+	var proposers []order.ServerID
 	var marked mempool.Marks
 	for _, message := range delivery.Messages {
 		batch, marks, err := mempool.SplitPayload(message.Payload)
@@ -433,6 +451,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 			own = verified.Bundles
 		}
 		batches = append(batches, batch)
+		proposers = append(proposers, message.Origin)
 	}
 	if len(batches) > 0 {
 		defer p.config.Verification.Forget(batches)
@@ -447,7 +466,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		}
 		if block != nil {
 			p.applied(block)
-			p.settleBlock(block)
+			p.settleBlock(block, proposers)
 			p.syncBlock(block)
 		}
 		p.config.Pool.HandOverUnplaced(own)
@@ -606,22 +625,20 @@ func (p *Pipeline) Sync() error {
 	}
 	p.tellDurable()
 	if p.config.Stored != nil && synced.counts {
-		p.config.Stored(synced.run, synced.members, synced.height)
+		p.config.Stored(synced.Stored)
 	}
 	if p.config.Recorded != nil && synced.counts && len(synced.recorded) > 0 {
-		p.config.Recorded(synced.run, synced.members, synced.recorded)
+		p.config.Recorded(synced.Run, synced.Members, synced.recorded)
 	}
 	return nil
 }
 
-// synced is the result of a sync: the height on disk, the rounds that were recorded, and the run in
-// which both count, if any.
+// synced is the result of a sync: the height on disk, the rounds that were recorded, and whether
+// both count in the run.
 type synced struct {
-	height   ledger.Height
+	Stored
 	recorded []shard.Recorded
 	counts   bool
-	run      uint64
-	members  []order.ServerID
 }
 
 // syncStore reads the run while no other store can be put in: a height of one chain means nothing
@@ -645,8 +662,8 @@ func (p *Pipeline) syncStore() (synced, error) {
 	height := ledger.Height(durable)
 	p.progress.update(func(h *report.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
-	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number,
-		members: p.run.Members}
+	said := synced{counts: p.disks.Counts(), Stored: Stored{Run: p.run.Number,
+		Members: p.run.Members, Proposers: p.takeProposers(height), Height: height}}
 	p.disks.Stored(generation.Run(p.run.Number), p.config.Self, uint64(height))
 	if record != nil && p.disks.Recorded(record.Run, p.config.Self, record.Names()) {
 		p.records.Add(1)
@@ -656,6 +673,21 @@ func (p *Pipeline) syncStore() (synced, error) {
 	p.mu.Unlock()
 	p.settleDurable()
 	return said, nil
+}
+
+// takeProposers returns the members that proposed something in blocks up to a height, since the
+// last time. The caller holds mu.
+func (p *Pipeline) takeProposers(height ledger.Height) (members []order.ServerID) {
+	count := 0
+	for ; count < len(p.proposals) && p.proposals[count].height <= height; count++ {
+		for _, member := range p.proposals[count].by {
+			if !slices.Contains(members, member) {
+				members = append(members, member)
+			}
+		}
+	}
+	p.proposals = slices.Delete(p.proposals, 0, count)
+	return members
 }
 
 // PeerStored records that a member has stored a height in a run.
@@ -691,8 +723,9 @@ func (p *Pipeline) settleDurable() {
 	p.madeDurable(min(ledger.Height(p.disks.Height()), p.counted))
 }
 
-// settleBlock counts what the members reported of a block before it was executed here.
-func (p *Pipeline) settleBlock(block *ledger.Block) {
+// settleBlock counts what the members reported of a block before it was executed here, and keeps
+// the members that proposed its batches.
+func (p *Pipeline) settleBlock(block *ledger.Block, proposers []order.ServerID) {
 	var changed *generation.Membership
 	if opened := p.store(); opened.MembershipHeight() == block.Header.Height {
 		m := opened.Membership()
@@ -708,6 +741,7 @@ func (p *Pipeline) settleBlock(block *ledger.Block) {
 		p.disks.Changed(*changed, uint64(block.Header.Height))
 	}
 	p.counted = block.Header.Height
+	p.proposals = append(p.proposals, proposed{block.Header.Height, proposers})
 	p.disks.Executed(uint64(block.Header.Height), shard.Recorded{
 		Round: order.Round(block.Header.Round), Epoch: order.Epoch(block.Header.Epoch)})
 	p.settleRecorded()

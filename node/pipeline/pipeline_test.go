@@ -7,6 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/node/verification"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -538,10 +539,10 @@ func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 	var stored []said
 	held, release := make(chan struct{}), make(chan struct{})
 	config := pipeline.Config{
-		Stored: func(run uint64, _ []order.ServerID, height ledger.Height) {
+		Stored: func(now pipeline.Stored) {
 			mu.Lock()
 			defer mu.Unlock()
-			stored = append(stored, said{run, height})
+			stored = append(stored, said{now.Run, now.Height})
 		},
 		DurableTo: func(ledger.Height) { close(held); <-release },
 	}
@@ -617,5 +618,48 @@ func TestForgedBundles(t *testing.T) {
 	}
 	if head := f.pipeline.Store().Head(); head.Height != 1 || head.Total != 1 {
 		t.Errorf("the head is block %d with %d transactions", head.Height, head.Total)
+	}
+}
+
+// TestStoredNamesProposers: syncs name the members that proposed something in the blocks since the
+// last one, each once, and a sync without new blocks names nobody.
+func TestStoredNamesProposers(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var stored []pipeline.Stored
+	f := fixtureOf(t, ledgertest.Genesis(), mempool.Config{}, pipeline.Config{
+		Stored: func(now pipeline.Stored) {
+			mu.Lock()
+			defer mu.Unlock()
+			stored = append(stored, now)
+		},
+	})
+	named := func() map[order.ServerID]int {
+		mu.Lock()
+		defer mu.Unlock()
+		times := map[order.ServerID]int{}
+		for i := range stored {
+			for k, member := range stored[i].Proposers {
+				times[member]++
+				if slices.Contains(stored[i].Proposers[:k], member) {
+					t.Errorf("member %d twice at once", member)
+				}
+			}
+		}
+		return times
+	}
+	for _, origin := range []order.ServerID{1, 0, 1, 2} {
+		f.deliverOf(origin, f.payload(0, f.genesisHeader(), f.next()))
+	}
+	f.eventually("syncs name all", func() bool {
+		times := named()
+		return times[0] == 1 && times[1] > 0 && times[2] == 1
+	})
+	before := named()
+	if err := f.pipeline.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if after := named(); !maps.Equal(after, before) || before[1] > 2 {
+		t.Errorf("named %v, and %v after a sync without new blocks", before, after)
 	}
 }
