@@ -321,7 +321,8 @@ func proxyOf(t *testing.T, backend api.Backend, overHTTP2 bool) string {
 func TestSenderIdleStream(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
-	options := api.Options{MaxIdleTime: 100 * time.Millisecond}
+	// The next transfer has so long until the connection is idle, too, and ends under it.
+	options := api.Options{MaxIdleTime: 500 * time.Millisecond}
 	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), options).URL,
 		apitest.Serve(t, cluster.Node(1), options).URL)
 	key := testKey(t, "acme")

@@ -19,7 +19,7 @@ type wholeMessages struct {
 	left    uint32 // bytes of the message to come
 }
 
-// Read implements io.Reader. It waits for more than has come only between a prefix and its message.
+// Read implements io.Reader. Once it has a prefix, it waits for the first bytes of the message.
 func (w *wholeMessages) Read(buffer []byte) (n int, err error) {
 	if w.left == 0 {
 		n, err = w.ReadCloser.Read(buffer[:min(len(buffer), prefixBytes-w.arrived)])

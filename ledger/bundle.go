@@ -258,8 +258,8 @@ func (b *Bundle) Distinct() int {
 	return len(b.transactions)
 }
 
-// Entry returns what a block has of transaction i, which is in the bundle with this index there. A
-// block has no entries of a packed bundle.
+// Entry returns what a block has of transaction i, which is in the bundle with this index there.
+// The bundle must not be packed: BundleSeal has what a block has of those.
 func (b *Bundle) Entry(i, bundle int) Entry {
 	return Entry{ID: b.ids[i], Decoded: &b.transactions[i], Body: b.Body(i), Bundle: bundle,
 		Place: i}

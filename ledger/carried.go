@@ -29,6 +29,7 @@ var errNotClients = errors.New("only members of the shards make verdicts, and ch
 // shards.
 func (b *Block) CarriedBundle(index int) []byte {
 	seal := &b.Bundles[index]
+	// A book of several shards has no packed bundles, so Unpacked has all transactions.
 	entry := sort.Search(len(b.Unpacked), func(i int) bool { return b.Unpacked[i].Bundle >= index })
 	to := binary.AppendUvarint([]byte{carriedVersion}, uint64(len(seal.IDs)))
 	for place := range seal.IDs {

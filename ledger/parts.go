@@ -13,7 +13,8 @@ type pack struct {
 	unpacked int
 }
 
-// AddPacked adds a packed bundle after all that the block has.
+// AddPacked adds a packed bundle after all that the block has. The block owns its seal from then
+// on.
 func (b *Block) AddPacked(seal BundleSeal) {
 	b.packs = append(b.packs, pack{bundle: len(b.Bundles), first: b.Len(),
 		unpacked: len(b.Unpacked)})
@@ -72,7 +73,7 @@ func (b *Block) All() iter.Seq2[int, *Entry] {
 	return func(yield func(int, *Entry) bool) {
 		for first, part := range b.Parts() {
 			for i := range part.Len() {
-				if !yield(first+i, part.entry(b, i)) {
+				if !yield(first+i, part.entry(i)) {
 					return
 				}
 			}
@@ -97,7 +98,7 @@ func (p *Part) Len() int {
 	return len(p.Unpacked)
 }
 
-func (p *Part) entry(b *Block, offset int) *Entry {
+func (p *Part) entry(offset int) *Entry {
 	if p.Packed == nil {
 		return &p.Unpacked[offset]
 	}

@@ -549,7 +549,7 @@ var plants = map[string]func(*bookEvidence) bool{
 	"a transaction is missing in one shard": func(e *bookEvidence) bool {
 		last := e.chains[len(e.chains)-1]
 		for b, block := range last {
-			if block.Len() > 0 && block.Unpacked[0].Transaction().Verdict == nil {
+			if len(block.Unpacked) > 0 && block.Unpacked[0].Transaction().Verdict == nil {
 				without := *block
 				without.Unpacked = block.Unpacked[1:]
 				last[b] = &without
@@ -568,7 +568,7 @@ var plants = map[string]func(*bookEvidence) bool{
 			copied := *block
 			copied.Unpacked = slices.Clone(block.Unpacked)
 			e.chains[1][b] = &copied
-			for i := range copied.Len() {
+			for i := range copied.Unpacked {
 				if len(copied.Unpacked[i].Transaction().Registrations) > 0 {
 					registrations = append(registrations, &copied.Unpacked[i])
 				}
@@ -595,8 +595,7 @@ func (e *bookEvidence) forge(from, to ledgerdv1.TransactionState) bool {
 func (e *bookEvidence) spoil(change func(*ledger.Entry) bool) bool {
 	for _, chain := range e.chains {
 		for b, block := range chain {
-			for i := range block.Len() {
-				entry := block.Unpacked[i]
+			for i, entry := range block.Unpacked {
 				if change(&entry) {
 					spoiled := *block
 					spoiled.Unpacked = slices.Clone(block.Unpacked)

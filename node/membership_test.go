@@ -225,6 +225,9 @@ func TestReplace(t *testing.T) {
 	s.submit(0, report.LevelDurable, s.transfer())
 	stop := s.load(0, 2)
 	s.order(2, func() *ledger.Bundle { return operator.Leave(1) })
+	s.eventually("the other node executed the change, too", func() bool {
+		return len(s.nodes[0].Store().Membership().Members) == 2
+	})
 	joiner := s.join(operator, 0)
 	s.start(joiner)
 	s.eventually("the new member orders", func() bool {

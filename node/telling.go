@@ -20,7 +20,7 @@ const storedSize = 16
 
 // tellLater is how much later a member hears of a disk if none of its own callers waits for that. A
 // lone caller's transactions follow each other within a millisecond. To tell every member of each
-// at once took a tenth of the nodes' processor time.
+// at once took a tenth of the nodes' system calls.
 const tellLater = 5 * time.Millisecond
 
 // laterTelling are the members that a node has yet to tell how far its disk has got.
@@ -32,10 +32,10 @@ type laterTelling struct {
 	timer   *time.Timer // it is set while there are members
 }
 
-// tellStored tells the members of a run how far this disk has got: those that proposed something of
-// it at once, and the others later, with what comes until then. In a book of several shards each
-// member passes on to other shards what is durable, so all are told at once. The disk's goroutine
-// calls it.
+// tellStored tells the members of a run how far this disk has got: at once those that proposed a
+// block since it told them last, and the others later, with what comes until then. In a book of
+// several shards each member passes on to other shards what is durable, so all are told at once.
+// The disk's goroutine calls it.
 func (l *life) tellStored(stored pipeline.Stored) {
 	proposers := stored.Proposers
 	if l.node.home.Genesis.Sharded() {
@@ -97,7 +97,7 @@ func (t *laterTelling) stop() {
 	}
 }
 
-// tellMembers sends a message about this node's disk to the other ones of these members.
+// tellMembers sends a message about this node's disk to these members, except this node.
 func (l *life) tellMembers(members []order.ServerID, kind wire.Kind, payload []byte) {
 	for _, server := range members {
 		if server == l.node.home.Self {

@@ -63,10 +63,11 @@ func (g *Group) promptly() bool {
 		g.Plant == PlantVouchedIgnored
 }
 
-// inFlight returns the number of rounds in flight. The bugs in that need more than one.
+// inFlight returns the number of rounds in flight. A planted bug of package interleave needs
+// several.
 func (g *Group) inFlight() int {
 	if g.InterleaveFault != interleave.FaultNone {
-		return max(g.InFlight, 3)
+		return max(g.InFlight, interleave.FaultsInFlight)
 	}
 	return max(g.InFlight, 1)
 }

@@ -38,8 +38,8 @@ const (
 	FaultNone Fault = iota
 	// FaultArrivalOrder A-delivers rounds in the order in which their engines do.
 	FaultArrivalOrder
-	// FaultEmptyTurnSkipped passes over an engine that has nothing to A-deliver yet, for one that
-	// has messages.
+	// FaultEmptyTurnSkipped does not wait for the round whose turn it is, if another engine has a
+	// round with messages.
 	FaultEmptyTurnSkipped
 	// FaultOneEngineSuspects tells suspicions to one engine only.
 	FaultOneEngineSuspects
@@ -47,6 +47,9 @@ const (
 	FaultRemovedSpeaks
 	faultEnd
 )
+
+// FaultsInFlight is how many rounds have to be in flight for a planted bug to show soon.
+const FaultsInFlight = 3
 
 // Faults lists the bugs to plant.
 func Faults() []Fault {

@@ -6,8 +6,9 @@
 // An engine of package allconcur begins a round when the round before it is complete. Where
 // messages take long, servers wait most of the time: a message that just missed a round waits for
 // the next one, and no round carries more than the largest message of each server. Here each of k
-// engines has a round in flight. The rounds of the group are numbered through: round r belongs to
-// engine (r-1) mod k.
+// engines has a round in flight. The group's rounds have consecutive numbers, from
+// Config.Engine.FirstRound on. The engines take them in turns: round FirstRound + i belongs to
+// engine i mod k.
 //
 //	engine 0   round 1 ────────>  round 4 ────────>  round 7 ...
 //	engine 1       round 2 ────────>  round 5 ────────>  ...

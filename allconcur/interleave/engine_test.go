@@ -134,8 +134,12 @@ func TestBroadcastInTurn(t *testing.T) {
 	if got := g.heard[2][0]; got != 2 || len(g.broken) > 0 {
 		t.Fatalf("server 2 heard %d messages, %v", got, g.broken)
 	}
-	if s := e.Status(); s.Undelivered != 0 && e.Undelivered() || s.Round != e.Delivered()+5 {
-		t.Fatalf("%+v, the last A-delivered round is %d", s, e.Delivered())
+	if e.Undelivered() {
+		t.Errorf("a message waits: %+v", e.Status())
+	}
+	// Two rounds of each engine close the messages, and the next round follows.
+	if s := e.Status(); s.Round != e.Delivered()+2*2+1 {
+		t.Errorf("%+v, the last A-delivered round is %d", s, e.Delivered())
 	}
 }
 

@@ -134,9 +134,9 @@ ed25519 as PKCS #8 in PEM, belongs to a member in the genesis. If the ledger has
 several shards, the genesis of any shard will do: the node gets the genesis of
 the shard that its key belongs to. If the member ran before and its home is lost,
 run ledgerd forget --home DIR before the node starts: the new home holds none of
-the member's promises and blocks. All nodes of a shard have the same prompt in
-[ordering] of their config.toml: a new file has it, and one of an older ledger may
-not.`,
+the member's promises and blocks. The new config.toml has prompt = true under
+[ordering]. All nodes of a shard must have the same value: remove the line if the
+other members' files lack it.`,
 		Example: `  # A chain of one node, and a second node that joins it
   ledgerd init --home ledger
   ledgerd start --home ledger

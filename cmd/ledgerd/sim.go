@@ -368,9 +368,11 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
 	group.EngineAlone, group.Records, group.Prompt = o.alone, o.records, o.prompt
+	if group.InterleaveFault != interleave.FaultNone {
+		o.inFlight = max(o.inFlight, interleave.FaultsInFlight)
+	}
 	group.InFlight = o.inFlight
-	interleaved := o.inFlight > 1 || group.InterleaveFault != interleave.FaultNone
-	if (interleaved || group.Fault != allconcur.FaultNone &&
+	if (o.inFlight > 1 || group.Fault != allconcur.FaultNone &&
 		group.Fault <= allconcur.FaultPrunedTooSoon) && !detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
 	}

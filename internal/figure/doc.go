@@ -20,7 +20,7 @@
 //	membership_figure.go   5.11: servers fail and join
 //	ledger_figures.go      6.5, 6.6: one datacentre and five
 //	failure_figures.go     6.7, 6.8: crashes, and the model of section 6.5.2
-//	in_flight_figure.go    not of the dissertation: several rounds in flight
+//	in_flight_figure.go    not in the dissertation: several rounds in flight
 //	figure.go              their list, panels and points; Make makes one
 //	table.go, svg.go       their output
 //

@@ -91,7 +91,7 @@ func plans() []plan {
 		{"6.8", "AllConcur+'s expected latency and throughput",
 			`ratios to AllConcur by how often servers fail, from figure 6.6 and the model of section 6.5.2`, expectation},
 		{"in-flight", "AllConcur+ with several rounds in flight",
-			`not of the dissertation: one to eight rounds in flight, between distant servers`,
+			`not in the dissertation: one to eight rounds in flight, between distant servers`,
 			inFlightFigure},
 	}
 }

@@ -63,7 +63,7 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 	var crossings Crossings
 	s.pending.fillSlots()
 	s.verdicts, s.settlements = nil, nil
-	next := 0
+	next := 0 // of Unpacked, which has all: a book of several shards has no packed bundles
 	for b := range block.Bundles {
 		seal := &block.Bundles[b]
 		inOrder := seal.Number == 0 || s.parent != nil && s.advance(s.parent) == seal.Number

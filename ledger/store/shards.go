@@ -378,6 +378,7 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 				return r.Name == name
 			})
 	}
+	// A book of several shards has no packed bundles, so Unpacked has all transactions.
 	return organisation, slices.ContainsFunc(d.place.Block.Unpacked[:d.place.Index], registers)
 }
 

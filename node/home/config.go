@@ -101,8 +101,8 @@ type OrderingConfig struct {
 	BatchBytesMax int `koanf:"batch_bytes_max"`
 	// Whether complete rounds are synced beside the rounds that follow, before they are ordered.
 	// Where messages between the nodes take milliseconds, transactions become durable sooner. It
-	// needs allconcur+ and the eventual detector, and may differ between nodes. All nodes of the
-	// shard must know the key before one sets it.
+	// needs allconcur+, the eventual detector and prompt = false, and may differ between nodes. All
+	// nodes of the shard must know the key before one sets it.
 	LogRounds bool `koanf:"log_rounds"`
 	// Whether small rounds are ordered as soon as all members hold them. It must be the same on all
 	// nodes of the shard, needs allconcur+ and the eventual detector, and excludes log_rounds. The

@@ -266,7 +266,7 @@ func TestManyWaiters(t *testing.T) {
 	block := &ledger.Block{Header: ledger.Header{Height: 1},
 		Unpacked: make([]ledger.Entry, 10*fewestLists), Bundles: make([]ledger.BundleSeal, 1)}
 	var watching []*waiter
-	for i := range block.Len() {
+	for i := range block.Unpacked {
 		id := ledger.TransactionID([]byte{byte(i), byte(i >> 8)})
 		block.Unpacked[i].ID = id
 		watching = append(watching, p.watch([]ledger.Hash{id}, report.LevelOrdered))

@@ -18,9 +18,8 @@
 //
 // Each lane has a TCP connection of its own, a direct connection, or shares it with the lane of the
 // same name from the peer (see Pairs). So bulk is separate from control, no frame passes through a
-// multiplexer, and a frame meets only one goroutine at each end. The
-// right to a direct connection is negotiated on a stream of libp2p, whose ends have proved their
-// identities:
+// multiplexer, and a frame meets only one goroutine at each end. The right to a direct connection
+// is negotiated on a stream of libp2p, whose ends have proved their identities:
 //
 //	sender                                    receiver
 //	hello: lane, both incarnations,
@@ -50,8 +49,8 @@
 // # Pairs
 //
 // Two hosts that send to each other on lanes of the same name, to prompt receivers, use one direct
-// connection: a pair. TCP's acknowledgements then leave with data of the other direction, and so do
-// those of the lanes:
+// connection: a pair. The acknowledgements of a lane then leave with batches of the other
+// direction, and so do some of TCP's (docs/fabric.md):
 //
 //	batch: first number, acknowledgement of the other lane, lengths, frames
 //	acknowledgement or goodbye, by itself: as above
@@ -190,9 +189,9 @@
 // libp2p and direct connections share one port. Their first bytes distinguish them. A connection
 // has ten seconds to show a pass or a token. At most 256 connections may be in that state, and at
 // most an eighth of the files that the process may open; one more closes the oldest of the address
-// that has the most. An unknown token closes its connection at once. A host
-// holds one direct connection for each lane to and from a member, beside libp2p's one for the
-// member.
+// that has the most. An unknown token closes its connection at once. A host holds one direct
+// connection for each lane to and from a member, or one for both lanes of a pair, beside libp2p's
+// one for the member.
 //
 // # Bytes
 //

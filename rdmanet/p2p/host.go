@@ -130,7 +130,7 @@ func newHost(options Options, pairs bool) (*Host, error) {
 		local:       options.Local,
 		tickets:     tickets,
 		pairs:       pairs,
-		meetings:    meetings{at: make(map[pairKey]*meeting)},
+		meetings:    meetings{at: make(map[pairKey]*meeting), patience: meetPatience},
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,

@@ -17,9 +17,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// Two hosts that send to each other on lanes of the same name need one connection: a pair. Then
-// TCP's acknowledgements leave with data of the other direction, where they would be packets of
-// their own, and so do those of lanes.
+// Two hosts that send to each other on lanes of the same name need one connection: a pair. Then the
+// acknowledgements of a lane leave with batches of the other direction, where they would be packets
+// of their own, and so do some of TCP's.
 //
 // One lane makes the connection, and the other one joins it later. Whatever ends one of them ends
 // the connection, and both lanes are mended by themselves. So each lane has the protocol of package
@@ -37,6 +37,9 @@ type pairKey struct {
 // meetings is where lanes find the connection of their counterpart. If both hosts connect at the
 // same time, the lane of the host with the smaller identity makes the connection.
 type meetings struct {
+	// patience is how long a lane waits for the peer's lane; meetPatience except in tests.
+	patience time.Duration
+
 	mu sync.Mutex
 	at map[pairKey]*meeting
 }
@@ -81,7 +84,7 @@ func (m *meetings) meeting(key pairKey) *meeting {
 // is about to come, it waits for that, but not for long. expected says that it is, even if nothing
 // of it has arrived. After nil, the lane makes a connection, and left must be called in the end.
 func (m *meetings) find(ctx context.Context, key pairKey, expected bool, out *pairOutlet) *pair {
-	timer := time.NewTimer(meetPatience)
+	timer := time.NewTimer(m.patience)
 	defer timer.Stop()
 	for waits := true; ; {
 		m.mu.Lock()
@@ -147,7 +150,7 @@ func (m *meetings) arrived(key pairKey, made *pair) {
 // be joined once. The peer may know the connection before this host's lane has it, and named waits
 // for that.
 func (m *meetings) named(ctx context.Context, key pairKey, token [ticketBytes]byte) *pair {
-	timer := time.NewTimer(meetPatience)
+	timer := time.NewTimer(m.patience)
 	defer timer.Stop()
 	for {
 		m.mu.Lock()

@@ -155,7 +155,9 @@ func TestAcknowledgementsStayOutOfBatches(t *testing.T) {
 func TestMeetings(t *testing.T) {
 	t.Parallel()
 	key, ctx := pairKey{"peer", "rounds"}, context.Background()
-	fresh := func() *meetings { return &meetings{at: make(map[pairKey]*meeting)} }
+	fresh := func() *meetings {
+		return &meetings{at: make(map[pairKey]*meeting), patience: time.Minute}
+	}
 	made := func(token byte) *pair {
 		return &pair{key: key, conn: &directConn{token: [ticketBytes]byte{token}}}
 	}
@@ -194,6 +196,7 @@ func TestMeetings(t *testing.T) {
 	t.Run("the peer's lane does not come", func(t *testing.T) {
 		t.Parallel()
 		m := fresh()
+		m.patience = 0
 		if m.find(ctx, key, true, &pairOutlet{}) != nil || m.arrive(key, true, false) {
 			t.Error("the lane does not make a connection of its own")
 		}

@@ -145,6 +145,9 @@ func TestTwoLanesShareAConnection(t *testing.T) {
 				shared := false
 				// A lane that waited too long for the other one makes a connection of its own.
 				for tries := 0; !shared; tries++ {
+					if tries == 10 {
+						t.Fatal("the lanes share a connection in none of ten attempts")
+					}
 					if tries > 0 || round > 0 {
 						f.Sever(int(round)%2, 1-int(round)%2)
 					}

@@ -150,8 +150,8 @@ const (
 
 // The verdicts that only the protocol of pairs has.
 const (
-	// The receiver is about to open a lane of the same name. The sender's lane can join that one's
-	// connection.
+	// The lane should greet again: the receiver opens a lane of the same name, whose connection it
+	// can join then, or the connection that it named can no longer be joined.
 	statusLater  = statusTrust + 1 + iota
 	statusPaired // welcome, on a connection that another lane can join
 	statusJoined // welcome, on the connection that the hello names
