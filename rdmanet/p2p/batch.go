@@ -20,21 +20,15 @@ type pieceWriter interface {
 // batchWriter writes batches to a connection.
 type batchWriter struct {
 	to     pieceWriter
-	paired func() uint64 // returns the acknowledgement for batches of a pair; nil without one
-	buffer []byte        // the header and small frames; reused for every batch
-	pieces net.Buffers   // reused for every batch
-	rest   net.Buffers   // the pieces that a write has not written yet
+	buffer []byte      // the header and small frames; reused for every batch
+	pieces net.Buffers // reused for every batch
+	rest   net.Buffers // the pieces that a write has not written yet
 }
 
 // write writes the frames as one batch; first is the number of the first of them. Small frames are
 // copied behind the header, large ones are written without copying.
 func (w *batchWriter) write(frames [][]byte, first uint64) error {
-	var b []byte
-	if w.paired != nil {
-		b = lane.AppendPairHeader(w.buffer[:0], frames, first, w.paired())
-	} else {
-		b = lane.AppendBatchHeader(w.buffer[:0], frames, first)
-	}
+	b := lane.AppendBatchHeader(w.buffer[:0], frames, first)
 	pieces, from := w.pieces[:0], 0
 	for _, frame := range frames {
 		if len(frame) < gatherMin {

@@ -145,8 +145,6 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
-	// token admitted the connection, and names it for both ends.
-	token [ticketBytes]byte
 	// socket is what the ticket came on.
 	socket directSocket
 	out    *ringWriter // batches go there if it is not nil; set before the connection is used
@@ -176,7 +174,7 @@ type wire interface {
 func (h *Host) newDirectConn(socket directSocket, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {
 	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()),
-		token: admitted.token, socket: socket, wire: socket}
+		socket: socket, wire: socket}
 	if h.trusted {
 		return c, nil
 	}

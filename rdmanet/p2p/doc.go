@@ -16,10 +16,10 @@
 //
 // # Lanes
 //
-// Each lane has a TCP connection of its own, a direct connection, or shares it with the lane of the
-// same name from the peer (see Pairs). So bulk is separate from control, no frame passes through a
-// multiplexer, and a frame meets only one goroutine at each end. The right to a direct connection
-// is negotiated on a stream of libp2p, whose ends have proved their identities:
+// Each lane is a TCP connection of its own, a direct connection. So bulk is separate from control,
+// no frame passes through a multiplexer, and a frame meets only one goroutine at each end. The
+// right to a direct connection is negotiated on a stream of libp2p, whose ends have proved their
+// identities:
 //
 //	sender                                    receiver
 //	hello: lane, both incarnations,
@@ -46,39 +46,6 @@
 // without a sign of life the lane breaks. A goodbye carries the last acknowledgement. So does the
 // answer that refuses a hello because the host is closing.
 //
-// # Pairs
-//
-// Two hosts that send to each other on lanes of the same name, to prompt receivers, use one direct
-// connection: a pair. The acknowledgements of a lane then leave with batches of the other
-// direction, and so do some of TCP's (docs/fabric.md):
-//
-//	batch: first number, acknowledgement of the other lane, lengths, frames
-//	acknowledgement or goodbye, by itself: as above
-//
-// A batch carries an acknowledgement in any case, so one that waits for further frames leaves by
-// itself only if no batch goes the other way meanwhile. It never gets into the middle of a batch
-// that the kernel has taken a part of. It follows that batch.
-//
-// One lane makes the connection, and the other one joins it with a hello that names it by its
-// token. The answer says whether the connection can be joined. If both hosts connect at the same
-// time, the host with the smaller identity answers that its own lane comes first, and the other
-// lane waits for that for up to 250 ms. After that it insists on a connection of its own, so no
-// lane depends on another one. A connection is joined once.
-//
-// Each lane keeps its hello and answer, numbers, window and acknowledgements. Whatever ends one of
-// the two ends the connection: a lane that is closed or superseded, a host that closes, the
-// network. Both ends then mend what is left, and FIFO and exactly once hold as after any break.
-//
-// The two directions do not wait for each other. If a receiver is full, the poller reads on: what
-// it reads waits in a backlog, which another goroutine hands over, and acknowledgements behind it
-// are taken. The sender's window bounds the backlog, since it gets no acknowledgement of that. A
-// peer that exceeds its window ends the connection. A lane whose window is larger than the
-// receiver's own is not paired. So the receiver holds up to a window of a paired lane, and not one
-// batch.
-//
-// The protocol of pairs is /ledgerd/lane/3. With hosts that know only /ledgerd/lane/2, and for
-// lanes without a poller or with a ring (below), each lane has a connection of its own.
-//
 // # The poller
 //
 // On Linux one goroutine of a host, the poller, reads the connections of all lanes with prompt
@@ -92,12 +59,12 @@
 //
 // The poller never waits but for epoll, so lanes do not wait for each other. It waits once it has
 // read everything that had arrived, without another look: the runtime then learns only of more. Of
-// one connection it reads at most 512 KiB at a time. If the receiver of a lane that is not paired
-// takes only a part of a batch, the connection leaves the poller's epoll: its own goroutine gives
-// the rest to Receive, which may wait, and then returns it. The same happens to the first frames
-// after a loss, since watchers are told of that, and to frames that meet an earlier connection of
-// their lane in the middle of Receive. A connection belongs either to the poller or to its
-// goroutine, and only the latter closes it.
+// one connection it reads at most 512 KiB at a time. If a receiver takes only a part of a batch,
+// the connection leaves the poller's epoll: its own goroutine gives the rest to Receive, which may
+// wait, and then returns it. The same happens to the first frames after a loss, since watchers are
+// told of that, and to frames that meet an earlier connection of their lane in the middle of
+// Receive. A connection belongs either to the poller or to its goroutine, and only the latter
+// closes it.
 //
 // The poller's system calls do not wait, and are made without telling Go's scheduler, which would
 // treat each as a wait. It sends urgent acknowledgements itself. One that the kernel does not take
@@ -189,9 +156,9 @@
 // libp2p and direct connections share one port. Their first bytes distinguish them. A connection
 // has ten seconds to show a pass or a token. At most 256 connections may be in that state, and at
 // most an eighth of the files that the process may open; one more closes the oldest of the address
-// that has the most. An unknown token closes its connection at once. A host holds one direct
-// connection for each lane to and from a member, or one for both lanes of a pair, beside libp2p's
-// one for the member.
+// that has the most. An unknown token closes its connection at once. A host
+// holds one direct connection for each lane to and from a member, beside libp2p's one for the
+// member.
 //
 // # Bytes
 //

@@ -21,21 +21,6 @@ func (h *Host) DirectNetworks() (networks []string) {
 	return networks
 }
 
-// Paired returns how many direct connections carry a lane each way.
-func (h *Host) Paired() (count int) {
-	h.meetings.mu.Lock()
-	defer h.meetings.mu.Unlock()
-	for _, at := range h.meetings.at {
-		if at.pair != nil && at.pair.in.Load() != nil && at.pair.out.Load() != nil {
-			count++
-		}
-	}
-	return count
-}
-
-// NewUnpaired is like New, for a host that does not know pairs.
-func NewUnpaired(options Options) (*Host, error) { return newHost(options, false) }
-
 // dialFunc is a dialer for libp2p.
 type dialFunc func(ctx context.Context, kind, address string) (net.Conn, error)
 

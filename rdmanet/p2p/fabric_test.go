@@ -3,7 +3,6 @@ package p2p_test
 import (
 	"crypto/ed25519"
 	"net"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -51,16 +50,13 @@ type fabric struct {
 	*fabrictest.Loopback[*p2p.Host]
 	// These apply to hosts that are started from now on.
 	trusted, local, noPoller bool
-	// mixed makes every second host that is started one that does not know pairs.
-	mixed   bool
-	started atomic.Int64
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	f := &fabric{}
 	f.Loopback = fabrictest.NewLoopback(t, config,
 		p2p.PeerID, func(member fabrictest.Member) (*p2p.Host, error) {
-			options := p2p.Options{
+			return p2p.New(p2p.Options{
 				PrivateKey:   member.Key,
 				Listen:       member.Listen,
 				Members:      member.Members,
@@ -72,11 +68,7 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 				Local:        f.local,
 				NoPoller:     f.noPoller,
 				Poison:       true,
-			}
-			if f.started.Add(1)%2 == 0 && f.mixed {
-				return p2p.NewUnpaired(options)
-			}
-			return p2p.New(options)
+			})
 		})
 	return f
 }

@@ -23,12 +23,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
 )
 
-// These identify the lane protocol and its version to libp2p. Lanes that can be paired (pair.go)
-// use the newer one with hosts that know it.
-const (
-	protocolID     = "/ledgerd/lane/2"
-	pairProtocolID = "/ledgerd/lane/3"
-)
+// protocolID identifies the lane protocol and its version to libp2p.
+const protocolID = "/ledgerd/lane/2"
 
 const (
 	// connectTimeout bounds a lane's first attempt to connect, negotiate and get an answer. It
@@ -61,11 +57,9 @@ type Host struct {
 	lanes  *lane.Lanes
 	poller *poller // nil if there is none
 
-	trusted  bool
-	local    bool // direct connections within the machine are UNIX sockets
-	tickets  *ticketRegistry
-	pairs    bool // lanes can share connections
-	meetings meetings
+	trusted bool
+	local   bool // direct connections within the machine are UNIX sockets
+	tickets *ticketRegistry
 
 	// One-sided memory: this host's regions and its links to those of others.
 	regions    *regions
@@ -89,10 +83,7 @@ type Host struct {
 var _ rdmanet.PromptHost = (*Host)(nil)
 
 // New starts a host that listens and admits its members.
-func New(options Options) (*Host, error) { return newHost(options, true) }
-
-// newHost is New. Without pairs, the host is like one of a version that does not know them.
-func newHost(options Options, pairs bool) (*Host, error) {
+func New(options Options) (*Host, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
 		return nil, fmt.Errorf("p2p host: %w", err)
@@ -129,8 +120,6 @@ func newHost(options Options, pairs bool) (*Host, error) {
 		trusted:     options.Trusted,
 		local:       options.Local,
 		tickets:     tickets,
-		pairs:       pairs,
-		meetings:    meetings{at: make(map[pairKey]*meeting), patience: meetPatience},
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,
@@ -170,9 +159,6 @@ func newHost(options Options, pairs bool) (*Host, error) {
 	h.replaceMembers(members)
 	h.swarm.Notify(&network.NotifyBundle{ConnectedF: h.connected})
 	node.SetStreamHandler(protocolID, h.serve)
-	if pairs {
-		node.SetStreamHandler(pairProtocolID, h.serve)
-	}
 	node.SetStreamHandler(regionProtocolID, h.serveRegions)
 	return h, nil
 }

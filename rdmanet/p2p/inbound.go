@@ -32,32 +32,32 @@ type ackPace struct {
 	delay time.Duration // how long the last one might wait
 	sent  time.Time     // when it left
 	due   time.Time     // when the current one leaves at the latest
-	taken uint64        // how many frames the program had taken at the last look
+	owed  int64         // how many frames waited for it at the last look
 }
 
-// begin returns how long to wait until the first look, if the first frame that waits for an
-// acknowledgement came now. taken is how many frames the program has taken, ever.
-func (p *ackPace) begin(now time.Time, taken uint64) time.Duration {
+// begin returns how long to wait until the first look, if the first of owed frames that wait for an
+// acknowledgement came now.
+func (p *ackPace) begin(now time.Time, owed int64) time.Duration {
 	if now.Sub(p.sent) < p.delay {
 		p.delay = min(2*p.delay, p.max)
 	} else {
 		p.delay = min(ackDelayMin, p.max)
 	}
-	p.due, p.taken = now.Add(p.delay), taken
+	p.due, p.owed = now.Add(p.delay), owed
 	return min(p.delay, ackQuiet)
 }
 
 // look returns how long to wait until the next look, or 0 if the acknowledgement leaves now.
-func (p *ackPace) look(now time.Time, taken uint64) time.Duration {
+func (p *ackPace) look(now time.Time, owed int64) time.Duration {
 	left := p.due.Sub(now)
 	switch {
 	case left <= 0:
 		return 0
-	case taken == p.taken: // the lane is quiet, so the next one does not wait for long either
+	case owed == p.owed: // the lane is quiet, so the next one does not wait for long either
 		p.delay = min(ackDelayMin, p.max)
 		return 0
 	}
-	p.taken = taken
+	p.owed = owed
 	return min(left, ackQuiet)
 }
 
@@ -87,7 +87,6 @@ type inboundStream struct {
 	// polled says that the poller feeds the lane. Then urgent acknowledgements are sent by the
 	// goroutine that hands over the frames, once pressing is set. To wake another costs more.
 	polled, pressing atomic.Bool
-	pair             *pair // carries the lane, if it is paired; set before it is acknowledged
 }
 
 // Stop implements lane.Inlet.
@@ -109,7 +108,8 @@ func (s *inboundStream) Owe(first, urgent bool) {
 // acknowledgePressing sends an acknowledgement if one is urgent.
 func (s *inboundStream) acknowledgePressing() {
 	if s.pressing.Load() && s.pressing.Swap(false) {
-		s.sendAck(false)
+		var message [ackSize]byte
+		s.sendAck(message[:0], false)
 	}
 }
 
@@ -182,145 +182,46 @@ func (s *inboundStream) run() error {
 		return err
 	}
 	s.name = greeting.Name
-	if greeting.newer() && s.stream.Protocol() != pairProtocolID {
-		return fmt.Errorf("%w: hello with flags %#x", errProtocol, greeting.flags())
-	}
 	if greeting.trusted != h.trusted {
 		return s.refuse(answer{status: statusTrust, incarnation: h.incarnation})
 	}
-	key, receiver := pairKey{s.from, s.name}, h.pairReceiver(s.name)
-	if receiver == nil || !h.lanes.CanPair(greeting.Hello) {
-		greeting.pairs = false
-	}
-	later := answer{status: statusLater, incarnation: h.incarnation}
-	switch {
-	case greeting.joins:
-		if !greeting.pairs {
-			return s.refuse(later)
-		}
-		joined := h.meetings.named(s.stopped, key, greeting.joined)
-		if joined == nil {
-			return s.refuse(later)
-		}
-		return s.join(joined, greeting.Hello)
-	case !greeting.pairs:
-		return s.connect(greeting.Hello, nil, func(*pair) {})
-	}
-	if !h.meetings.arrive(key, h.id < s.from, greeting.insists) {
-		return s.refuse(later)
-	}
-	var once sync.Once
-	arrived := func(made *pair) { once.Do(func() { h.meetings.arrived(key, made) }) }
-	defer arrived(nil)
-	return s.connect(greeting.Hello, receiver, arrived)
-}
-
-// greet judges the hello. If the lane is welcome, the caller answers, and finally ends the lane. If
-// not, the peer has got the reason.
-func (s *inboundStream) greet(greeting lane.Hello) (reply answer, err error) {
-	inbound, word := s.host.lanes.Greet(s.from, greeting, s)
-	reply = answer{status: status(word.Status), incarnation: word.Incarnation, next: word.Next,
+	inbound, word := h.lanes.Greet(s.from, greeting.Hello, s)
+	reply := answer{status: status(word.Status), incarnation: word.Incarnation, next: word.Next,
 		delivered: word.Delivered}
 	if inbound == nil {
-		return reply, s.refuse(reply)
+		return s.refuse(reply)
 	}
 	s.inbound = inbound
-	return reply, nil
-}
-
-// connect serves a lane on a connection of its own, which another lane can join if there is a
-// receiver for pairs. Then made is called with it.
-func (s *inboundStream) connect(greeting lane.Hello, receiver *rdmanet.PromptReceiver,
-	made func(*pair)) error {
-	reply, err := s.greet(greeting)
-	if err != nil {
-		return err
-	}
-	defer s.inbound.End()
-	if receiver != nil {
-		reply.status = statusPaired
-	}
+	defer inbound.End()
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	conn, err := s.host.direct(s.stopped, s.stream)
+	conn, err := h.direct(s.stopped, s.stream)
 	if err != nil {
 		return err
-	}
-	if receiver == nil {
-		return s.alone(conn)
-	}
-	p, err := s.host.newPair(pairKey{s.from, s.name}, conn, receiver)
-	if err != nil {
-		return err
-	}
-	s.pair = p
-	p.admit(s)
-	if err := p.start(); err != nil {
-		return errors.Join(err, conn.Reset())
-	}
-	s.use(conn)
-	made(p)
-	s.stream.Reset()
-	return s.serveUntil(func() error {
-		<-p.done
-		return p.err
-	})
-}
-
-// join serves a lane that joins the connection of this host's lane.
-func (s *inboundStream) join(p *pair, greeting lane.Hello) error {
-	reply, err := s.greet(greeting)
-	if err != nil {
-		return err
-	}
-	defer s.inbound.End()
-	s.pair = p
-	p.admit(s)
-	s.use(p.conn)
-	reply.status = statusJoined
-	return s.serveUntil(func() error {
-		if _, err := s.stream.Write(reply.append(nil)); err != nil {
-			p.stop()
-		}
-		s.awaitReset()
-		s.stream.Reset()
-		<-p.done
-		return p.err
-	})
-}
-
-// alone serves a lane on a connection of its own.
-func (s *inboundStream) alone(conn *directConn) error {
-	prompt := s.inbound.Prompt() != nil
-	ring, err := conn.offerRing(prompt)
-	if err != nil {
-		return errors.Join(err, conn.Reset())
 	}
 	var polled *descriptor
-	if prompt {
+	ring, err := conn.offerRing(inbound.Prompt() != nil)
+	if err != nil {
+		return errors.Join(err, conn.Reset())
+	}
+	if inbound.Prompt() != nil {
 		if polled, err = conn.detach(ring); err != nil {
 			return errors.Join(err, conn.Reset(), ring.close())
 		}
 	}
 	s.use(conn)
 	s.stream.Reset()
-	return s.serveUntil(func() error {
-		if polled != nil {
-			return s.feedPrompt(conn, polled)
-		}
-		return s.feed(conn)
-	})
-}
-
-// serveUntil acknowledges frames until a function that feeds the lane returns.
-func (s *inboundStream) serveUntil(fed func() error) error {
 	acknowledging := make(chan struct{})
 	go func() {
 		defer close(acknowledging)
 		s.acknowledge()
 	}()
-	err := fed()
+	if polled != nil {
+		err = s.feedPrompt(conn, polled)
+	} else {
+		err = s.feed(conn)
+	}
 	s.stop()
 	<-acknowledging
 	return err
@@ -343,15 +244,9 @@ func (s *inboundStream) refuse(reply answer) error {
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	s.awaitReset()
-	return fmt.Errorf("refused: %s", reply.status)
-}
-
-// awaitReset waits until the peer has read the answer. It then resets the stream, or the deadline
-// ends the wait.
-func (s *inboundStream) awaitReset() {
 	var one [1]byte
-	_, _ = s.stream.Read(one[:])
+	_, _ = s.stream.Read(one[:]) // the peer resets the stream, or the deadline ends the wait
+	return fmt.Errorf("refused: %s", reply.status)
 }
 
 // acknowledge reports delivered frames to the sender, soon after they are delivered, and sends
@@ -362,13 +257,11 @@ func (s *inboundStream) acknowledge() {
 	pace := ackPace{max: s.host.mendTimeout / ackShare}
 	delay := time.NewTimer(ackDelayMin)
 	defer delay.Stop()
+	var message [ackSize]byte
 	for {
 		select {
 		case <-s.due:
-			switch s.gather(&pace, delay) {
-			case gatheredRode:
-				continue
-			case gatheredStopped:
+			if !s.gather(&pace, delay) {
 				return
 			}
 		case <-alive.C:
@@ -379,59 +272,40 @@ func (s *inboundStream) acknowledge() {
 			}
 		case <-s.host.leaving:
 			// The peer then resets the stream, which also ends the reading from it.
-			s.sendAck(true)
+			s.sendAck(message[:0], true)
 			return
 		case <-s.stopped.Done():
 			return
 		}
-		if !s.sendAck(false) {
+		if !s.sendAck(message[:0], false) {
 			return
 		}
 	}
 }
 
-// gathered is how a wait for frames to acknowledge ended.
-type gathered uint8
-
-const (
-	gatheredDue     gathered = iota // the acknowledgement leaves now
-	gatheredRode                    // it has left with a batch, or was urgent
-	gatheredStopped                 // the stream is stopped
-)
-
-// gather waits for further frames to acknowledge.
-func (s *inboundStream) gather(pace *ackPace, delay *time.Timer) gathered {
-	wait := pace.begin(time.Now(), s.inbound.Delivered())
+// gather waits for further frames to acknowledge. It returns false if the stream is stopped.
+func (s *inboundStream) gather(pace *ackPace, delay *time.Timer) bool {
+	wait := pace.begin(time.Now(), s.inbound.Owed())
 	for wait > 0 {
 		delay.Reset(wait)
 		select {
 		case <-delay.C:
-			if s.inbound.Owed() == 0 {
-				pace.sent = time.Now()
-				return gatheredRode
-			}
-			wait = pace.look(time.Now(), s.inbound.Delivered())
+			wait = pace.look(time.Now(), s.inbound.Owed())
 			continue
 		case <-s.urgent:
 		case <-s.host.leaving:
 		case <-s.stopped.Done():
-			return gatheredStopped
+			return false
 		}
 		break
 	}
 	pace.sent = time.Now()
-	return gatheredDue
+	return true
 }
 
-func (s *inboundStream) sendAck(goodbye bool) bool {
-	var err error
-	if s.pair != nil {
-		err = s.pair.writer.acknowledge(goodbye)
-	} else {
-		var message [ackSize]byte
-		_, err = s.carrier.Write(ack{delivered: s.inbound.Acknowledging(),
-			goodbye: goodbye}.append(message[:0]))
-	}
+func (s *inboundStream) sendAck(message []byte, goodbye bool) bool {
+	_, err := s.carrier.Write(ack{delivered: s.inbound.Acknowledging(),
+		goodbye: goodbye}.append(message))
 	if err != nil {
 		s.stop()
 	}

@@ -56,15 +56,15 @@ func TestAckPaceOfALaneThatFallsSilent(t *testing.T) {
 	}
 }
 
-// waited returns how long an acknowledgement waits that begins at now. taken returns how many
-// frames the program has taken after a time, or -1 for more and more.
-func waited(pace *ackPace, now time.Time, taken func(time.Duration) int64) time.Duration {
+// waited returns how long an acknowledgement waits that begins at now. owed returns how many frames
+// wait for it after a time, or -1 for more and more.
+func waited(pace *ackPace, now time.Time, owed func(time.Duration) int64) time.Duration {
 	passed := time.Duration(0)
-	count := func() uint64 {
-		if n := taken(passed); n >= 0 {
-			return uint64(n)
+	count := func() int64 {
+		if n := owed(passed); n >= 0 {
+			return n
 		}
-		return uint64(passed)
+		return int64(passed)
 	}
 	for wait := pace.begin(now, count()); wait > 0; wait = pace.look(now.Add(passed), count()) {
 		passed += wait

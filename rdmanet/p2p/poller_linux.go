@@ -247,21 +247,6 @@ func (p *poller) control(operation int, fd int32, event *unix.EpollEvent) error 
 // returns an error. It waits for that, and returns the error.
 func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 	poll func() (tried bool, err error)) error {
-	ended, err := p.begin(d, prompt, poll)
-	if err != nil {
-		return err
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-p.ended:
-		return net.ErrClosed
-	}
-}
-
-// begin is like serve, but does not wait. The error comes on the channel, unless the poller ends.
-func (p *poller) begin(d *descriptor, prompt *rdmanet.PromptReceiver,
-	poll func() (tried bool, err error)) (ended <-chan error, err error) {
 	task := &pollTask{fd: int32(d.fd), from: d, prompt: prompt, poll: poll,
 		ended: make(chan error, 1)}
 	p.mu.Lock()
@@ -270,7 +255,7 @@ func (p *poller) begin(d *descriptor, prompt *rdmanet.PromptReceiver,
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: task.fd}
 	if err := p.control(unix.EPOLL_CTL_ADD, task.fd, &event); err != nil {
 		p.forget(task)
-		return nil, fmt.Errorf("poller: %w", err)
+		return fmt.Errorf("poller: %w", err)
 	}
 	if d.ring != nil {
 		p.mu.Lock()
@@ -280,7 +265,12 @@ func (p *poller) begin(d *descriptor, prompt *rdmanet.PromptReceiver,
 		p.mu.Unlock()
 		p.bell.wake() // what came before wakes no poller
 	}
-	return task.ended, nil
+	select {
+	case err := <-task.ended:
+		return err
+	case <-p.ended:
+		return net.ErrClosed
+	}
 }
 
 // descriptor is a connection that the runtime does not watch. It implements wire. Nothing that it
@@ -395,47 +385,6 @@ func (d *descriptor) Write(b []byte) (int, error) {
 	}
 	d.rest = append(d.rest[:0], d.rest[n:]...)
 	return len(b), nil
-}
-
-// writeNow writes what the kernel takes of the pieces, at least one. It returns how many bytes that
-// is.
-func (d *descriptor) writeNow(pieces net.Buffers) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return 0, net.ErrClosed
-	}
-	n, err := rawWrite(uintptr(d.fd), pieces)
-	if err != nil && err != unix.EAGAIN {
-		return 0, os.NewSyscallError("write", err)
-	}
-	return n, nil
-}
-
-// awaitRoom waits until the kernel may take more, or the connection has ended. Since the runtime
-// does not watch the descriptor, it watches a copy meanwhile.
-func (d *descriptor) awaitRoom() error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return net.ErrClosed
-	}
-	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
-	d.mu.Unlock()
-	if err != nil {
-		return os.NewSyscallError("fcntl", err)
-	}
-	watched := os.NewFile(uintptr(fd), "lane")
-	raw, err := watched.SyscallConn()
-	if err == nil {
-		looked := false
-		err = raw.Write(func(uintptr) bool {
-			before := looked
-			looked = true
-			return before
-		})
-	}
-	return errors.Join(err, watched.Close())
 }
 
 // SetDeadline ends the connection if the time is over, which is all that anyone wants of it.

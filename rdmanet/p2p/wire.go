@@ -36,42 +36,10 @@ type hello struct {
 	lane.Hello
 	// trusted: the sender's network is trusted, so the direct connection is not sealed.
 	trusted bool
-
-	// The rest is only sent with the protocol of pairs.
-
-	// pairs: the sender can read a lane of the receiver from the connection of this one.
-	pairs bool
-	// insists: the sender was told once to wait for the receiver's own lane, which did not come.
-	insists bool
-	// joins: the lane goes over a connection that is there. joined is the token that admitted it.
-	joins  bool
-	joined [ticketBytes]byte
 }
 
-// The flags of a hello.
-const (
-	helloTrusted = 1 << iota
-	helloPairs
-	helloInsists
-	helloJoins
-	helloFlags = helloTrusted | helloPairs | helloInsists | helloJoins
-)
-
-// newer reports whether a hello needs the protocol of pairs.
-func (h hello) newer() bool { return h.pairs || h.insists || h.joins }
-
-func (h hello) flags() (flags uint32) {
-	for _, flag := range []struct {
-		set bool
-		bit uint32
-	}{{h.trusted, helloTrusted}, {h.pairs, helloPairs}, {h.insists, helloInsists},
-		{h.joins, helloJoins}} {
-		if flag.set {
-			flags |= flag.bit
-		}
-	}
-	return flags
-}
+// helloTrusted is the flag of a hello that encodes trusted.
+const helloTrusted = 1
 
 func (h hello) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, helloMagic)
@@ -83,13 +51,13 @@ func (h hello) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.FrameMax)
 	b = binary.BigEndian.AppendUint32(b, h.WindowBytes)
 	b = binary.BigEndian.AppendUint32(b, h.WindowFrames)
-	b = binary.BigEndian.AppendUint32(b, h.flags())
-	b = binary.BigEndian.AppendUint32(b, uint32(len(h.Name)))
-	b = append(b, h.Name...)
-	if h.joins {
-		b = append(b, h.joined[:]...)
+	flags := uint32(0)
+	if h.trusted {
+		flags |= helloTrusted
 	}
-	return b
+	b = binary.BigEndian.AppendUint32(b, flags)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(h.Name)))
+	return append(b, h.Name...)
 }
 
 func readHello(r io.Reader) (hello, error) {
@@ -111,10 +79,9 @@ func readHello(r io.Reader) (hello, error) {
 		WindowFrames: binary.BigEndian.Uint32(b[52:]),
 	}}
 	flags, length := binary.BigEndian.Uint32(b[56:]), binary.BigEndian.Uint32(b[60:])
-	h.trusted, h.pairs = flags&helloTrusted != 0, flags&helloPairs != 0
-	h.insists, h.joins = flags&helloInsists != 0, flags&helloJoins != 0
+	h.trusted = flags&helloTrusted != 0
 	switch {
-	case flags&^helloFlags != 0:
+	case flags&^helloTrusted != 0:
 		return hello{}, fmt.Errorf("%w: hello with flags %#x", errProtocol, flags)
 	case h.Sender == 0 || h.Opening == 0:
 		return hello{}, fmt.Errorf("%w: hello of incarnation %s, opening %d", errProtocol, h.Sender,
@@ -127,11 +94,6 @@ func readHello(r io.Reader) (hello, error) {
 		return hello{}, fmt.Errorf("hello: %w", err)
 	}
 	h.Name = string(name)
-	if h.joins {
-		if _, err := io.ReadFull(r, h.joined[:]); err != nil {
-			return hello{}, fmt.Errorf("hello: %w", err)
-		}
-	}
 	return h, nil
 }
 
@@ -148,28 +110,11 @@ const (
 	statusTrust = status(lane.StatusRefused)
 )
 
-// The verdicts that only the protocol of pairs has.
-const (
-	// The lane should greet again: the receiver opens a lane of the same name, whose connection it
-	// can join then, or the connection that it named can no longer be joined.
-	statusLater  = statusTrust + 1 + iota
-	statusPaired // welcome, on a connection that another lane can join
-	statusJoined // welcome, on the connection that the hello names
-)
-
 func (s status) String() string {
-	switch s {
-	case statusTrust:
+	if s == statusTrust {
 		return "one end has fabric " + FabricTrusted + ", the other " + Fabric
-	case statusLater:
-		return "the peer's own lane comes first"
 	}
 	return lane.Status(s).String()
-}
-
-// welcomes reports whether the receiver welcomes the lane.
-func (s status) welcomes() bool {
-	return s == statusWelcome || s == statusPaired || s == statusJoined
 }
 
 // answer is the receiver's reply to a hello.
@@ -204,7 +149,7 @@ func readAnswer(r io.Reader) (answer, error) {
 		next:        binary.BigEndian.Uint64(b[16:]),
 		delivered:   binary.BigEndian.Uint64(b[24:]),
 	}
-	if code < uint32(statusWelcome) || code > uint32(statusJoined) || a.incarnation == 0 ||
+	if code < uint32(statusWelcome) || code > uint32(statusTrust) || a.incarnation == 0 ||
 		a.delivered > a.next {
 		return answer{}, fmt.Errorf("%w: answer %d of incarnation %s, next %d, delivered %d",
 			errProtocol, code, a.incarnation, a.next, a.delivered)
@@ -231,14 +176,10 @@ func (a ack) append(b []byte) []byte {
 }
 
 func readAck(r io.Reader, scratch *[ackSize]byte) (ack, error) {
-	if _, err := io.ReadFull(r, scratch[:]); err != nil {
+	b := scratch[:]
+	if _, err := io.ReadFull(r, b); err != nil {
 		return ack{}, fmt.Errorf("acknowledgement: %w", err)
 	}
-	return parseAck(scratch[:])
-}
-
-// parseAck decodes an acknowledgement of ackSize bytes.
-func parseAck(b []byte) (ack, error) {
 	magic, kind, zero := binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]),
 		binary.BigEndian.Uint32(b[4:])
 	if magic != ackMagic || kind > 1 || zero != 0 {

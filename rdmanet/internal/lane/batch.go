@@ -9,14 +9,9 @@ import (
 // Batches follow each other on the stream: a header, the lengths of the frames, the frames. All
 // integers are big-endian. Every batch starts with a magic number, which reveals a stream out of
 // step at the next batch.
-//
-// On a connection of a pair of lanes, a batch also has the acknowledgement of the other lane,
-// behind its header.
 const (
 	batchMagic      = 0x6c_62 // "lb"
-	pairMagic       = 0x6c_70 // "lp": of a batch with an acknowledgement
 	batchHeaderSize = 16
-	pairHeaderSize  = batchHeaderSize + 8
 	lengthSize      = 4
 )
 
@@ -30,28 +25,14 @@ const (
 // AppendBatchHeader appends everything that precedes the frames of a batch. first is the number of
 // the first frame.
 func AppendBatchHeader(b []byte, frames [][]byte, first uint64) []byte {
-	return appendLengths(appendHeader(b, batchMagic, frames, first), frames)
-}
-
-// AppendPairHeader is like AppendBatchHeader, for the connection of a pair of lanes. delivered is
-// how many frames of the other lane the program has taken, 0 while the connection carries none.
-func AppendPairHeader(b []byte, frames [][]byte, first, delivered uint64) []byte {
-	b = binary.BigEndian.AppendUint64(appendHeader(b, pairMagic, frames, first), delivered)
-	return appendLengths(b, frames)
-}
-
-func appendHeader(b []byte, magic uint16, frames [][]byte, first uint64) []byte {
 	size := 0
 	for _, frame := range frames {
 		size += len(frame)
 	}
-	b = binary.BigEndian.AppendUint16(b, magic)
+	b = binary.BigEndian.AppendUint16(b, batchMagic)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(frames)))
 	b = binary.BigEndian.AppendUint32(b, uint32(size))
-	return binary.BigEndian.AppendUint64(b, first)
-}
-
-func appendLengths(b []byte, frames [][]byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, first)
 	for _, frame := range frames {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(frame)))
 	}
@@ -85,7 +66,7 @@ func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	if _, err := io.ReadFull(r.stream, r.header[:]); err != nil {
 		return frames, err
 	}
-	count, size, err := checkHeader(r.header[:], batchMagic, first, r.frameMax)
+	count, size, err := checkHeader(r.header[:], first, r.frameMax)
 	if err != nil {
 		return frames, err
 	}
@@ -108,8 +89,7 @@ func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 
 // checkHeader returns how many frames a batch has and the sum of their bytes. The batch must start
 // with frame number first.
-func checkHeader(header []byte, wanted uint16, first uint64, frameMax int) (count, size int,
-	err error) {
+func checkHeader(header []byte, first uint64, frameMax int) (count, size int, err error) {
 	magic, number := binary.BigEndian.Uint16(header), binary.BigEndian.Uint64(header[8:])
 	count = int(binary.BigEndian.Uint16(header[2:]))
 	size = int(binary.BigEndian.Uint32(header[4:]))
@@ -118,7 +98,7 @@ func checkHeader(header []byte, wanted uint16, first uint64, frameMax int) (coun
 		bound = frameMax
 	}
 	switch {
-	case magic != wanted:
+	case magic != batchMagic:
 		err = fmt.Errorf("%w: batch starts with %#x", ErrProtocol, magic)
 	case count == 0 || count > BatchFramesMax:
 		err = fmt.Errorf("%w: batch of %d frames", ErrProtocol, count)

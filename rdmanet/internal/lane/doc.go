@@ -17,8 +17,6 @@
 //	  and owes acknowledgements                 receive function
 //	a stream that does not wait               Feeder: the same without waiting, for a
 //	                                            prompt receiver
-//	a stream with a lane each way             PairFeeder: the same for a pair, with the
-//	                                            acknowledgements of the other lane
 //
 // A Lanes holds all lanes of one host, to its peers and from them. Names, members, liveness on the
 // wire, the format of an acknowledgement and the transport of a goodbye are up to the provider.
@@ -47,10 +45,8 @@
 //
 // Bounds. The sender holds at most a window of frames, in bytes and in number, until they are
 // acknowledged. The receiver holds one batch of each lane, at most BatchBytesMax bytes unless it is
-// a single frame, and takes the next when the function has returned. Of a lane that shares a
-// connection with the one the other way (PairFeeder), it holds up to the sender's window: it reads
-// on, since acknowledgements may follow. Nothing is retried longer than the mend timeout after the
-// peer's last sign of life.
+// a single frame, and takes the next when the function has returned. Nothing is retried longer than
+// the mend timeout after the peer's last sign of life.
 //
 // Bytes. A frame belongs to the fabric from Send on and is never changed. The Outlet may use it
 // until it is acknowledged, and nothing in this package copies it. Frames given to the receive

@@ -14,6 +14,14 @@ var (
 	ErrFull = errors.New("the receiver is full")
 )
 
+const (
+	// feederRoomMin is the least room, in bytes, with which a Feeder reads into its buffer.
+	feederRoomMin = 4 << 10
+	// feederSlabBytes is the size of a Feeder's buffer once batches are large. An incomplete batch
+	// at the end of a buffer is copied to the next one, so buffers hold several batches.
+	feederSlabBytes = 1 << 20
+)
+
 // Feeder feeds a lane with a prompt receiver from a stream that does not wait: Read returns
 // ErrNotYet instead. One goroutine at a time uses it. Frames are parts of the buffer into which the
 // stream is read. That is never written again, unless it is a slab that nobody holds any more. At
@@ -21,7 +29,11 @@ var (
 type Feeder struct {
 	in     *Inbound
 	stream io.Reader
-	intake
+
+	slab     *slab // of buffer, held by the feeder; nil if frames are not lent
+	buffer   []byte
+	from, to int // buffer[from:to] is not yet cut into frames
+	want     int // the size of the batch that begins there, as far as it is known
 
 	// A batch that is to be handed over, and its size in bytes. Of a batch that was begun, rest
 	// are the frames that the receiver has not taken, and the feeder holds calling of the lane.
@@ -37,7 +49,7 @@ func (in *Inbound) Prompt() *rdmanet.PromptReceiver { return in.receive.prompt }
 
 // NewFeeder returns a feeder of a lane with a prompt receiver.
 func NewFeeder(in *Inbound, stream io.Reader) *Feeder {
-	return &Feeder{in: in, stream: stream, intake: intake{lanes: in.lanes, prompt: in.Prompt()}}
+	return &Feeder{in: in, stream: stream}
 }
 
 // Poll hands over what can be read, without waiting. It returns nil once the stream has nothing
@@ -93,11 +105,76 @@ func (f *Feeder) pump(deliver func(*Feeder) error) error {
 // cut takes the frames of the next batch from the buffer. It returns false if the batch is not yet
 // whole.
 func (f *Feeder) cut() (whole bool, err error) {
-	if !f.has(batchHeaderSize) {
+	bytes := f.buffer[f.from:f.to]
+	if len(bytes) < max(f.want, batchHeaderSize) {
+		f.want = max(f.want, batchHeaderSize)
 		return false, nil
 	}
-	f.frames, f.size, whole, err = f.batch(f.frames, batchHeaderSize, batchMagic, f.in.next)
-	return whole, err
+	frameMax := f.in.lanes.config.Limits.FrameBytes
+	count, size, err := checkHeader(bytes, f.in.next, frameMax)
+	if err != nil {
+		return false, err
+	}
+	head := batchHeaderSize + count*lengthSize
+	if len(bytes) < head {
+		f.want = head
+		return false, nil
+	}
+	lengths := bytes[batchHeaderSize:head]
+	if err := checkLengths(lengths, size, frameMax); err != nil {
+		return false, err
+	}
+	if f.want = head + size; len(bytes) < f.want {
+		return false, nil
+	}
+	f.frames, f.size = appendFrames(f.frames[:0], lengths, bytes[head:f.want]), size
+	f.from += f.want
+	f.want = 0
+	return true, nil
+}
+
+// makeRoom makes sure that the next batch fits into the buffer, as far as its size is known. It
+// moves an incomplete batch to a new buffer if not.
+func (f *Feeder) makeRoom() {
+	left := f.to - f.from
+	need := max(f.want, batchHeaderSize)
+	if f.from+need <= len(f.buffer) && len(f.buffer)-f.to >= min(feederRoomMin, need-left) {
+		return
+	}
+	size := slabBytes
+	switch {
+	case need > feederSlabBytes/2:
+		size = need // keeping one of its frames keeps no other batch in memory
+	case need > slabBytes/4:
+		size = feederSlabBytes
+	}
+	if f.in.receive.prompt.TryReceiveLent != nil {
+		f.changeSlab(size)
+		return
+	}
+	f.change(unzeroed(size))
+}
+
+// changeSlab makes another slab the buffer.
+func (f *Feeder) changeSlab(size int) {
+	next := &slab{}
+	if size == slabBytes || size == feederSlabBytes {
+		next = f.in.lanes.slabs.get(size)
+	} else {
+		next.bytes = unzeroed(size)
+		next.Hold()
+	}
+	f.change(next.bytes)
+	if f.slab != nil {
+		f.slab.Release()
+	}
+	f.slab = next
+}
+
+// change makes another memory the buffer. It moves what is not yet cut into frames.
+func (f *Feeder) change(buffer []byte) {
+	f.to = copy(buffer, f.buffer[f.from:f.to])
+	f.from, f.buffer = 0, buffer
 }
 
 // tryDeliver hands over a batch without waiting.
@@ -116,7 +193,7 @@ func (f *Feeder) tryDeliver() error {
 		return err
 	}
 	f.tried = true
-	taken := in.tryReceive(f.frames, f.slab)
+	taken := f.tryReceive()
 	if taken < len(f.frames) {
 		f.begun, f.rest = true, f.frames[taken:]
 		return ErrFull
@@ -125,13 +202,13 @@ func (f *Feeder) tryDeliver() error {
 	return nil
 }
 
-// tryReceive offers a batch to a prompt receiver.
-func (in *Inbound) tryReceive(frames [][]byte, from *slab) (taken int) {
-	prompt := in.receive.prompt
+// tryReceive offers a batch to the receiver.
+func (f *Feeder) tryReceive() (taken int) {
+	prompt := f.in.receive.prompt
 	if prompt.TryReceiveLent == nil {
-		return prompt.TryReceive(in.from, frames)
+		return prompt.TryReceive(f.in.from, f.frames)
 	}
-	return prompt.TryReceiveLent(in.from, frames, from)
+	return prompt.TryReceiveLent(f.in.from, f.frames, f.slab)
 }
 
 // deliver hands over a batch, or the rest of one, and waits until the receiver has taken it.

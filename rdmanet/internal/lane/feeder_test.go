@@ -228,7 +228,7 @@ func TestLentFramesUseTheSameMemory(t *testing.T) {
 			var last *slab
 			s := &trickle{end: ErrNotYet, cut: func(left int) int { return left }}
 			f := NewFeeder(in, s)
-			for i := range 20 * intakeSlabBytes / size {
+			for i := range 20 * feederSlabBytes / size {
 				s.bytes = encode([][]byte{make([]byte, size)}, uint64(i))
 				if _, err := f.Poll(); err != nil {
 					t.Fatal(err)

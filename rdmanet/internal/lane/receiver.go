@@ -147,8 +147,6 @@ type Inbound struct {
 	opening *opening
 	next    uint64 // the next frame to read
 
-	// The sender's window.
-	windowBytes, windowFrames int64
 	// An acknowledgement is urgent when this many bytes or frames wait for it.
 	urgentBytes, urgentFrames   int64
 	waitingBytes, waitingFrames atomic.Int64
@@ -165,8 +163,6 @@ func (l *Lanes) Greet(from rdmanet.PeerID, hello Hello, inlet Inlet) (*Inbound, 
 	in := &Inbound{
 		lanes: l, inlet: inlet, from: rdmanet.Peer{ID: from, Incarnation: hello.Sender},
 		name:         hello.Name,
-		windowBytes:  int64(hello.WindowBytes),
-		windowFrames: int64(hello.WindowFrames),
 		urgentBytes:  min(int64(hello.WindowBytes)/4, urgentBytesMax),
 		urgentFrames: int64(hello.WindowFrames) / 4,
 	}

@@ -344,15 +344,6 @@ func (s *Sender) Acknowledged(delivered uint64) error {
 	return nil
 }
 
-// Heard returns when the peer last acknowledged something, or the zero time if it never has.
-func (s *Sender) Heard() time.Time {
-	heard := s.heard.Load()
-	if heard == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, heard)
-}
-
 // notify leaves a token for the one goroutine that waits on c, unless there is one already.
 func notify(c chan struct{}) {
 	select {
