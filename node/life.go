@@ -179,6 +179,7 @@ func (l *life) stop() {
 	l.cancel()
 	l.later.stop()
 	l.workers.Wait()
+	l.tellRest()
 	if l.started {
 		l.driver.Close()
 		l.detector.Close()

@@ -35,16 +35,18 @@ type laterTelling struct {
 // tellStored tells the members of a run how far this disk has got: at once those that proposed a
 // block since it told them last, and the others later, with what comes until then. In a book of
 // several shards each member passes on to other shards what is durable, so all are told at once.
-// The disk's goroutine calls it.
+// So they are once the node stops. The goroutine that synced the disk calls it.
 func (l *life) tellStored(stored pipeline.Stored) {
-	proposers := stored.Proposers
-	if l.node.home.Genesis.Sharded() {
-		proposers = stored.Members
+	now := stored.Proposers
+	l.mu.Lock()
+	if l.stopped || l.node.home.Genesis.Sharded() {
+		now = stored.Members
 	}
-	l.later.add(stored, append(slices.Clone(proposers), l.node.home.Self), func() {
+	l.mu.Unlock()
+	l.later.add(stored, append(slices.Clone(now), l.node.home.Self), func() {
 		l.work(l.tellRest)
 	})
-	l.tellMembers(proposers, wire.KindStored, encodeStored(stored.Run, stored.Height))
+	l.tellMembers(now, wire.KindStored, encodeStored(stored.Run, stored.Height))
 }
 
 // tellRest tells the members that could wait.
@@ -54,15 +56,19 @@ func (l *life) tellRest() {
 }
 
 // add notes the members of a run that are not told now. If there was none before, due is called
-// after tellLater.
+// after tellLater. Several goroutines sync the disk, so the last one to call may not be the one
+// that got furthest.
 func (t *laterTelling) add(stored pipeline.Stored, now []order.ServerID, due func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	waited := len(t.members) > 0
-	if t.run != stored.Run {
-		t.members = nil // of a run that is over
+	if stored.Run < t.run {
+		return // it is over
 	}
-	t.run, t.height = stored.Run, stored.Height
+	waited := len(t.members) > 0
+	if stored.Run > t.run {
+		t.run, t.height, t.members = stored.Run, 0, nil
+	}
+	t.height = max(t.height, stored.Height)
 	t.members = slices.DeleteFunc(t.members, func(member order.ServerID) bool {
 		return slices.Contains(now, member)
 	})

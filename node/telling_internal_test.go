@@ -43,10 +43,18 @@ func TestLaterTelling(t *testing.T) {
 	add(1, 9, 0, 1)
 	add(2, 9, 0, 1, 2)
 	expect(2, 9, 4)
+	add(2, 8, 0, 1, 2) // by a goroutine that was held up
+	expect(2, 9, 4)
+	add(2, 10, 0, 1, 2)
+	add(1, 30, 0)
+	expect(2, 10, 4)
 	add(2, 10, 0, 1, 2, 4)
 	if _, members, _ := later.take(); len(members) > 0 {
 		t.Errorf("%v are to be told again", members)
 	}
 	add(2, 11)
 	later.stop()
+	if _, members, _ := later.take(); len(members) != 4 {
+		t.Errorf("%v are left to be told at the end", members)
+	}
 }

@@ -104,6 +104,10 @@ At the end, the command compares the deliveries of all servers; a difference is 
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if p.InFlight == 0 {
+				return fmt.Errorf("%w: --in-flight is 0: have 1 to %d rounds in flight",
+					bench.ErrParameters, interleave.InFlightMax)
+			}
 			server, err := benchServerProcess()
 			if err != nil {
 				return err
@@ -149,9 +153,10 @@ At the end, the command compares the deliveries of all servers; a difference is 
 		"read each lane with a goroutine of its own")
 	flags.IntVar(&p.InFlight, "in-flight", 1,
 		fmt.Sprintf("rounds in flight, up to %d", interleave.InFlightMax))
-	flags.IntVar(&p.Rate, "rate", 0,
-		"requests that arrive at each server in a second (default as many as fit)")
-	flags.DurationVar(&p.Delay, "delay", 0, "how late every frame comes")
+	flags.IntVar(&p.Rate, "rate", 0, fmt.Sprintf("requests that arrive at each server in a "+
+		"second, up to %d (default as many as fit)", bench.RateMax))
+	flags.DurationVar(&p.Delay, "delay", 0, fmt.Sprintf("how late every frame comes, up to %v; "+
+		"a goroutine then reads each lane", bench.DelayMax))
 	flags.BoolVar(&compare, "compare", false,
 		"measure several loads beside loopback, with and without the poller")
 	flags.DurationVar(&p.For, "for", 5*time.Second,

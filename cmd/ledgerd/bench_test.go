@@ -133,7 +133,7 @@ func TestBenchEngineRefusesWrongFlags(t *testing.T) {
 	for _, arguments := range []string{"--servers 0", "--servers 65", "--batch 0", "--size 0",
 		"--batch 1000000 --size 1000", "--engine raft", "--fabric tcp", "--for 0s",
 		"--no-poller --fabric memory", "--batch 8192 --size 1024 --each",
-		"--in-flight 65", "--in-flight -1", "--rate -1", "--delay 2s"} {
+		"--in-flight 65", "--in-flight 0", "--in-flight -1", "--rate -1", "--delay 2s"} {
 		if _, err := runBench(t, append([]string{"engine"},
 			strings.Fields(arguments)...)...); !errors.Is(err, bench.ErrParameters) {
 			t.Errorf("%s: %v, want ErrParameters", arguments, err)

@@ -170,7 +170,8 @@ flight have far more schedules than one.
 		"let servers broadcast empty messages in place of theirs, too")
 	flags.BoolVar(&options.prompt, "prompt", false,
 		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
-	flags.IntVar(&options.inFlight, "in-flight", 1, "rounds in flight")
+	flags.IntVar(&options.inFlight, "in-flight", 1,
+		fmt.Sprintf("rounds in flight, up to %d", search.InFlightMax))
 	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)",
 		search.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
@@ -242,6 +243,9 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	case o.plant != "" && plant < 0:
 		return refuse("--plant %q is unknown: use one of %s", o.plant,
 			strings.Join(searchPlantNames(), ", "))
+	case o.inFlight < 1 || o.inFlight > search.InFlightMax:
+		return refuse("--in-flight is %d: have 1 to %d rounds in flight", o.inFlight,
+			search.InFlightMax)
 	case o.states < 0:
 		return refuse("--states is %d: visit at least one state, for example --states 1000000",
 			o.states)

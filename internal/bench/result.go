@@ -16,10 +16,10 @@ import (
 // Limits of Parameters.
 const (
 	ServersMax = 64
-	BatchMax   = 1 << 20 // requests
-	PayloadMax = 8 << 20 // bytes of a batch
-	RateMax    = 1 << 20 // requests a second at a server
-	DelayMax   = time.Second
+	BatchMax   = 1 << 20     // requests
+	PayloadMax = 8 << 20     // bytes of a batch
+	RateMax    = 1 << 20     // requests a second at a server
+	DelayMax   = time.Second // how late a frame may come
 )
 
 // Errors of a run. Match them with errors.Is.

@@ -112,13 +112,17 @@ type outlet struct {
 	prompt *tryWriter
 	tried  error // of TryWrite
 
-	ended chan struct{} // closed when reading has ended; the fields below are valid then
-	heard time.Time     // the time of the last sign of life
-	err   error
+	started bool          // there is a reader
+	ended   chan struct{} // closed when reading has ended; the fields below are valid then
+	heard   time.Time     // the time of the last sign of life
+	err     error
 }
 
 // Start implements lane.Outlet.
-func (o *outlet) Start() { go o.read() }
+func (o *outlet) Start() {
+	o.started = true
+	go o.read()
+}
 
 // Write implements lane.Outlet.
 func (o *outlet) Write(frames [][]byte, first uint64) error { return o.writer.write(frames, first) }
@@ -170,7 +174,9 @@ func (o *outlet) Wait(ready <-chan struct{}) error {
 // why the connection broke.
 func (o *outlet) Close(error) (heard time.Time, err error) {
 	o.conn.Reset()
-	<-o.ended
+	if o.started {
+		<-o.ended
+	}
 	o.stop()
 	o.dropIfSilent(o.err)
 	return o.heard, o.err

@@ -62,7 +62,7 @@ func TestSeveralInFlightExclude(t *testing.T) {
 	for name, spoil := range map[string]func(*Options){
 		"prompt":   func(o *Options) { o.Prompt = true },
 		"records":  func(o *Options) { o.Records = true },
-		"too many": func(o *Options) { o.InFlight = inFlightMax + 1 },
+		"too many": func(o *Options) { o.InFlight = InFlightMax + 1 },
 	} {
 		options := inFlight(allconcur.EngineAllConcurPlus, allconcur.DetectorEventual, 1)
 		spoil(&options)

@@ -85,9 +85,9 @@ func (o Options) Validate() error {
 	case o.Suspicions < 0 || o.Suspicions > suspicionsMax:
 		return fmt.Errorf("%w: %d false suspicions, want 0 to %d", ErrOptions, o.Suspicions,
 			suspicionsMax)
-	case o.InFlight < 0 || o.InFlight > inFlightMax:
+	case o.InFlight < 0 || o.InFlight > InFlightMax:
 		return fmt.Errorf("%w: %d rounds in flight, want 1 to %d", ErrOptions, o.InFlight,
-			inFlightMax)
+			InFlightMax)
 	case o.InFlight > 1 && (o.Prompt || o.Records):
 		return fmt.Errorf("%w: several rounds in flight exclude prompt delivery and records",
 			ErrOptions)
@@ -97,8 +97,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// inFlightMax bounds the rounds in flight.
-const inFlightMax = 4
+// InFlightMax bounds the rounds in flight.
+const InFlightMax = 4
 
 // suspicionsMax bounds the false suspicions in a run.
 const suspicionsMax = 8
