@@ -619,9 +619,15 @@ const (
 // then it is in proportion to the encoding. A transfer may have 3 bytes there, and a name 2, so a
 // head that is a lie counts for no more.
 func PackedMemory(encoded []byte) int {
-	transfers, names := packedSizes(encoded)
-	return transferMemory*min(transfers, len(encoded)/leastRecord) +
-		nameMemory*min(names, len(encoded)/leastName)
+	_, names := packedSizes(encoded)
+	return transferMemory*PackedTransfers(encoded) + nameMemory*min(names, len(encoded)/leastName)
+}
+
+// PackedTransfers returns how many transfers an encoded bundle has at most. It is 0 if the bundle
+// is not packed. A head that is a lie counts for no more than the bytes have room for.
+func PackedTransfers(encoded []byte) int {
+	transfers, _ := packedSizes(encoded)
+	return min(transfers, len(encoded)/leastRecord)
 }
 
 // PackedBatchMemory is PackedMemory of the bundles of a batch, as VerifyBatch decodes them. What is

@@ -142,21 +142,28 @@ func (b *budgetedBody) Read(buffer []byte) (int, error) {
 	return 0, b.failed
 }
 
-// packedMemory returns what the packed bundles of a request take once they are decoded. Limits does
-// not count it, since they take far more than other bundles for their bytes.
-func packedMemory(message any) int64 {
-	bytes := 0
+// failedMemory is what a transfer takes in an answer if it fails: only then has it a status of its
+// own there.
+const failedMemory = 256
+
+// packedMemory returns what the packed bundles of a request take at most once they are decoded, and
+// in the answer. Limits does not count it: for their bytes, they take far more than other bundles.
+func packedMemory(message any) (bytes int64) {
+	add := func(encoded []byte) {
+		transfers := ledger.PackedTransfers(encoded)
+		bytes += int64(ledger.PackedMemory(encoded) + failedMemory*transfers)
+	}
 	switch request := message.(type) {
 	case *ledgerdv1.SubmitRequest:
-		bytes = ledger.PackedMemory(request.GetBundle().GetPacked())
+		add(request.GetBundle().GetPacked())
 	case *ledgerdv1.SubmitManyRequest:
 		for _, bundle := range request.GetBundles() {
-			bytes += ledger.PackedMemory(bundle.GetPacked())
+			add(bundle.GetPacked())
 		}
 	case *ledgerdv1.SubmitStreamRequest:
-		bytes = ledger.PackedMemory(request.GetBundle())
+		add(request.GetBundle())
 	}
-	return int64(bytes)
+	return bytes
 }
 
 // WrapUnary implements connect.Interceptor. A request that is decoded gives back the memory of its
