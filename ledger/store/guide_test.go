@@ -207,7 +207,7 @@ func changeGuides(t *testing.T, dir string, named []*run, change func(guides []*
 func TestWrongCountsOfIDs(t *testing.T) {
 	t.Parallel()
 	options := small()
-	options.unsettledBytes = 1
+	options.unsettledBytes, options.fanOut = 1, 100 // several runs stay
 	closed, _, _ := longChain(t, options)
 	named := idRuns(t, closed)
 	for name, change := range map[string]func(guides []*run){
