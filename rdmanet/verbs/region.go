@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -45,6 +46,7 @@ type region struct {
 	done    chan struct{} // closed when Close has finished
 	grants  map[rdmanet.Peer]*grant
 	retired []*served // oldest first
+	ending  []*served // in no other list any more, while their queue pairs are destroyed
 }
 
 // grant is the permission of one incarnation of a peer, and the attachments made under it, oldest
@@ -233,8 +235,10 @@ func (r *region) retire(s *served) {
 	}
 	r.retired = append(r.retired, s)
 	if len(r.retired) > retiredMax {
-		r.host.spawn(r.retired[0].link.destroy)
+		oldest := r.retired[0]
 		r.retired = append(r.retired[:0], r.retired[1:]...)
+		r.ending = append(r.ending, oldest)
+		r.host.spawn(func() { r.end(oldest) })
 	}
 }
 
@@ -322,10 +326,22 @@ func (r *region) detach(peer rdmanet.Peer, number uint64) {
 		now.served = drop(now.served)
 	}
 	r.retired = drop(r.retired)
+	if over != nil {
+		r.ending = append(r.ending, over)
+	}
 	r.mu.Unlock()
 	if over != nil {
-		over.link.destroy()
+		r.end(over)
 	}
+}
+
+// end destroys the queue pair of an attachment in ending. Close waits for that, since the domain
+// cannot be freed before.
+func (r *region) end(s *served) {
+	s.link.destroy()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = slices.DeleteFunc(r.ending, func(other *served) bool { return other == s })
 }
 
 // forget drops a queue pair that failed. The attachment remains valid or ended, as before, until
@@ -358,8 +374,8 @@ func (r *region) Close() error {
 			r.host.control.tell(peer.ID, message{kind: messageRevoked, attachment: s.number})
 		}
 	}
-	left = append(left, r.retired...)
-	r.grants, r.retired = nil, nil
+	left = append(append(left, r.retired...), r.ending...)
+	r.grants, r.retired, r.ending = nil, nil, nil
 	r.mu.Unlock()
 	defer close(r.done)
 	r.host.mu.Lock()
