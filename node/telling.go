@@ -30,6 +30,7 @@ type laterTelling struct {
 	members []order.ServerID
 	height  ledger.Height
 	timer   *time.Timer // it is set while there are members
+	stopped bool
 }
 
 // tellStored tells the members of a run how far this disk has got: at once those that proposed a
@@ -38,14 +39,14 @@ type laterTelling struct {
 // So they are once the node stops. The goroutine that synced the disk calls it.
 func (l *life) tellStored(stored pipeline.Stored) {
 	now := stored.Proposers
-	l.mu.Lock()
-	if l.stopped || l.node.home.Genesis.Sharded() {
+	if l.node.home.Genesis.Sharded() {
 		now = stored.Members
 	}
-	l.mu.Unlock()
-	l.later.add(stored, append(slices.Clone(now), l.node.home.Self), func() {
+	if !l.later.add(stored, append(slices.Clone(now), l.node.home.Self), func() {
 		l.work(l.tellRest)
-	})
+	}) {
+		now = stored.Members
+	}
 	l.tellMembers(now, wire.KindStored, encodeStored(stored.Run, stored.Height))
 }
 
@@ -57,12 +58,15 @@ func (l *life) tellRest() {
 
 // add notes the members of a run that are not told now. If there was none before, due is called
 // after tellLater. Several goroutines sync the disk, so the last one to call may not be the one
-// that got furthest.
-func (t *laterTelling) add(stored pipeline.Stored, now []order.ServerID, due func()) {
+// that got furthest. After stop it notes nothing and returns false.
+func (t *laterTelling) add(stored pipeline.Stored, now []order.ServerID, due func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if stored.Run < t.run {
-		return // it is over
+	switch {
+	case t.stopped:
+		return false
+	case stored.Run < t.run:
+		return true // it is over
 	}
 	waited := len(t.members) > 0
 	if stored.Run > t.run {
@@ -84,6 +88,7 @@ func (t *laterTelling) add(stored pipeline.Stored, now []order.ServerID, due fun
 	default:
 		t.timer.Reset(tellLater)
 	}
+	return true
 }
 
 // take returns the members to tell, and what.
@@ -94,10 +99,11 @@ func (t *laterTelling) take() (run uint64, members []order.ServerID, height ledg
 	return t.run, members, t.height
 }
 
-// stop ends the timer.
+// stop ends the timer. The caller takes what is left.
 func (t *laterTelling) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stopped = true
 	if t.timer != nil {
 		t.timer.Stop()
 	}

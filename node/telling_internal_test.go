@@ -57,4 +57,7 @@ func TestLaterTelling(t *testing.T) {
 	if _, members, _ := later.take(); len(members) != 4 {
 		t.Errorf("%v are left to be told at the end", members)
 	}
+	if later.add(pipeline.Stored{Run: 2, Members: []order.ServerID{0}, Height: 12}, nil, nil) {
+		t.Error("a member is to be told after the end")
+	}
 }

@@ -209,25 +209,21 @@ func TestClone(t *testing.T) {
 			if !bytes.Equal(c.AppendState(nil), before) {
 				t.Fatalf("seed %d: a copy differs", seed)
 			}
-			for from := range 3 {
-				for _, frame := range g.channels[from*3+p] {
-					if err := c.Receive(order.ServerID(from), frame); err != nil {
-						t.Fatal(err)
+			hear := func(e *Engine) {
+				for from := range 3 {
+					for _, frame := range g.channels[from*3+p] {
+						if err := e.Receive(order.ServerID(from), frame); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
+				e.Ready()
 			}
-			c.Ready()
+			hear(c)
 			if !bytes.Equal(e.AppendState(nil), before) {
 				t.Fatalf("seed %d: the original changed with its copy", seed)
 			}
-			for from := range 3 {
-				for _, frame := range g.channels[from*3+p] {
-					if err := e.Receive(order.ServerID(from), frame); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			e.Ready()
+			hear(e)
 			if !bytes.Equal(e.AppendState(nil), c.AppendState(nil)) {
 				t.Fatalf("seed %d: the same input leads to different states", seed)
 			}

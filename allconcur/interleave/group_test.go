@@ -325,7 +325,7 @@ func (w world) caught(t *testing.T, seeds int) (violation *order.Violation, seed
 		if broken := g.run(w.crashes, w.lies, 150*g.n()); len(broken) > 0 {
 			return broken[0], seed
 		}
-		if least := 2; w.crashes+w.lies == 0 && g.rounds < least || g.waited > waitingMax {
+		if w.crashes+w.lies == 0 && g.rounds < 2 || g.waited > waitingMax {
 			t.Fatalf("seed %d: %d rounds were A-delivered, of one engine %d waited", seed, g.rounds,
 				g.waited)
 		}

@@ -92,7 +92,7 @@ func (e *Engine) collect(number int) (removes bool) {
 	if !removes {
 		return false
 	}
-	e.keep() // the engine is told of a suspicion below, and takes its output back
+	e.keep() // the slices of an engine's output are valid until the engine is told something
 	for server, gone := range e.gone {
 		if gone {
 			e.suspectRemoved(order.ServerID(server))

@@ -63,7 +63,8 @@
 //   - the Sink, at the end of the turn that handed this round over;
 //   - the lanes, once the members have acknowledged all that was sent to them until then.
 //
-// The memory of large own messages is lent to the engine and used again in the same way.
+// The memory of large own messages is lent to the engine and used again in the same way, over a
+// rdmanet.PromptHost: others may pass on the bytes of a message without a copy.
 //
 // What a run or the inbox holds for later runs, what a lost member may still get, and what a Sink
 // refused is never given back. The garbage collector frees it. A node's pipeline keeps payloads, as

@@ -73,10 +73,13 @@ func (l *loans) memory(size int) []byte {
 	return m.bytes[:size]
 }
 
-// borrows reports whether the driver gives loans back. Records and what Arrived gets are kept.
+// borrows reports whether the driver gives loans back. Records and what Arrived gets are kept. A
+// host that does not hand over frames promptly lends none, and may pass on the bytes of an own
+// message without a copy, as that of package memory does: they must not change then.
 func (d *Driver) borrows() bool {
 	_, borrows := d.config.Sink.(BorrowingSink)
-	return borrows && d.config.Arrived == nil && d.config.Record == nil
+	_, lends := d.config.Host.(rdmanet.PromptHost)
+	return borrows && lends && d.config.Arrived == nil && d.config.Record == nil
 }
 
 // borrow begins to give loans back, if the engine can say when it is done with frames.

@@ -20,6 +20,23 @@ type lentSink struct{ *fullSink }
 
 func (lentSink) Borrows() {}
 
+// TestOnlyPromptHostsLend: over another host, such as that of package memory, the memory of own
+// messages is not used again.
+func TestOnlyPromptHostsLend(t *testing.T) {
+	t.Parallel()
+	type plain struct{ rdmanet.Host }
+	type prompt struct{ rdmanet.PromptHost }
+	for _, test := range []struct {
+		host rdmanet.Host
+		want bool
+	}{{plain{}, false}, {prompt{}, true}} {
+		d := &Driver{config: Config{Host: test.host, Sink: lentSink{}}}
+		if d.borrows() != test.want {
+			t.Errorf("%T: %v", test.host, !test.want)
+		}
+	}
+}
+
 // mortal is a scripted engine that gives up frames.
 type mortal struct {
 	*scripted

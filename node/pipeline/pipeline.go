@@ -42,7 +42,8 @@ type Config struct {
 	Pool *mempool.Pool
 	// Self is this node's index among the members of the chain.
 	Self order.ServerID
-	// Stored is called once after each sync of the disk in a run. The disk's goroutine calls it.
+	// Stored is called once after each sync of the disk in a run, by the goroutine that synced it.
+	// Calls of several goroutines may overlap, and come in another order than the syncs.
 	Stored func(Stored)
 	// Recorded is like Stored, for the complete rounds that this disk recorded with a sync. It may
 	// be nil if Record is never called. EncodeRecord returns a record's bytes, and sets its Rounds.
