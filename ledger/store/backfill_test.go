@@ -403,6 +403,13 @@ func TestFillingInAnOldStore(t *testing.T) {
 	if _, err := s.WriteSnapshot(t.Context(), &to); !errors.Is(err, ErrAbsent) || to.Len() > 0 {
 		t.Errorf("a snapshot of %d bytes: %v", to.Len(), err)
 	}
+	block, err := whole.Block(20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, made, err := s.Verdict(block.Entry(0).ID, 20); !errors.Is(err, ErrAbsent) || made {
+		t.Errorf("a verdict without an outline: %v %v", made, err)
+	}
 	for s.Absent() > 0 {
 		if err := fillFrom(s, whole, 7); err != nil {
 			t.Fatal(err)

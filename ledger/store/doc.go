@@ -148,9 +148,10 @@
 //
 // The blocks up to the head of the snapshot are then absent, and reading one returns ErrAbsent. The
 // store keeps the data that the snapshot had about them (their outlines), so it can write a
-// snapshot itself at any time. It gets the blocks from other nodes, from the snapshot downward.
-// Afterwards it executes all of them, once, to make the rows that a snapshot does not have. From
-// then on it is like a store that began with the genesis:
+// snapshot itself at any time, and tell other shards its verdicts on all transactions. It gets the
+// blocks from other nodes, from the snapshot downward. Afterwards it executes all of them, once, to
+// make the rows that a snapshot does not have. From then on it is like a store that began with the
+// genesis:
 //
 //	for store.Absent() > 0 {
 //		// The blocks from first to Absent, checked against the headers.

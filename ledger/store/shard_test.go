@@ -273,6 +273,17 @@ func TestShardIsKept(t *testing.T) {
 	if _, err := third.Stream(2, 1, 10, third.AppendedHeight()); !errors.Is(err, ErrAbsent) {
 		t.Errorf("a stream from before the snapshot: %v", err)
 	}
+	compareVerdicts(t, s, third)
+	snapshot, _ = snapshotOf(t, third)
+	if _, err := Restore(t.Context(), filepath.Join(dir, "four"), genesis, small(),
+		bytes.NewReader(snapshot), believe); err != nil {
+		t.Fatal(err)
+	}
+	fourth := openBook(t, filepath.Join(dir, "four"), genesis, small())
+	if err := fillFrom(fourth, s, 15); err != nil {
+		t.Fatal(err)
+	}
+	compareVerdicts(t, s, fourth)
 	for range 10 {
 		batch, round := b.batch(s, 6, random).Encode(), ledger.Round(s.Head().Height+1)
 		for _, each := range []*Store{s, third} {
@@ -287,6 +298,45 @@ func TestShardIsKept(t *testing.T) {
 	if page, err := third.Stream(2, third.Streamed(2), 10, third.AppendedHeight()); err != nil ||
 		len(page) != 1 {
 		t.Errorf("the stream after the snapshot: %d entries, %v", len(page), err)
+	}
+}
+
+// compareVerdicts checks that a store that began with a snapshot gives the same verdicts as one
+// that has all blocks. No other node may have the blocks any more when a shard asks.
+func compareVerdicts(t *testing.T, whole, began *Store) {
+	t.Helper()
+	good, bad, durable := 0, 0, whole.AppendedHeight()
+	for height := ledger.Height(1); height <= durable; height++ {
+		block, err := whole.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range block.Len() {
+			id := block.Entry(i).ID
+			want, wantMade, err := whole.Verdict(id, durable)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verdict, made, err := began.Verdict(id, durable)
+			if err != nil || made != wantMade || verdict != want {
+				t.Errorf("block %d, transaction %d: %+v %v %v, want %+v %v", height, i, verdict,
+					made, err, want, wantMade)
+			}
+			if _, made, err := began.Verdict(id, height-1); err != nil || made {
+				t.Errorf("a verdict of block %d, which is not durable: %v", height, err)
+			}
+			if made && verdict.Good() {
+				good++
+			} else if made {
+				bad++
+			}
+		}
+	}
+	if good < 3 || bad < 3 {
+		t.Errorf("%d good and %d bad verdicts were compared", good, bad)
+	}
+	if _, made, err := began.Verdict(ledger.Hash{1}, durable); err != nil || made {
+		t.Errorf("a verdict on a transaction that is not there: %v", err)
 	}
 }
 

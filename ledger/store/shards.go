@@ -223,20 +223,19 @@ func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 // Verdict returns this shard's verdict on a transaction, for another shard that asks. made is false
 // if there is none: the transaction is not in a block up to upTo, concerned only this shard, or
 // passed through. As for Stream, upTo must be a height that a majority of the members have on disk,
-// because another shard acts irrevocably on a verdict.
+// because another shard acts irrevocably on a verdict. A store that began with a snapshot knows the
+// verdicts in absent blocks from their outlines. So none is lost when members that have the blocks
+// leave. Verdict returns ErrAbsent only if the snapshot came from a version without outlines.
 func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool,
 	err error) {
-	found, err := s.Transaction(id)
+	height, entry, err := s.result(id)
 	if errors.Is(err, ErrNotFound) {
 		return ledger.Verdict{}, false, nil
 	}
-	if err != nil {
+	if err != nil || height > upTo {
 		return ledger.Verdict{}, false, err
 	}
-	if found.Height > upTo {
-		return ledger.Verdict{}, false, nil
-	}
-	verdict, made = ledger.VerdictOf(found.Entry, s.genesis.Shard)
+	verdict, made = ledger.VerdictOf(entry, s.genesis.Shard)
 	return verdict, made, nil
 }
 

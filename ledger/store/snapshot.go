@@ -116,7 +116,12 @@ func (w *snapshotWriter) write() error {
 	}
 	if w.absent = missing.absent; w.absent > 0 {
 		// A store has the outlines of either all absent blocks or none.
-		if _, _, err := w.readOutline(1); err != nil {
+		_, _, _, err := readOutline(w.transaction, 1)
+		if errors.Is(err, errNoOutlines) {
+			return fmt.Errorf("store: no snapshot can be made here yet: the blocks up to %d lie "+
+				"%w: ask another node, or wait until this one has fetched them", w.absent, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
