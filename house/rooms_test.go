@@ -245,6 +245,10 @@ var rooms = []room{
 		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2",
 			"github.com/klauspost/compress/s2", "google.golang.org/protobuf", "golang.org/x/sys"},
 	},
+	{folder: "ledger/book",
+		purpose: "checks the chains of all shards of a book against each other, at one cut",
+		imports: []string{"ledger", "ledger/state", "ledger/store"},
+	},
 	{folder: "machine",
 		purpose: "the replicated state machine: the contract by which rounds drive a node's " +
 			"ledger, or an " +

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -155,5 +156,12 @@ func TestImportOverShards(t *testing.T) {
 			again, transactions, total)
 	}
 	s.stop(s.all()...)
-	s.verified(0, bookNodes, 2*bookNodes+1, 3*bookNodes+1)
+	words := []string{"verify", "--book"}
+	for _, i := range []int{0, bookNodes, 2*bookNodes + 1, 3*bookNodes + 1} {
+		words = append(words, "--home", s.homes[i].Dir)
+	}
+	if o := ledgerdWith(t, s.environment, words...); o.status != 0 ||
+		!strings.Contains(o.out, "no transaction waits for another shard") {
+		t.Errorf("verify of the book: exit status %d\n%s%s", o.status, o.out, o.errs)
+	}
 }

@@ -688,12 +688,17 @@ func TestNodeCommandsRefuse(t *testing.T) {
 		status int
 		advice string
 	}{
-		"start":                           {exitUsage, "--home is missing"},
-		"start --home " + empty:           {exitFailure, "ledgerd init"},
-		"start --home " + empty + "/none": {exitFailure, "ledgerd init"},
-		"verify --home " + empty:          {exitFailure, "ledgerd init"},
-		"verify":                          {exitUsage, "--home is missing"},
-		"init":                            {exitUsage, "--home is missing"},
+		"start":                            {exitUsage, "--home is missing"},
+		"start --home " + empty:            {exitFailure, "ledgerd init"},
+		"start --home " + empty + "/none":  {exitFailure, "ledgerd init"},
+		"verify --home " + empty:           {exitFailure, "ledgerd init"},
+		"verify":                           {exitUsage, "--home is missing"},
+		"verify here":                      {exitUsage, "--book"},
+		"verify --home a --home b":         {exitUsage, "--home is given 2 times"},
+		"verify --book":                    {exitUsage, "the homes are missing"},
+		"verify --book " + empty:           {exitFailure, "has no homes of nodes"},
+		"verify --book " + empty + "/none": {exitFailure, "no such file"},
+		"init":                             {exitUsage, "--home is missing"},
 		"init --home " + empty + "/a --listen here":     {exitFailure, "127.0.0.1:8080"},
 		"init --home " + empty + "/a --chain a:b":       {exitFailure, "chain name"},
 		"init --home " + empty + "/a --key k":           {exitUsage, "genesis"},

@@ -224,6 +224,9 @@ func TestTestnetStopAndStart(t *testing.T) {
 	do := func(words ...string) string { t.Helper(); return must(t, append(words, here...)...) }
 	do("org", "add", "acme", "--plain", "--shard", "0")
 	do("account", "open", "acme:cash")
+	do("account", "open", "acme:mint", "--issuer")
+	do("org", "add", "bank", "--plain", "--shard", "1")
+	do("account", "open", "bank:cash")
 
 	refuses(t, exitFailure, "there is no shard 7 in "+dir+": it has the shards 0 to 1", "testnet",
 		"stop", dir, "--shard", "7")
@@ -241,6 +244,10 @@ func TestTestnetStopAndStart(t *testing.T) {
 	}
 	for _, home := range []string{"node-2", "node-3"} { // No process holds the stores.
 		must(t, "verify", "--home", filepath.Join(dir, home))
+	}
+	old := filepath.Join(folder, "old")
+	if err := os.CopyFS(old, os.DirFS(filepath.Join(dir, "node-2"))); err != nil {
+		t.Fatal(err)
 	}
 	if o := ledgerd(t, "status", "--node", url(3), "--timeout", "1s"); o.status != exitFailure {
 		t.Errorf("a stopped node answers: %+v", o)
@@ -281,6 +288,7 @@ func TestTestnetStopAndStart(t *testing.T) {
 	}
 	await(t, func() bool { return ledgerd(t, "status", "--node", url(0)).status == exitDone })
 	do("account", "open", "acme:later")
+	do("tx", "transfer", "acme:mint", "bank:cash", "5")
 
 	said := net.out.String()
 	if strings.Contains(said, "ended: ") || strings.Count(said, "node-0  started") != 1 ||
@@ -289,8 +297,38 @@ func TestTestnetStopAndStart(t *testing.T) {
 	}
 	net.end(t)
 	refuses(t, exitFailure, "no process runs the nodes of "+dir, "testnet", "start", dir)
-	for i := range 4 {
-		must(t, "verify", "--home", filepath.Join(dir, testnet.Name(i)))
+	wholeBook(t, dir, old)
+}
+
+// wholeBook checks all shards of a network that was stopped after one payment of 5 from shard 0 to
+// shard 1. old is a copy of shard 1's first home from before the payment.
+func wholeBook(t *testing.T, dir, old string) {
+	t.Helper()
+	report := object(t, must(t, "verify", "--book", dir, "--json"))
+	shards := report["shards"].([]any)
+	if len(shards) != 2 || report["ok"] != true || report["accounts"] != 5.0 ||
+		report["assets"] != 1.0 || report["verdicts"].(float64) < 2 ||
+		report["carried"].(float64) < 1 || report["on_the_way"] != 0.0 || report["reason"] != "" {
+		t.Errorf("%v", report)
+	}
+	first, second := filepath.Join(dir, "node-1"), filepath.Join(dir, "node-2")
+	for _, words := range [][]string{{dir}, {"--home", first, "--home", second},
+		{first, "--home", second, "--home", old}} {
+		text := must(t, append([]string{"verify", "--book"}, words...)...)
+		if !strings.Contains(text, "each asset adds up to zero (1 asset in 5 accounts)") ||
+			!strings.Contains(text, "shard 1  ") {
+			t.Error(text)
+		}
+	}
+	refuses(t, exitFailure, "no home of shard 1", "verify", "--book", "--home", first)
+	late := object(t, ledgerd(t, "verify", "--book", first, old, "--json").out)
+	if late["ok"] != false || !strings.Contains(late["reason"].(string), "too old") {
+		t.Errorf("%v", late)
+	}
+	text := ledgerd(t, "verify", "--book", first, old)
+	if text.status != exitFailure || !strings.Contains(text.out, "the store of shard 1 does not "+
+		"have") {
+		t.Errorf("%+v", text)
 	}
 }
 

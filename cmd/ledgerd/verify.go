@@ -33,11 +33,11 @@ type verifyReport struct {
 
 // newVerifyCommand returns the `ledgerd verify` command.
 func newVerifyCommand() *cobra.Command {
-	var dir string
-	var asJSON bool
+	var dirs []string
+	var whole, asJSON bool
 	command := &cobra.Command{
-		Use:   "verify --home DIR",
-		Short: "Check a node's whole store again, from the genesis",
+		Use:   "verify (--home DIR | --book DIR...)",
+		Short: "Check a node's whole store, or the whole book, again from the genesis",
 		Long: `Check a node's whole store again, from the genesis: the hash of every block and
 the chain that they make, every signature, every result by executing all
 transactions once more, the balances and the indexes. It also checks every
@@ -53,11 +53,37 @@ command then shows the first bad block. The keys of --json:
   certificates     number of blocks with a certificate
   certified_height the last block with a certificate; 0 if there is none
   first_bad_block  the height of the first block that is not right, or null
-  reason           what is not right`,
-		Example: `  ledgerd verify --home net/node-0`,
-		Args:    cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			h, err := loadHome(dir)
+  reason           what is not right
+
+With --book the command checks all shards of a book. Name the folder that has the
+homes of its nodes, or name homes, at least one of each shard. It first checks
+each store by itself. Then it takes the highest store of each shard and compares
+the chains with each other: each entry and each verdict that a shard received has
+to be the one in the chain that it came from, and the amounts of each asset in all
+accounts of all shards have to add up to zero. A transaction that took effect in
+one shard and still waits in another counts as if it had taken effect in both. A
+store that is older than what other shards received from its shard is refused. The
+keys of --json are then ok and reason as above, and
+
+  shards           shard, home, height, hash, transactions, certificates and
+                   certified_height of each shard's highest store
+  accounts, assets number of accounts and of assets in all shards
+  carried          entries from other shards that were compared
+  verdicts         verdicts of other shards that were compared
+  waiting          transactions that wait in a shard for others
+  on_the_way       those of them that took effect in another shard already
+  bad_shard        the shard whose chain is not right, or null
+  first_bad_block  the height of its block that is not right, or null`,
+		Example: `  ledgerd verify --home net/node-0
+  ledgerd verify --book net
+  ledgerd verify --book --home net/node-0 --home net/node-4`,
+		RunE: func(command *cobra.Command, folders []string) error {
+			if whole {
+				v := &bookVerifier{ctx: command.Context(), out: command.OutOrStdout(),
+					errOut: command.ErrOrStderr(), asJSON: asJSON}
+				return v.verifyBook(append(folders, dirs...))
+			}
+			h, err := theHome(folders, dirs)
 			if err != nil {
 				return err
 			}
@@ -92,9 +118,26 @@ command then shows the first bad block. The keys of --json:
 			return err
 		},
 	}
-	command.Flags().StringVar(&dir, "home", "", "the node's home folder (required)")
+	command.Flags().StringArrayVar(&dirs, "home", nil, "the node's home folder; with --book, "+
+		"several are allowed")
+	command.Flags().BoolVar(&whole, "book", false, "check all shards of the book")
 	addJSONFlag(command, &asJSON)
 	return command
+}
+
+// theHome returns the one home that was named.
+func theHome(folders, dirs []string) (*home.Home, error) {
+	switch {
+	case len(folders) > 0:
+		return nil, usagef("unexpected argument %q: name the node's home with --home, or check "+
+			"the whole book with --book", folders[0])
+	case len(dirs) > 1:
+		return nil, usagef("--home is given %d times: with --book several homes are checked",
+			len(dirs))
+	case len(dirs) == 0:
+		return loadHome("")
+	}
+	return loadHome(dirs[0])
 }
 
 // hasData refuses the home of a node that never ran. Otherwise verify would make an empty store

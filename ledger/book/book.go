@@ -1,0 +1,297 @@
+package book
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
+
+// ErrCut reports that a store is older than what other shards have received from its shard, so the
+// heads of the stores are not a consistent cut.
+var ErrCut = errors.New("book: the stores are not of one cut")
+
+// ErrStores reports that the stores are not one of each shard of one book.
+var ErrStores = errors.New("book: not one store of each shard")
+
+// Contradiction reports that the chains of a book contradict each other, or that an asset does not
+// add up.
+type Contradiction struct {
+	// Shard is the shard of the chain where this shows. It is nil if an asset does not add up.
+	Shard *ledger.ShardID
+	// Height is the block where this shows, or 0.
+	Height ledger.Height
+	Reason string
+}
+
+// Error returns the shard, the block and the reason.
+func (c *Contradiction) Error() string {
+	if c.Shard == nil {
+		return "book: " + c.Reason
+	}
+	return fmt.Sprintf("book: shard %d, block %d: %s", *c.Shard, c.Height, c.Reason)
+}
+
+// Report is what Check found.
+type Report struct {
+	Accounts int
+	Assets   int
+	// Carried counts the entries of streams, and Verdicts the verdicts, that were compared with the
+	// chain that they came from.
+	Carried, Verdicts uint64
+	// Waiting counts the transactions that wait in a shard for others. One that waits in two shards
+	// counts twice. OnTheWay counts those of them that took effect in another shard already.
+	Waiting, OnTheWay int
+}
+
+// Check checks stores against each other, of which there is one for each shard, by number. In a
+// book of one shard it finds out whether each asset adds up. If progress is not nil, Check calls it
+// after each block that it has compared. The stores may grow meanwhile only if the book has one
+// shard. Check returns a *Contradiction, ErrCut, ErrStores, or the error of a store or ctx.
+func Check(ctx context.Context, stores []*store.Store,
+	progress func(shard ledger.ShardID, height, head ledger.Height)) (Report, error) {
+	c := &check{ctx: ctx, stores: stores, totals: make(map[ledger.AssetName]*total)}
+	if err := c.complete(); err != nil {
+		return Report{}, err
+	}
+	for _, each := range stores {
+		if err := c.chain(each, progress); err != nil {
+			return Report{}, err
+		}
+	}
+	for _, each := range stores {
+		if err := c.balances(each); err != nil {
+			return Report{}, err
+		}
+		for _, waiting := range each.Pending() {
+			if err := c.pending(each, waiting); err != nil {
+				return Report{}, err
+			}
+		}
+	}
+	c.report.Assets = len(c.totals)
+	return c.report, c.conserved()
+}
+
+// check is a check in progress.
+type check struct {
+	ctx    context.Context
+	stores []*store.Store
+	tree   *ledger.ShardTree
+	totals map[ledger.AssetName]*total
+	report Report
+}
+
+// complete checks that there is one store of each shard of one book.
+func (c *check) complete() error {
+	if len(c.stores) == 0 {
+		return fmt.Errorf("%w: there is none", ErrStores)
+	}
+	c.tree = c.stores[0].ShardTree()
+	shards := 1
+	if c.tree != nil {
+		shards = c.tree.Shards()
+	}
+	if len(c.stores) != shards {
+		return fmt.Errorf("%w: %d stores, and the book has %d shards", ErrStores, len(c.stores),
+			shards)
+	}
+	for i, each := range c.stores {
+		if each.Shard() != ledger.ShardID(i) || each.Book() != c.stores[0].Book() {
+			return fmt.Errorf("%w: the store at place %d is of shard %d of book %s", ErrStores, i,
+				each.Shard(), each.Book())
+		}
+	}
+	return nil
+}
+
+// chain compares everything in a shard's chain that came from other shards with their chains.
+func (c *check) chain(of *store.Store,
+	progress func(shard ledger.ShardID, height, head ledger.Height)) error {
+	if c.tree == nil {
+		return nil
+	}
+	head := of.AppendedHeight()
+	for height := ledger.Height(1); height <= head; height++ {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		block, err := of.Block(height)
+		if err != nil {
+			return err
+		}
+		for i := range block.Bundles {
+			if block.Bundles[i].Number != 0 {
+				if err := c.carried(of, block, &block.Bundles[i]); err != nil {
+					return err
+				}
+			}
+		}
+		for _, entry := range block.All() {
+			if verdict := entry.Transaction().Verdict; verdict != nil {
+				if err := c.verdict(of, height, verdict); err != nil {
+					return err
+				}
+			}
+		}
+		if progress != nil {
+			progress(of.Shard(), height, head)
+		}
+	}
+	return nil
+}
+
+func contradiction(shard ledger.ShardID, height ledger.Height, format string,
+	arguments ...any) error {
+	return &Contradiction{Shard: &shard, Height: height, Reason: fmt.Sprintf(format, arguments...)}
+}
+
+// tooOld reports that the store of a shard lacks what another shard has received from it.
+func tooOld(shard, other ledger.ShardID, what string) error {
+	return fmt.Errorf("%w: shard %d has %s, which the store of shard %d does not have: that store "+
+		"is too old; take one of a member with newer blocks", ErrCut, other, what, shard)
+}
+
+// carried compares an entry of the parent's stream with the parent's chain.
+func (c *check) carried(of *store.Store, block *ledger.Block, seal *ledger.BundleSeal) error {
+	parent, below := c.tree.Parent(of.Shard())
+	if !below {
+		return contradiction(of.Shard(), block.Header.Height,
+			"it has entry %d of a stream from above, and no shard is above", seal.Number)
+	}
+	above := c.stores[parent]
+	if seal.Number > above.Streamed(of.Shard()) {
+		return tooOld(parent, of.Shard(), fmt.Sprintf("entry %d of its stream", seal.Number))
+	}
+	entries, err := above.Stream(of.Shard(), seal.Number, 1, above.AppendedHeight())
+	if err != nil {
+		return err
+	}
+	if len(entries) != 1 {
+		return fmt.Errorf("book: entry %d of the stream from shard %d to shard %d cannot be read",
+			seal.Number, parent, of.Shard())
+	}
+	bundle, there, err := ledger.DecodeCarried(entries[0].Bundle)
+	if err != nil {
+		return fmt.Errorf("book: entry %d of the stream from shard %d to shard %d: %w", seal.Number,
+			parent, of.Shard(), err)
+	}
+	same := slices.Equal(bundle.IDs(), seal.IDs)
+	for i := range seal.Kept {
+		same = same && (there[i] || !seal.Kept[i])
+	}
+	if !same {
+		return contradiction(of.Shard(), block.Header.Height, "entry %d of the stream from shard "+
+			"%d is another one in the chain of that shard", seal.Number, parent)
+	}
+	c.report.Carried++
+	return nil
+}
+
+// verdict compares another shard's verdict in a chain with that shard's chain.
+func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.Verdict) error {
+	if int(verdict.Shard) >= len(c.stores) || verdict.Shard == of.Shard() {
+		return contradiction(of.Shard(), height, "it has a verdict of shard %d", verdict.Shard)
+	}
+	other := c.stores[verdict.Shard]
+	found, made, err := other.Verdict(verdict.ID, other.AppendedHeight())
+	switch {
+	case err != nil:
+		return err
+	case !made:
+		known, err := other.Known(verdict.ID)
+		if err != nil {
+			return err
+		}
+		if !known {
+			return tooOld(verdict.Shard, of.Shard(), fmt.Sprintf("its verdict on %s", verdict.ID))
+		}
+		return contradiction(of.Shard(), height, "it has a verdict of shard %d on %s, and the "+
+			"chain of that shard gives none", verdict.Shard, verdict.ID)
+	case found != *verdict:
+		return contradiction(of.Shard(), height, "the verdict of shard %d on %s is %s, and %s in "+
+			"the chain of that shard", verdict.Shard, verdict.ID, verdict.Result, found.Result)
+	}
+	c.report.Verdicts++
+	return nil
+}
+
+// balances adds up the balances of a shard.
+func (c *check) balances(of *store.Store) error {
+	for account, err := range of.AllAccounts() {
+		if err := cmp.Or(err, c.ctx.Err()); err != nil {
+			return err
+		}
+		c.report.Accounts++
+		for i := range account.Balances {
+			balance := &account.Balances[i]
+			c.add(balance.Asset, balance.Amount)
+			c.add(balance.Asset, balance.SetAside)
+		}
+	}
+	return nil
+}
+
+func (c *check) add(asset ledger.AssetName, amount ledger.Amount) {
+	sum := c.totals[asset]
+	if sum == nil {
+		sum = new(total)
+		c.totals[asset] = sum
+	}
+	sum.add(amount)
+}
+
+// pending adds a waiting transaction's part in a shard, if it took effect in another shard.
+func (c *check) pending(of *store.Store, waiting state.Pending) error {
+	c.report.Waiting++
+	crossing, err := of.Crossing(waiting.ID)
+	if err != nil {
+		return err
+	}
+	effect := false
+	for _, shard := range crossing.Destinations {
+		if shard == of.Shard() {
+			continue
+		}
+		there, err := c.stores[shard].Crossing(waiting.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		effect = effect || there.Outcome == store.TookEffect
+	}
+	if !effect {
+		return nil
+	}
+	c.report.OnTheWay++
+	postings := crossing.Entry.Transaction().Postings
+	for i := range postings {
+		if of.HomeShard(postings[i].Account.Organisation()) == of.Shard() {
+			c.add(postings[i].Asset, postings[i].Amount)
+		}
+	}
+	return nil
+}
+
+// conserved checks that each asset adds up to zero. It names the first one, by name, that does not.
+func (c *check) conserved() error {
+	assets := make([]ledger.AssetName, 0, len(c.totals))
+	for asset := range c.totals {
+		assets = append(assets, asset)
+	}
+	slices.Sort(assets)
+	for _, asset := range assets {
+		if sum := c.totals[asset]; *sum != (total{}) {
+			return &Contradiction{Reason: fmt.Sprintf("the amounts of asset %s in all accounts "+
+				"add up to %s, not to 0", asset, sum)}
+		}
+	}
+	return nil
+}
