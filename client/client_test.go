@@ -77,6 +77,37 @@ func transfer(from, to ledger.AccountPath, amount int64) ledger.Transaction {
 	}}
 }
 
+// A level is reached in all shards only once the node says so, unless one shard decides alone.
+func TestReached(t *testing.T) {
+	t.Parallel()
+	const everywhere = ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE
+	status := func(state ledgerdv1.TransactionState, everywhere bool,
+		destinations ...uint32) *ledgerdv1.TransactionStatus {
+		return &ledgerdv1.TransactionStatus{State: state, Everywhere: everywhere,
+			Destinations: destinations}
+	}
+	durable := ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
+	for i, each := range []struct {
+		status  *ledgerdv1.TransactionStatus
+		level   ledgerdv1.Level
+		reached bool
+	}{
+		{status(durable, false), everywhere, true},
+		{status(durable, false, 1, 2), everywhere, false},
+		{status(durable, true, 1, 2), everywhere, true},
+		{status(durable, false, 1, 2), ledgerdv1.Level_LEVEL_UNSPECIFIED, true},
+		{status(ledgerdv1.TransactionState_TRANSACTION_STATE_STORED, false), everywhere, false},
+		{status(ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED, false, 1, 2), everywhere,
+			true},
+		{status(ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED, false), everywhere,
+			false},
+	} {
+		if got := Reached(each.status, each.level); got != each.reached {
+			t.Errorf("%d: %v at %v: %v", i, each.status, each.level, got)
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{

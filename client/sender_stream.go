@@ -376,7 +376,7 @@ func statusesOf(answer *ledgerdv1.BundleAnswer, bundle *ledger.Bundle) (
 			}
 			status.ReasonCode, status.Reason = first.GetReasonCode(), first.GetReason()
 			status.Destinations, status.WaitsFor = first.GetDestinations(), first.GetWaitsFor()
-			status.SettledHeight = first.GetSettledHeight()
+			status.SettledHeight, status.Everywhere = first.GetSettledHeight(), first.GetEverywhere()
 			statuses = append(statuses, status)
 		}
 	}

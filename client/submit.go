@@ -28,6 +28,10 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 		ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
 		return true
 	default:
+		if level == ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE {
+			return state == ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE &&
+				(status.GetEverywhere() || len(status.GetDestinations()) < 2)
+		}
 		return int32(state) >= int32(level) // the states up to durable have the levels' numbers
 	}
 }

@@ -189,7 +189,7 @@ func (o *keyringOptions) open() (*client.Keyring, error) {
 }
 
 // waitLevels are the values of --wait, from the weakest promise to the strongest.
-var waitLevels = []string{"admitted", "ordered", "stored", "durable"}
+var waitLevels = []string{"admitted", "ordered", "stored", "durable", "durable-everywhere"}
 
 // parseLevel parses a value of --wait.
 func parseLevel(text string) (ledgerdv1.Level, error) {
@@ -205,7 +205,8 @@ func parseLevel(text string) (ledgerdv1.Level, error) {
 func bindWait(command *cobra.Command, value *string) {
 	command.Flags().StringVar(value, "wait", "durable",
 		"wait until it is admitted (checked and pending), ordered (its place is decided), "+
-			"stored (on the node's disk) or durable (on the disks of a majority)")
+			"stored (on the node's disk), durable (on the disks of a majority) or "+
+			"durable-everywhere (in all shards that it concerns)")
 	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels,
 		cobra.ShellCompDirectiveNoFileComp))
 }

@@ -75,6 +75,14 @@ func TestCommandsOnShards(t *testing.T) {
 	book.Silence(2, false)
 	book.Stand(2, false)
 	waited := s.object("tx status " + strings.Fields(waiting.out)[1] + " --wait durable %n")
+	all := s.object("tx status " + strings.Fields(waiting.out)[1] + " --wait durable-everywhere %n")
+	if all["state"] != "durable" || all["everywhere"] != true || all["waits_for"] != nil {
+		t.Errorf("%v", all)
+	}
+	if text := s.run("tx transfer org1:a org2:a 1 --wait durable-everywhere %n %k"); text.status !=
+		exitDone || !strings.Contains(text.out, ", and in all shards that it concerns") {
+		t.Error(text)
+	}
 	if waited["state"] != "durable" {
 		t.Error(waited)
 	}

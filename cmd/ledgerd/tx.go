@@ -56,6 +56,8 @@ type statusReport struct {
 	SettledHeight uint64   `json:"settled_height,omitempty"`
 	Destinations  []uint32 `json:"destinations,omitempty"`
 	WaitsFor      []uint32 `json:"waits_for,omitempty"`
+	// Everywhere is set if --wait durable-everywhere was reached in two or more shards.
+	Everywhere bool `json:"everywhere,omitempty"`
 }
 
 // stateName returns the name of a state in lower case.
@@ -72,6 +74,7 @@ func reportStatus(status *ledgerdv1.TransactionStatus) statusReport {
 		ReasonCode: status.GetReasonCode(), Reason: status.GetReason(),
 		Shard: status.GetShard(), SettledHeight: status.GetSettledHeight(),
 		Destinations: status.GetDestinations(), WaitsFor: status.GetWaitsFor(),
+		Everywhere: status.GetEverywhere(),
 	}
 	if report.Height > 0 {
 		index := status.GetIndex()
@@ -88,6 +91,9 @@ func (r statusReport) place() string {
 	}
 	if r.Height > 0 && (r.Shard > 0 || len(r.Destinations) > 0) {
 		text += fmt.Sprintf(" of shard %d", r.Shard)
+	}
+	if r.Everywhere {
+		text += ", and in all shards that it concerns"
 	}
 	if len(r.WaitsFor) > 0 {
 		text += ", waiting for " + client.ShardNames(r.WaitsFor)

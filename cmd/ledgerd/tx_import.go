@@ -121,7 +121,7 @@ reason, and the others go on: the exit status is 1 then.`,
 		"give up when the nodes take nothing for this long")
 	flags.BoolVar(&options.quiet, "quiet", false, "show no progress")
 	addJSONFlag(command, &options.json)
-	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels[1:],
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels[1:4],
 		cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(command, "org", keyCompletion(&options.keys))
 	return command
@@ -129,7 +129,8 @@ reason, and the others go on: the exit status is 1 then.`,
 
 func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	level, err := parseLevel(o.wait)
-	if err != nil || level == ledgerdv1.Level_LEVEL_ADMITTED {
+	if err != nil || level == ledgerdv1.Level_LEVEL_ADMITTED ||
+		level > ledgerdv1.Level_LEVEL_DURABLE {
 		return usagef("--wait %q: an import waits until its lines are ordered, stored or durable",
 			o.wait)
 	}

@@ -127,7 +127,8 @@ wait ended, STREAM its number in the stream of the shard above.`,
 	options.remote.bind(command, false)
 	flags := command.Flags()
 	flags.StringVar(&options.wait, "wait", "",
-		"answer when it is ordered, stored or durable (default at once)")
+		"answer when it is ordered, stored, durable or durable-everywhere (in all shards that it "+
+			"concerns; default at once)")
 	flags.StringVar(&options.proof, "proof", "",
 		"have the node prove it, check the proof, and keep it in `FILE` if one is named")
 	flags.Lookup("proof").NoOptDefVal = bareProof

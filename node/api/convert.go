@@ -164,9 +164,9 @@ func wantedLevel(level ledgerdv1.Level) (report.Level, error) {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		return report.LevelDurable, nil
 	}
-	if level < 0 || level > ledgerdv1.Level_LEVEL_DURABLE {
-		return 0, invalid("level %d: use LEVEL_ADMITTED, LEVEL_ORDERED, LEVEL_STORED or "+
-			"LEVEL_DURABLE", level)
+	if level < 0 || level > ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE {
+		return 0, invalid("level %d: use LEVEL_ADMITTED, LEVEL_ORDERED, LEVEL_STORED, "+
+			"LEVEL_DURABLE or LEVEL_DURABLE_EVERYWHERE", level)
 	}
 	return report.Level(level), nil
 }

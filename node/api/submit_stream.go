@@ -424,5 +424,6 @@ func sameRun(first, next *ledgerdv1.TransactionStatus, after uint32) bool {
 		slices.Equal(next.GetDestinations(), first.GetDestinations()) &&
 		slices.Equal(next.GetWaitsFor(), first.GetWaitsFor()) &&
 		next.GetShard() == first.GetShard() &&
-		next.GetSettledHeight() == first.GetSettledHeight()
+		next.GetSettledHeight() == first.GetSettledHeight() &&
+		next.GetEverywhere() == first.GetEverywhere()
 }

@@ -16,7 +16,8 @@ func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for number, name := range ledgerdv1.Level_name {
 		level := report.Level(number)
-		if want := strings.ToLower(strings.TrimPrefix(name, "LEVEL_")); level.String() != want &&
+		want := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "LEVEL_")), "_", "-")
+		if level.String() != want &&
 			level != report.LevelNone {
 			t.Errorf("level %d is %v, not %s", number, level, want)
 		}

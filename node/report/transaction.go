@@ -17,6 +17,9 @@ const (
 	LevelOrdered  Level = 2 // in a block that this node has executed
 	LevelStored   Level = 3 // on this node's disk
 	LevelDurable  Level = 4 // on the disks of a majority of the shard's nodes
+	// Durable in the chains of all shards that it concerns. Only callers wait for it: one chain does
+	// not know it.
+	LevelDurableEverywhere Level = 5
 )
 
 // String names the level as the command line does.
@@ -32,6 +35,8 @@ func (l Level) String() string {
 		return "stored"
 	case LevelDurable:
 		return "durable"
+	case LevelDurableEverywhere:
+		return "durable-everywhere"
 	}
 	return fmt.Sprintf("level %d", uint8(l))
 }

@@ -206,6 +206,9 @@ func (c *Cluster) Order() error {
 	}
 	if block != nil {
 		c.heights.Ordered = block.Header.Height
+		if c.store.PendingCount() > 0 {
+			c.wanted() // the other shards may have given their verdicts before
+		}
 	}
 	c.notify()
 	return nil

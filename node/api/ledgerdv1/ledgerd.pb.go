@@ -44,6 +44,8 @@ const (
 	Level_LEVEL_ORDERED     Level = 2 // its place in the chain is decided and it is executed
 	Level_LEVEL_STORED      Level = 3 // on this node's disk
 	Level_LEVEL_DURABLE     Level = 4 // on the disks of a majority of the shard's nodes
+	// In a request: durable in the chains of all shards that it concerns. It has taken effect there.
+	Level_LEVEL_DURABLE_EVERYWHERE Level = 5
 )
 
 // Enum value maps for Level.
@@ -54,13 +56,15 @@ var (
 		2: "LEVEL_ORDERED",
 		3: "LEVEL_STORED",
 		4: "LEVEL_DURABLE",
+		5: "LEVEL_DURABLE_EVERYWHERE",
 	}
 	Level_value = map[string]int32{
-		"LEVEL_UNSPECIFIED": 0,
-		"LEVEL_ADMITTED":    1,
-		"LEVEL_ORDERED":     2,
-		"LEVEL_STORED":      3,
-		"LEVEL_DURABLE":     4,
+		"LEVEL_UNSPECIFIED":        0,
+		"LEVEL_ADMITTED":           1,
+		"LEVEL_ORDERED":            2,
+		"LEVEL_STORED":             3,
+		"LEVEL_DURABLE":            4,
+		"LEVEL_DURABLE_EVERYWHERE": 5,
 	}
 )
 
@@ -2085,6 +2089,10 @@ type TransactionStatus struct {
 	Shard uint32 `protobuf:"varint,10,opt,name=shard,proto3" json:"shard,omitempty"`
 	// The block that ended its wait for other shards; 0 if it did not wait, or still waits.
 	SettledHeight uint64 `protobuf:"varint,11,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"`
+	// Whether it took effect in the chains of all shards that it concerns, and is durable in each.
+	// Only set if LEVEL_DURABLE_EVERYWHERE was asked for and it concerns two or more. While it is not
+	// set, waits_for then has the shards that are not so far.
+	Everywhere    bool `protobuf:"varint,12,opt,name=everywhere,proto3" json:"everywhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2194,6 +2202,13 @@ func (x *TransactionStatus) GetSettledHeight() uint64 {
 		return x.SettledHeight
 	}
 	return 0
+}
+
+func (x *TransactionStatus) GetEverywhere() bool {
+	if x != nil {
+		return x.Everywhere
+	}
+	return false
 }
 
 // A transaction in the chain of one shard.
@@ -7819,7 +7834,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0fPrepareResponse\x12\"\n" +
 	"\ftransactions\x18\x01 \x03(\fR\ftransactions\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\fR\x03ids\x12\x17\n" +
-	"\ato_sign\x18\x03 \x01(\fR\x06toSign\"\xd3\x02\n" +
+	"\ato_sign\x18\x03 \x01(\fR\x06toSign\"\xf3\x02\n" +
 	"\x11TransactionStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x122\n" +
@@ -7833,7 +7848,10 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\twaits_for\x18\t \x03(\rR\bwaitsFor\x12\x14\n" +
 	"\x05shard\x18\n" +
 	" \x01(\rR\x05shard\x12%\n" +
-	"\x0esettled_height\x18\v \x01(\x04R\rsettledHeight\"\xa0\x03\n" +
+	"\x0esettled_height\x18\v \x01(\x04R\rsettledHeight\x12\x1e\n" +
+	"\n" +
+	"everywhere\x18\f \x01(\bR\n" +
+	"everywhere\"\xa0\x03\n" +
 	"\n" +
 	"ShardPlace\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
@@ -8293,13 +8311,14 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11SubscribeResponse\x12'\n" +
 	"\x05block\x18\x01 \x01(\v2\x11.ledgerd.v1.BlockR\x05block\x12\x1f\n" +
 	"\vhead_height\x18\x02 \x01(\x04R\n" +
-	"headHeight*j\n" +
+	"headHeight*\x88\x01\n" +
 	"\x05Level\x12\x15\n" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLEVEL_ADMITTED\x10\x01\x12\x11\n" +
 	"\rLEVEL_ORDERED\x10\x02\x12\x10\n" +
 	"\fLEVEL_STORED\x10\x03\x12\x11\n" +
-	"\rLEVEL_DURABLE\x10\x04*\xed\x01\n" +
+	"\rLEVEL_DURABLE\x10\x04\x12\x1c\n" +
+	"\x18LEVEL_DURABLE_EVERYWHERE\x10\x05*\xed\x01\n" +
 	"\x10TransactionState\x12!\n" +
 	"\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19TRANSACTION_STATE_PENDING\x10\x01\x12\x1d\n" +

@@ -357,6 +357,66 @@ func TestWaitingForTheHome(t *testing.T) {
 	b.everywhere(payment.ID(0), "0 passed", "1 settled", "2 settled")
 }
 
+// A payment can be waited for until it is durable in both its shards. Until then the answer names
+// the shard that is not so far.
+func TestWaitingEverywhere(t *testing.T) {
+	t.Parallel()
+	const everywhere = ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE
+	b := newBook(t)
+	b.Stand(1, true)
+	payment, local := b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5)),
+		b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))
+	b.submit(2, ledgerdv1.Level_LEVEL_ADMITTED, payment)
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		shown := b.everywhere(payment.ID(0), "0 passed", "1 absent", "2 waiting")
+		if shown.GetPlaces()[2].GetLevel() == ledgerdv1.Level_LEVEL_DURABLE {
+			break // Shard 1 will hear its verdict.
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("not durable in shard 2: %v", shown)
+		}
+	}
+	b.Stand(2, true) // It will not hear the verdict of shard 1.
+	b.Stand(1, false)
+	b.everywhere(payment.ID(0), "0 passed", "1 settled", "2 waiting")
+	short, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	id := payment.ID(0)
+	request := &ledgerdv1.WaitTransactionRequest{Id: id[:], Wait: everywhere}
+	answer, err := b.clients[0].WaitTransaction(short, connect.NewRequest(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := answer.Msg.GetTransaction().GetStatus()
+	b.settled(status, 1)
+	if status.GetEverywhere() || !slices.Equal(status.GetWaitsFor(), []uint32{2}) {
+		t.Errorf("durable in one of two shards: %v", status)
+	}
+	b.Stand(2, false)
+	answer, err = b.clients[2].WaitTransaction(b.context(), connect.NewRequest(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, err := b.clients[1].SubmitMany(b.context(), connect.NewRequest(
+		&ledgerdv1.SubmitManyRequest{Wait: everywhere, Bundles: []*ledgerdv1.Bundle{
+			api.BundleToProto(b.signed(b.orgs[1].Transfer("org1:mint", "org0:a", 5))),
+			api.BundleToProto(local)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes := many.Msg.GetOutcomes()
+	for i, status := range []*ledgerdv1.TransactionStatus{
+		answer.Msg.GetTransaction().GetStatus(), outcomes[0].GetTransactions()[0],
+		b.submit(0, everywhere, b.signed(b.orgs[2].Transfer("org2:mint", "org1:a", 5))),
+		outcomes[1].GetTransactions()[0],
+	} {
+		if status.GetEverywhere() != (i < 3) || len(status.GetWaitsFor()) > 0 ||
+			status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+			t.Errorf("%d: %v", i, status)
+		}
+	}
+}
+
 // patience bounds a call on a machine that runs many other tests at the same time.
 const patience = 2 * time.Minute
 

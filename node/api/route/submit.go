@@ -173,7 +173,7 @@ func (r *router) noteAdmitted(bundle *ledger.Bundle) {
 // as pending, since it was admitted.
 func (w *waited) wait(ctx context.Context, r *router,
 	level report.Level) []*ledgerdv1.TransactionStatus {
-	statuses := r.waitAt(ctx, w.ids, w.at, level)
+	statuses := r.waitAt(ctx, w.ids, w.at, min(level, report.LevelDurable))
 	for i, status := range statuses {
 		if status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
 			status.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
@@ -184,6 +184,9 @@ func (w *waited) wait(ctx context.Context, r *router,
 		bounded, cancel := context.WithTimeout(ctx, learnTime)
 		defer cancel()
 		r.waitAt(bounded, w.learns, w.where, min(level, report.LevelOrdered))
+	}
+	if level == report.LevelDurableEverywhere {
+		r.waitEverywhere(ctx, statuses)
 	}
 	return statuses
 }

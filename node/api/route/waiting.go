@@ -33,8 +33,13 @@ func (r *router) WaitTransaction(ctx context.Context,
 	}
 	waiting, cancel := r.Waiting(ctx)
 	defer cancel()
-	r.waitWherever(waiting, []ledger.Hash{id}, level)
-	return r.transaction(ctx, id)
+	status := r.waitWherever(waiting, []ledger.Hash{id}, level)[0]
+	answer, err := r.transaction(ctx, id)
+	if err == nil && level == report.LevelDurableEverywhere {
+		shown := answer.Msg.GetTransaction().GetStatus()
+		shown.Everywhere, shown.WaitsFor = status.GetEverywhere(), status.GetWaitsFor()
+	}
+	return answer, err
 }
 
 // WaitTransactions waits for many transactions at once.
@@ -65,7 +70,8 @@ func hasReached(status *ledgerdv1.TransactionStatus, level report.Level) bool {
 		ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
 		return true
 	default:
-		return report.Level(state) >= level // the states up to durable have the levels' numbers
+		// The states up to durable have the levels' numbers.
+		return report.Level(state) >= min(level, report.LevelDurable)
 	}
 }
 
@@ -118,6 +124,7 @@ func (r *router) waitHere(ctx context.Context, ids []ledger.Hash,
 func (r *router) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash,
 	level report.Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
+	level = min(level, report.LevelDurable) // a chain knows no other shard's
 	request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level(level)}
 	for i := range ids {
 		request.Ids = append(request.Ids, ids[i][:])
@@ -198,7 +205,39 @@ func (r *router) waitWherever(ctx context.Context, ids []ledger.Hash,
 		for _, index := range missing {
 			statuses[index] = unknown(ids[index])
 		}
+		if level == report.LevelDurableEverywhere {
+			r.waitEverywhere(ctx, statuses)
+		}
 		return statuses
+	}
+}
+
+// waitEverywhere waits until each transaction that is durable where it is decided is durable in the
+// chains of all shards that it concerns, or until the context ends. It notes in the statuses which
+// are, and which shards the others wait for.
+func (r *router) waitEverywhere(ctx context.Context, statuses []*ledgerdv1.TransactionStatus) {
+	var ids []ledger.Hash
+	var at []ledger.ShardID
+	var of []*ledgerdv1.TransactionStatus
+	for _, status := range statuses {
+		if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE ||
+			len(status.GetDestinations()) < 2 {
+			continue
+		}
+		status.Everywhere = true
+		for _, shard := range status.GetDestinations() {
+			if shard != status.GetShard() {
+				ids, at = append(ids, ledger.Hash(status.GetId())), append(at,
+					ledger.ShardID(shard))
+				of = append(of, status)
+			}
+		}
+	}
+	for i, told := range r.waitAt(ctx, ids, at, report.LevelDurable) {
+		if told.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+			of[i].Everywhere = false
+			of[i].WaitsFor = append(of[i].WaitsFor, uint32(at[i]))
+		}
 	}
 }
 
