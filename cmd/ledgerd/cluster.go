@@ -287,15 +287,27 @@ func (c *membershipSession) checkHolder(leaving *ledger.GroupMember) error {
 		return fmt.Errorf("%w: %s is the last member that answers and has the blocks from %d to "+
 			"%d, since the others began with snapshots; wait until one of them has fetched them "+
 			"(ledgerd status shows how far they are), or start a member that has them; to give "+
-			"them up, stop %s and use --force",
-			errLastHolder, leaving.Name, member.GetAbsentHeight()+1, absent, leaving.Name)
+			"them up, stop %s and use --force%s",
+			errLastHolder, leaving.Name, member.GetAbsentHeight()+1, absent, leaving.Name,
+			c.waitBelow())
 	case c.force:
 		return nil
 	}
 	return fmt.Errorf("%w: no member that answers has the blocks up to %d, and %s, which does "+
 		"not answer, may have them; start it, or another member that has them, until a member "+
 		"that stays has fetched them (ledgerd status shows how far they are); if they are lost, "+
-		"or to give them up, use --force", errLastHolder, absent, leaving.Name)
+		"or to give them up, use --force%s", errLastHolder, absent, leaving.Name,
+		c.waitBelow())
+}
+
+// waitBelow returns what it would mean for the shards below to give blocks up, if there are any.
+func (c *membershipSession) waitBelow() string {
+	tree := c.genesis.ShardTree()
+	if tree == nil || len(tree.Children(c.genesis.Shard)) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": a shard below shard %d that ledgerd shards shows as BEHIND may then "+
+		"wait for ever for entries in these blocks", c.genesis.Shard)
 }
 
 // errWouldLoseMajority means that the members left running would be no majority. errNoMajority

@@ -17,26 +17,38 @@ import (
 //
 //   - The bodies, from the snapshot downward (Fill). The store always has the blocks above absent.
 //     So the newest blocks, which other nodes request most, come first, and one number tells which
-//     blocks are here.
-//   - The rows that only the execution of a block yields: histories, entries of streams and ends of
-//     waits (Index). The steps of a history are numbered from the genesis, so Index executes all
-//     blocks from the genesis, once they are here. By that, the store also verifies the state that
-//     it took from the snapshot.
+//     blocks are here. With them come the rows of streams, because a child shard that was down for
+//     long needs entries of these blocks (childentries.go).
+//   - The rows that only the execution of a block yields: histories and ends of waits (Index). The
+//     steps of a history are numbered from the genesis, so Index executes all blocks from the
+//     genesis, once they are here. By that, the store also verifies the state that it took from the
+//     snapshot.
 //
 // The A row holds the progress of both. It is updated only after the rows that it describes are on
 // the disk. So a crash costs only the work since the last update, and repeated writes write the
 // same rows. When nothing is missing, the A row is deleted.
 
 // missing is the A row: the heights up to which bodies of blocks and rows of indexes are not here.
-type missing struct{ absent, unindexed ledger.Height }
+type missing struct {
+	absent, unindexed ledger.Height
+	// streamed are the positions of the streams to the child shards as of block absent, in the
+	// tree's order of children. It is empty if there are no children. It is also empty if the
+	// positions are unknown, because the snapshot was taken over by a version without them.
+	streamed []uint64
+}
 
 func (m missing) row() []byte {
 	to := binary.BigEndian.AppendUint64(nil, uint64(m.absent))
-	return binary.BigEndian.AppendUint64(to, uint64(m.unindexed))
+	to = binary.BigEndian.AppendUint64(to, uint64(m.unindexed))
+	for _, position := range m.streamed {
+		to = binary.BigEndian.AppendUint64(to, position)
+	}
+	return to
 }
 
 // readMissing reads the A row. If there is none, nothing is missing. A row of 8 bytes comes from a
-// version that did not fill in blocks.
+// version that did not fill in blocks, and one of 16 bytes may come from a version that placed no
+// entries of streams.
 func readMissing(transaction *badger.Txn, head ledger.Height) (missing, error) {
 	value, err := get(transaction, []byte{rowAbsent})
 	switch {
@@ -44,13 +56,16 @@ func readMissing(transaction *badger.Txn, head ledger.Height) (missing, error) {
 		return missing{}, nil
 	case err != nil:
 		return missing{}, damaged(1, "where the store began: %v", err)
-	case len(value) != 8 && len(value) != 16:
+	case len(value) < 8 || len(value)%8 != 0:
 		return missing{}, damaged(1, "where the store began: malformed")
 	}
 	m := missing{absent: ledger.Height(binary.BigEndian.Uint64(value))}
 	m.unindexed = m.absent
-	if len(value) == 16 {
+	if len(value) >= 16 {
 		m.unindexed = ledger.Height(binary.BigEndian.Uint64(value[8:]))
+		for rest := value[16:]; len(rest) > 0; rest = rest[8:] {
+			m.streamed = append(m.streamed, binary.BigEndian.Uint64(rest))
+		}
 	}
 	if m.unindexed > head || m.absent > m.unindexed {
 		return missing{}, damaged(1, "where the store began: malformed")
@@ -77,10 +92,10 @@ func (s *Store) loadMissing(head ledger.Height) error {
 // snapshot. It is 0 if all blocks are here.
 func (s *Store) Absent() ledger.Height { return ledger.Height(s.absent.Load()) }
 
-// Unindexed returns the height up to which steps of histories, entries of streams and ends of waits
-// cannot be found. It is the height of the snapshot that the store began with until Index is
-// finished, and 0 afterwards. It is at least Absent. When it is 0, the store is like one that began
-// with the genesis.
+// Unindexed returns the height up to which steps of histories and ends of waits cannot be found. It
+// is the height of the snapshot that the store began with until Index is finished, and 0
+// afterwards. It is at least Absent. When it is 0, the store is like one that began with the
+// genesis.
 func (s *Store) Unindexed() ledger.Height { return ledger.Height(s.unindexed.Load()) }
 
 func (s *Store) errAbsent(height ledger.Height) error {
@@ -135,14 +150,20 @@ func (s *Store) Fill(first ledger.Height,
 		return err
 	}
 	defer s.tasks.Done()
+	entries, err := s.beginEntries()
+	if err != nil {
+		return err
+	}
 	next := first
 	err = fetch(func(block *ledger.Block) (bytes int, err error) {
 		if block.Header.Height != next || next > last {
 			return 0, fmt.Errorf("%w: block %d to be filled in, want %d to %d", ErrMismatch,
 				block.Header.Height, next, last)
 		}
-		if bytes, err = s.fillBlock(block); err == nil {
+		filled, bytes, err := s.fillBlock(block)
+		if err == nil {
 			next++
+			entries.add(filled)
 		}
 		return bytes, err
 	})
@@ -153,32 +174,37 @@ func (s *Store) Fill(first ledger.Height,
 		return fmt.Errorf("%w: the blocks from %d to %d were not filled in", ErrMismatch, next,
 			last)
 	}
-	return s.move(missing{absent: first - 1, unindexed: s.Unindexed()})
+	streamed, err := entries.write(first)
+	if err != nil {
+		return err
+	}
+	return s.move(missing{absent: first - 1, unindexed: s.Unindexed(), streamed: streamed})
 }
 
-// fillBlock writes the body and the header row of a block, and returns the size of the body.
-func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
+// fillBlock writes the body and the header row of a block. It returns the block as it was checked,
+// and the size of the body.
+func (s *Store) fillBlock(block *ledger.Block) (filled *ledger.Block, bytes int, err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
 	if err := s.checkRunning(context.Background()); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	hash, err := s.hash(height)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	// The source of the block is not trusted. Decoding checks that the body matches the header.
 	encoded := block.Encode()
 	checked, err := ledger.DecodeBlock(encoded)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%w: block %d: %w", ErrMismatch, height, err)
+		return nil, 0, fmt.Errorf("%w: block %d: %w", ErrMismatch, height, err)
 	case checked.Hash != hash:
-		return 0, fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch, height,
-			checked.Hash, hash)
+		return nil, 0, fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch,
+			height, checked.Hash, hash)
 	}
 	if err := errors.Join(s.requireSpace(len(encoded)), s.requireDescriptors()); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
@@ -187,19 +213,19 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 		return batch.Set(key, seal(key, value))
 	}
 	if err := s.bodyRows(&packer{}, "fill body", height, encoded, put); err != nil {
-		return 0, s.failFilling(err)
+		return nil, 0, s.failFilling(err)
 	}
 	// Write the header row again with this length: nothing confirms the length in the snapshot.
 	err = put("fill header", heightKey(rowHeader, height),
 		headerRow(checked.Header.Encode(), len(encoded)))
 	if err != nil {
-		return 0, s.failFilling(err)
+		return nil, 0, s.failFilling(err)
 	}
 	s.options.onWrite("fill flush")
 	if err := batch.Flush(); err != nil {
-		return 0, s.failFilling(err)
+		return nil, 0, s.failFilling(err)
 	}
-	return len(encoded), nil
+	return checked, len(encoded), nil
 }
 
 // failFilling stops all writing after a failure of the database.
@@ -215,7 +241,7 @@ func (s *Store) move(m missing) error {
 	s.options.onWrite("fill absent")
 	key := []byte{rowAbsent}
 	err := s.db.Update(func(transaction *badger.Txn) error {
-		if m == (missing{}) {
+		if m.unindexed == 0 {
 			return transaction.Delete(key)
 		}
 		return transaction.Set(key, seal(key, m.row()))

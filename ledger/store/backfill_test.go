@@ -217,6 +217,42 @@ func TestFilledInIsWhole(t *testing.T) {
 	})
 }
 
+// sameStream checks that a store has the same entries of the stream to shard 2 as one that has all
+// blocks, as far as it has their blocks, and says of all others that they are absent.
+func sameStream(t *testing.T, s, whole *Store) {
+	t.Helper()
+	upTo := min(s.AppendedHeight(), whole.AppendedHeight())
+	if err := whole.awaitWritten(upTo); err != nil {
+		t.Fatal(err)
+	}
+	for number := uint64(1); ; number++ {
+		want, err := whole.Stream(2, number, 1, upTo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(want) == 0 {
+			return
+		}
+		where, err := whole.readForward(2, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Stream(2, number, 1, upTo)
+		if where.height <= s.Absent() {
+			if !errors.Is(err, ErrAbsent) {
+				t.Fatalf("entry %d, in block %d, absent to %d: %v", number, where.height,
+					s.Absent(), err)
+			}
+			continue
+		}
+		if err != nil || len(got) != 1 || got[0].Number != number ||
+			!bytes.Equal(got[0].Bundle, want[0].Bundle) {
+			t.Fatalf("entry %d, in block %d, absent to %d: %d entries, %v", number, where.height,
+				s.Absent(), len(got), err)
+		}
+	}
+}
+
 func filledInIsWhole(t *testing.T, genesis *ledger.Genesis, next func(*Store) []byte) {
 	dir := t.TempDir()
 	whole := openBook(t, filepath.Join(dir, "whole"), genesis, small())
@@ -260,6 +296,7 @@ func filledInIsWhole(t *testing.T, genesis *ledger.Genesis, next func(*Store) []
 				t.Fatalf("block %d, absent to %d: %v", height, s.Absent(), err)
 			}
 		}
+		sameStream(t, s, whole)
 		if of, _ := snapshotOf(t, whole); s.Head() == whole.Head() {
 			if again, _ := snapshotOf(t, s); !bytes.Equal(again, of) {
 				t.Fatalf("absent to %d: the snapshot differs", s.Absent())

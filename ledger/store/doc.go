@@ -157,7 +157,7 @@
 //		// The blocks from first to Absent, checked against the headers.
 //		err = store.Fill(first, fetch)
 //	}
-//	// Histories, streams and ends of waits. Afterwards Unindexed is 0.
+//	// Histories and ends of waits. Afterwards Unindexed is 0.
 //	err = store.Index(ctx, pace)
 //
 // Only the rows differ: Restore makes runs of the ids and of the state, but the steps of histories
@@ -238,8 +238,9 @@
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	z id                       -> height, index: the verdict that ended a transaction's wait
 //	A                          -> the height up to which p rows are missing, and the height up to
-//	                              which y, x and z rows are missing, because the store began with
-//	                              a snapshot
+//	                              which y and z rows are missing, because the store began with a
+//	                              snapshot; the positions of the streams to the child shards as of
+//	                              the first of these heights, from which on there are x rows
 //	o height chunk             -> a part of an absent block's outline: the ids and results of its
 //	                              transactions
 //	c height                   -> the certificate of a block, checked against the chain

@@ -72,13 +72,15 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 
 // restoring is a restore in progress.
 type restoring struct {
-	store  *Store
-	ctx    context.Context
-	in     *bufio.Reader
-	batch  *badger.WriteBatch
-	head   state.Parent
-	taken  int
-	buffer []byte
+	store *Store
+	ctx   context.Context
+	in    *bufio.Reader
+	batch *badger.WriteBatch
+	head  state.Parent
+	// streamed are the positions of the streams to the child shards as of the head.
+	streamed []uint64
+	taken    int
+	buffer   []byte
 	// ids are records of which no run is written yet, hashes those of every segmentLength-th block.
 	// runs are those that are written.
 	ids    []record
@@ -138,9 +140,10 @@ func (r *restoring) finish() error {
 	s := r.store
 	for key, value := range map[byte][]byte{
 		rowGenesis: s.genesis.Encode(),
-		rowAbsent:  missing{absent: r.head.Header.Height, unindexed: r.head.Header.Height}.row(),
-		rowHead:    headRow(r.head.Header.Height, r.head.Hash),
-		rowRuns:    runsRow(s.runs.next.Load(), r.runs),
+		rowAbsent: missing{absent: r.head.Header.Height, unindexed: r.head.Header.Height,
+			streamed: r.streamed}.row(),
+		rowHead: headRow(r.head.Header.Height, r.head.Hash),
+		rowRuns: runsRow(s.runs.next.Load(), r.runs),
 	} {
 		if err := r.put([]byte{key}, value); err != nil {
 			return err
@@ -444,6 +447,9 @@ func (r *restoring) checkState(height ledger.Height) error {
 		return r.bad("%s", damage.Reason)
 	} else if err != nil {
 		return err
+	}
+	for _, child := range r.store.children() {
+		r.streamed = append(r.streamed, r.store.state.Streamed(child))
 	}
 	// Open reads the state again, but not all accounts if their leaves are in a file.
 	if r.store.beginLeaves(height, r.head.Hash); r.store.leaves.wanted {

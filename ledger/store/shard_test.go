@@ -102,17 +102,22 @@ func (b *shardBook) grow(entries int) {
 				{Account: "org0:a"}}
 			batch.Bundles = [][]byte{b.signed(opening), batch.Bundles[0]}
 		}
-		draft := b.root.Seal(b.parent, 1, ledger.Round(b.round),
-			ledger.VerifyBatches([][]byte{batch.Encode()}), func(ledger.Hash,
-				*ledger.Transaction) bool {
-				return false
-			})
-		block, changes := b.root.Execute(draft)
-		b.parent = state.Parent{Header: block.Header, Hash: block.Hash}
-		for _, forward := range changes.Forwards {
-			b.stream = append(b.stream, ledger.Carried{Number: forward.Number,
-				Bundle: block.CarriedBundle(int(forward.Bundle))})
-		}
+		b.order(batch)
+	}
+}
+
+// order makes a block of the root.
+func (b *shardBook) order(batch *ledger.Batch) {
+	draft := b.root.Seal(b.parent, 1, ledger.Round(b.round),
+		ledger.VerifyBatches([][]byte{batch.Encode()}), func(ledger.Hash,
+			*ledger.Transaction) bool {
+			return false
+		})
+	block, changes := b.root.Execute(draft)
+	b.parent = state.Parent{Header: block.Header, Hash: block.Hash}
+	for _, forward := range changes.Forwards {
+		b.stream = append(b.stream, ledger.Carried{Number: forward.Number,
+			Bundle: block.CarriedBundle(int(forward.Bundle))})
 	}
 }
 

@@ -76,7 +76,7 @@
 //   - A store is replaced: Reset removes the carrier and its rings. Once the durable position is
 //     known, writers that had asked are offered new rings.
 //   - Entries are not here: a member that began with a snapshot (store.ErrAbsent) takes no part
-//     until the child is past these entries.
+//     until it has fetched their blocks, or until the child is past them.
 //   - A member of the parent lies: with Config.Vouched its entries lose. Others write those for
 //     which it was needed, after their patience and then at once for a while.
 //   - Members change: the node asks new members and drops departed ones. A node that was no member

@@ -137,6 +137,28 @@ func TestSnapshot(t *testing.T) {
 	w.mustArrive() // it takes part now
 }
 
+// All members of the parent began with snapshots, and the child needs entries from before. It gets
+// them once one of these members has fetched their blocks.
+func TestAllBeganWithSnapshots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, 2)
+	w.start("1/0", 1)
+	w.start("1/1", 1)
+	w.extend(300, 100)
+	began := []*testNode{w.start("0/0", 301), w.start("0/1", 301)}
+	err := eventually(10*time.Second, func() (bool, error) {
+		return began[0].streams.Status().Outgoing[0].Absent == 1 &&
+			began[1].streams.Status().Outgoing[0].Absent == 1, nil
+	}, func() string { return "they do not see what they lack" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	began[1].began = 1
+	w.mu.Unlock()
+	w.mustArrive()
+}
+
 // Members join and leave: new members get rings, and departed ones lose them.
 func TestMembersChange(t *testing.T) {
 	bothWays(t, func(t *testing.T, vouched bool) {

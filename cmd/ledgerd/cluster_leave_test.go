@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// TestLastHolderAboveOtherShards: the refusal to give blocks up says what that would mean for the
+// shards below, where there are any.
+func TestLastHolderAboveOtherShards(t *testing.T) {
+	t.Parallel()
+	const away = ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE
+	leaving := &ledger.GroupMember{Index: 0, Member: ledger.Member{Name: "node-0"}}
+	for shard, below := range map[ledger.ShardID]bool{0: true, 1: true, 2: false} {
+		genesis, err := ledgertest.ShardedGenesis(2, 0, 0, 1).ForShard(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, leaver := range []*ledgerdv1.MemberState{{Index: 0}, {Index: 0, Standing: away}} {
+			c := &membershipSession{genesis: genesis, cluster: &ledgerdv1.ClusterState{
+				Members: []*ledgerdv1.MemberState{leaver, {Index: 1, AbsentHeight: 7}}}}
+			err := c.checkHolder(leaving)
+			if !errors.Is(err, errLastHolder) || strings.Contains(err.Error(), "BEHIND") != below {
+				t.Errorf("shard %d, %s: %v", shard, leaver.GetStanding(), err)
+			}
+			c.force = true
+			if err := c.checkHolder(leaving); (err == nil) != isAway(leaver) {
+				t.Errorf("shard %d, %s, forced: %v", shard, leaver.GetStanding(), err)
+			}
+		}
+	}
+	one := &membershipSession{genesis: ledgertest.OperatedGenesis(2),
+		cluster: &ledgerdv1.ClusterState{Members: []*ledgerdv1.MemberState{{Index: 0},
+			{Index: 1, AbsentHeight: 7}}}}
+	if err := one.checkHolder(leaving); err == nil || strings.Contains(err.Error(), "BEHIND") {
+		t.Errorf("a book of one shard: %v", err)
+	}
+}
