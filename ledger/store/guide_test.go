@@ -208,7 +208,18 @@ func TestWrongCountsOfIDs(t *testing.T) {
 	t.Parallel()
 	options := small()
 	options.unsettledBytes, options.fanOut = 1, 100 // several runs stay
-	closed, _, _ := longChain(t, options)
+	from, b := t.TempDir(), newBook(10)
+	s := open(t, from, options)
+	for range 6 {
+		for range 5 {
+			b.apply(t, s, 3)
+		}
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil { // a run of its own
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	closed := readFolder(t, from)
 	named := idRuns(t, closed)
 	for name, change := range map[string]func(guides []*run){
 		"blocks": func(guides []*run) {

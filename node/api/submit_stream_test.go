@@ -155,8 +155,8 @@ func TestSubmitStream(t *testing.T) {
 			forged[len(forged)-1] ^= 1
 			s.send(9, forged, 0)
 			s.refused(9, connect.CodePermissionDenied, false, "signature")
-			s.send(10, b.sign(transfer("bank:mint", "bank:a", 1)).Encode(), 5)
-			s.refused(10, connect.CodeInvalidArgument, false, "level 5")
+			s.send(10, b.sign(transfer("bank:mint", "bank:a", 1)).Encode(), 6)
+			s.refused(10, connect.CodeInvalidArgument, false, "level 6")
 			bundle := b.sign(transfer("bank:mint", "bank:a", 1),
 				transfer("bank:mint", "bank:a", 1))
 			s.send(11, bundle.Encode(), ledgerdv1.Level_LEVEL_DURABLE)
