@@ -461,7 +461,7 @@ func TestStatusesPassThroughRuns(t *testing.T) {
 				status = proto.Clone(statuses[i-1]).(*ledgerdv1.TransactionStatus)
 				status.Index++
 			}
-			switch rapid.IntRange(0, 14).Draw(t, "what differs from the one before") {
+			switch rapid.IntRange(0, 15).Draw(t, "what differs from the one before") {
 			case 0:
 				status.State = ledgerdv1.TransactionState(few.Draw(t, "state"))
 			case 1:
@@ -480,6 +480,8 @@ func TestStatusesPassThroughRuns(t *testing.T) {
 				status.Shard = few.Draw(t, "shard")
 			case 8:
 				status.SettledHeight = uint64(few.Draw(t, "settled"))
+			case 9:
+				status.Everywhere = !status.Everywhere
 			}
 			if status.Height == 0 {
 				status.Index = 0
@@ -503,7 +505,8 @@ func TestStatusesPassThroughRuns(t *testing.T) {
 	})
 	// Every field that a status has passes.
 	full := &ledgerdv1.TransactionStatus{State: 1, Height: 2, Index: 3, ReasonCode: "r",
-		Reason: "s", Destinations: []uint32{4}, WaitsFor: []uint32{5}, Shard: 6, SettledHeight: 7}
+		Reason: "s", Destinations: []uint32{4}, WaitsFor: []uint32{5}, Shard: 6, SettledHeight: 7,
+		Everywhere: true}
 	one := bundleOf(t, 1)
 	got, err := statusesOf(&ledgerdv1.BundleAnswer{Runs: []*ledgerdv1.StatusRun{
 		{Count: 1, Status: full}}}, one)
