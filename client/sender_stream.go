@@ -376,7 +376,8 @@ func statusesOf(answer *ledgerdv1.BundleAnswer, bundle *ledger.Bundle) (
 			}
 			status.ReasonCode, status.Reason = first.GetReasonCode(), first.GetReason()
 			status.Destinations, status.WaitsFor = first.GetDestinations(), first.GetWaitsFor()
-			status.SettledHeight, status.Everywhere = first.GetSettledHeight(), first.GetEverywhere()
+			status.SettledHeight = first.GetSettledHeight()
+			status.Everywhere = first.GetEverywhere()
 			statuses = append(statuses, status)
 		}
 	}

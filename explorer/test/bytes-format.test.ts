@@ -1,11 +1,11 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
+import { TransactionSummarySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import {
   CharterSchema,
   MembershipChangeSchema,
   PolicySchema,
-  TransactionSummarySchema,
-} from "../src/gen/ledgerd/v1/ledgerd_pb";
+} from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, equalBytes, fromHex, toHex } from "../src/lib/bytes";
 import {
   actions,

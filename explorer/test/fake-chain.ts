@@ -13,9 +13,9 @@ import {
   type BlockHeader,
   type Proof,
   type Transaction,
-  type TransactionBodySchema,
   type TransactionSummary,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, toHex } from "../src/lib/bytes";
 import {
   certificate,

@@ -17,8 +17,8 @@ import {
   type Account,
   type ClusterState,
   type EvidenceSchema,
-  type TransactionBodySchema,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
 import { certificate, evidence, fakeGenesis } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";

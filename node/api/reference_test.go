@@ -3,6 +3,7 @@ package api_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,17 +18,22 @@ import (
 )
 
 // TestReference compares docs/reference/api.md with the service: its calls and messages come from
-// the compiled descriptors, its comments from the .proto file. The flag -write writes the page.
+// the compiled descriptors, its comments from the .proto
+// files. The flag -write writes the page.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile(filepath.Join(pagetest.Root(t),
-		"node/api/proto/ledgerd/v1/ledgerd.proto"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	comments, err := protoComments(string(source))
-	if err != nil {
-		t.Fatal(err)
+	comments := map[string]string{}
+	for _, file := range []string{"transaction.proto", "ledgerd.proto"} {
+		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
+			file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := protoComments(string(source))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		maps.Copy(comments, more)
 	}
 	service := ledgerdv1.File_ledgerd_v1_ledgerd_proto.Services().Get(0)
 	for i := range service.Methods().Len() {
@@ -36,7 +42,7 @@ func TestReference(t *testing.T) {
 			t.Errorf("%s has no comment that says what it does", name)
 		}
 	}
-	pagetest.Compare(t, "api.md", apiPage(ledgerdv1.File_ledgerd_v1_ledgerd_proto, comments))
+	pagetest.Compare(t, "api.md", apiPage(comments))
 }
 
 // TestProtoComments shows which comment belongs to which declaration.
@@ -143,10 +149,12 @@ func protoComments(source string) (map[string]string, error) {
 }
 
 // apiPage renders the service, its messages and its enums.
-func apiPage(file protoreflect.FileDescriptor, comments map[string]string) string {
+func apiPage(comments map[string]string) string {
+	file, bundles := ledgerdv1.File_ledgerd_v1_ledgerd_proto,
+		ledgerdv1.File_ledgerd_v1_transaction_proto
 	var b strings.Builder
 	b.WriteString("# API\n\nEvery call and message of a node's API. The page is made from\n" +
-		"`node/api/proto/ledgerd/v1/ledgerd.proto`; `go test ./node/api -run TestReference " +
+		"`node/api/proto/ledgerd/v1/*.proto`; `go test ./node/api -run TestReference " +
 		"-write` writes it.\n")
 	for paragraph := range strings.SplitSeq(comments["package"], "\n\n") {
 		fmt.Fprintf(&b, "\n%s\n", pagetest.Wrap(paragraph))
@@ -171,7 +179,7 @@ func apiPage(file protoreflect.FileDescriptor, comments map[string]string) strin
 			pagetest.Cell(comments[string(service.Name())+"."+name]))
 	}
 	b.WriteString("\n## Messages\n")
-	for _, message := range byName(file.Messages()) {
+	for _, message := range byName(file.Messages(), bundles.Messages()) {
 		name := string(message.Name())
 		writeHead(&b, name, comments)
 		if message.Fields().Len() == 0 {
@@ -186,7 +194,7 @@ func apiPage(file protoreflect.FileDescriptor, comments map[string]string) strin
 		}
 	}
 	b.WriteString("\n## Enums\n")
-	for _, enum := range byName(file.Enums()) {
+	for _, enum := range byName(file.Enums(), bundles.Enums()) {
 		name := string(enum.Name())
 		writeHead(&b, name, comments)
 		b.WriteString("\n| value | number | meaning |\n|---|---|---|\n")
@@ -199,14 +207,16 @@ func apiPage(file protoreflect.FileDescriptor, comments map[string]string) strin
 	return b.String()
 }
 
-// byName returns descriptors in the order of their names.
-func byName[D protoreflect.Descriptor](list interface {
+// byName returns the descriptors of several lists in the order of their names.
+func byName[D protoreflect.Descriptor, L interface {
 	Len() int
 	Get(i int) D
-}) []D {
+}](lists ...L) []D {
 	var all []D
-	for i := range list.Len() {
-		all = append(all, list.Get(i))
+	for _, list := range lists {
+		for i := range list.Len() {
+			all = append(all, list.Get(i))
+		}
 	}
 	slices.SortFunc(all, func(a, b D) int {
 		return strings.Compare(string(a.Name()), string(b.Name()))

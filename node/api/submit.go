@@ -218,8 +218,8 @@ func (s *Service) waitingFor(ctx context.Context, left time.Duration) (context.C
 	return ctx, func() { release(); cancel() }
 }
 
-// wait waits for a level in this chain, which knows none above durable. The end of the context is no failure: the caller gets the statuses of
-// that moment.
+// wait waits for a level in this chain, which knows none above durable. The end of the context is
+// no failure: the caller gets the statuses of that moment.
 func (s *Service) wait(ctx context.Context, ids []ledger.Hash,
 	level report.Level) ([]report.Status, error) {
 	statuses, err := s.backend.Wait(ctx, ids, min(level, report.LevelDurable))

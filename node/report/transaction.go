@@ -17,8 +17,8 @@ const (
 	LevelOrdered  Level = 2 // in a block that this node has executed
 	LevelStored   Level = 3 // on this node's disk
 	LevelDurable  Level = 4 // on the disks of a majority of the shard's nodes
-	// Durable in the chains of all shards that it concerns. Only callers wait for it: one chain does
-	// not know it.
+	// Durable in the chains of all shards that it concerns. Only callers wait for it: one chain
+	// does not know it.
 	LevelDurableEverywhere Level = 5
 )
 

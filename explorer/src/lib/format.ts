@@ -1,10 +1,5 @@
-import type {
-  Charter,
-  MembershipChange,
-  Policy,
-  Quotas,
-  TransactionSummary,
-} from "../gen/ledgerd/v1/ledgerd_pb";
+import type { TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { Charter, MembershipChange, Policy, Quotas } from "../gen/ledgerd/v1/transaction_pb";
 
 // Formats values for people. Amounts are exact integers of up to 128 bits and never pass through a
 // Number.

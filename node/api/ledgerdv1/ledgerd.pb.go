@@ -271,1125 +271,6 @@ func (MemberStanding) EnumDescriptor() ([]byte, []int) {
 	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{3}
 }
 
-type Posting struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"` // "organisation:any:thing"
-	Amount        string                 `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`   // exact decimal integer, negative for a debit
-	Asset         string                 `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`     // empty stands for "unit"
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Posting) Reset() {
-	*x = Posting{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Posting) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Posting) ProtoMessage() {}
-
-func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Posting.ProtoReflect.Descriptor instead.
-func (*Posting) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Posting) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *Posting) GetAmount() string {
-	if x != nil {
-		return x.Amount
-	}
-	return ""
-}
-
-func (x *Posting) GetAsset() string {
-	if x != nil {
-		return x.Asset
-	}
-	return ""
-}
-
-type Record struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // "organisation:any:thing"
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Record) Reset() {
-	*x = Record{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Record) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Record) ProtoMessage() {}
-
-func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Record.ProtoReflect.Descriptor instead.
-func (*Record) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Record) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Record) GetValue() []byte {
-	if x != nil {
-		return x.Value
-	}
-	return nil
-}
-
-type AccountOpening struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	Issuer        bool                   `protobuf:"varint,2,opt,name=issuer,proto3" json:"issuer,omitempty"` // its balances may go below zero
-	Alias         string                 `protobuf:"bytes,3,opt,name=alias,proto3" json:"alias,omitempty"`    // its name in the file that it was imported from
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AccountOpening) Reset() {
-	*x = AccountOpening{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AccountOpening) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AccountOpening) ProtoMessage() {}
-
-func (x *AccountOpening) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AccountOpening.ProtoReflect.Descriptor instead.
-func (*AccountOpening) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *AccountOpening) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *AccountOpening) GetIssuer() bool {
-	if x != nil {
-		return x.Issuer
-	}
-	return false
-}
-
-func (x *AccountOpening) GetAlias() string {
-	if x != nil {
-		return x.Alias
-	}
-	return ""
-}
-
-type OrganisationRegistration struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	PublicKeys    [][]byte               `protobuf:"bytes,2,rep,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"` // ed25519, 32 bytes each
-	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                            // its home shard; any number but 0 pins it there
-	Pinned        bool                   `protobuf:"varint,4,opt,name=pinned,proto3" json:"pinned,omitempty"`                          // pins it to the shard, even to 0; otherwise its name decides
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OrganisationRegistration) Reset() {
-	*x = OrganisationRegistration{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OrganisationRegistration) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OrganisationRegistration) ProtoMessage() {}
-
-func (x *OrganisationRegistration) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OrganisationRegistration.ProtoReflect.Descriptor instead.
-func (*OrganisationRegistration) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *OrganisationRegistration) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *OrganisationRegistration) GetPublicKeys() [][]byte {
-	if x != nil {
-		return x.PublicKeys
-	}
-	return nil
-}
-
-func (x *OrganisationRegistration) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *OrganisationRegistration) GetPinned() bool {
-	if x != nil {
-		return x.Pinned
-	}
-	return false
-}
-
-// A node as the chain knows it.
-type Member struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`         // ed25519, 32 bytes: the node's identity
-	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // host:port where the other nodes reach it
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Member) Reset() {
-	*x = Member{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Member) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Member) ProtoMessage() {}
-
-func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Member.ProtoReflect.Descriptor instead.
-func (*Member) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Member) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Member) GetKey() []byte {
-	if x != nil {
-		return x.Key
-	}
-	return nil
-}
-
-func (x *Member) GetAddress() string {
-	if x != nil {
-		return x.Address
-	}
-	return ""
-}
-
-// A disk that counts for a member. Blocks that the disks of a majority hold are durable.
-type DiskAdmission struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the member's
-	Disk          string                 `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`    // 32 hex digits
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DiskAdmission) Reset() {
-	*x = DiskAdmission{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DiskAdmission) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DiskAdmission) ProtoMessage() {}
-
-func (x *DiskAdmission) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DiskAdmission.ProtoReflect.Descriptor instead.
-func (*DiskAdmission) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *DiskAdmission) GetIndex() uint32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *DiskAdmission) GetDisk() string {
-	if x != nil {
-		return x.Disk
-	}
-	return ""
-}
-
-// A change that an administrative transaction makes to the members of the chain: one at a time.
-type MembershipChange struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Change:
-	//
-	//	*MembershipChange_Join
-	//	*MembershipChange_Leave
-	//	*MembershipChange_Admit
-	Change        isMembershipChange_Change `protobuf_oneof:"change"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MembershipChange) Reset() {
-	*x = MembershipChange{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MembershipChange) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MembershipChange) ProtoMessage() {}
-
-func (x *MembershipChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MembershipChange.ProtoReflect.Descriptor instead.
-func (*MembershipChange) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *MembershipChange) GetChange() isMembershipChange_Change {
-	if x != nil {
-		return x.Change
-	}
-	return nil
-}
-
-func (x *MembershipChange) GetJoin() *Member {
-	if x != nil {
-		if x, ok := x.Change.(*MembershipChange_Join); ok {
-			return x.Join
-		}
-	}
-	return nil
-}
-
-func (x *MembershipChange) GetLeave() uint32 {
-	if x != nil {
-		if x, ok := x.Change.(*MembershipChange_Leave); ok {
-			return x.Leave
-		}
-	}
-	return 0
-}
-
-func (x *MembershipChange) GetAdmit() *DiskAdmission {
-	if x != nil {
-		if x, ok := x.Change.(*MembershipChange_Admit); ok {
-			return x.Admit
-		}
-	}
-	return nil
-}
-
-type isMembershipChange_Change interface {
-	isMembershipChange_Change()
-}
-
-type MembershipChange_Join struct {
-	Join *Member `protobuf:"bytes,1,opt,name=join,proto3,oneof"`
-}
-
-type MembershipChange_Leave struct {
-	Leave uint32 `protobuf:"varint,2,opt,name=leave,proto3,oneof"` // a member's index
-}
-
-type MembershipChange_Admit struct {
-	Admit *DiskAdmission `protobuf:"bytes,3,opt,name=admit,proto3,oneof"`
-}
-
-func (*MembershipChange_Join) isMembershipChange_Change() {}
-
-func (*MembershipChange_Leave) isMembershipChange_Change() {}
-
-func (*MembershipChange_Admit) isMembershipChange_Change() {}
-
-// A key of an organisation.
-type PolicyKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PublicKey     []byte                 `protobuf:"bytes,1,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"` // ed25519, 32 bytes
-	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                            // all, open, post or read; empty stands for all
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PolicyKey) Reset() {
-	*x = PolicyKey{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PolicyKey) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PolicyKey) ProtoMessage() {}
-
-func (x *PolicyKey) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PolicyKey.ProtoReflect.Descriptor instead.
-func (*PolicyKey) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *PolicyKey) GetPublicKey() []byte {
-	if x != nil {
-		return x.PublicKey
-	}
-	return nil
-}
-
-func (x *PolicyKey) GetRole() string {
-	if x != nil {
-		return x.Role
-	}
-	return ""
-}
-
-// More signatures for a transaction that takes more than an amount.
-type PolicyLimit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Asset         string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"` // empty stands for "unit"
-	Above         string                 `protobuf:"bytes,2,opt,name=above,proto3" json:"above,omitempty"` // exact decimal integer
-	Signatures    uint32                 `protobuf:"varint,3,opt,name=signatures,proto3" json:"signatures,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PolicyLimit) Reset() {
-	*x = PolicyLimit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PolicyLimit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PolicyLimit) ProtoMessage() {}
-
-func (x *PolicyLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PolicyLimit.ProtoReflect.Descriptor instead.
-func (*PolicyLimit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *PolicyLimit) GetAsset() string {
-	if x != nil {
-		return x.Asset
-	}
-	return ""
-}
-
-func (x *PolicyLimit) GetAbove() string {
-	if x != nil {
-		return x.Above
-	}
-	return ""
-}
-
-func (x *PolicyLimit) GetSignatures() uint32 {
-	if x != nil {
-		return x.Signatures
-	}
-	return 0
-}
-
-// How many of an organisation's keys have to sign, and which of them.
-type Policy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of changes; a change has the number after the present one
-	Keys          []*PolicyKey           `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
-	Threshold     uint32                 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`                           // distinct keys that have to sign
-	Limits        []*PolicyLimit         `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`                                  // by asset and amount, ascending
-	RefuseAssets  bool                   `protobuf:"varint,5,opt,name=refuse_assets,json=refuseAssets,proto3" json:"refuse_assets,omitempty"` // whether its accounts refuse assets that are not listed
-	Assets        []string               `protobuf:"bytes,6,rep,name=assets,proto3" json:"assets,omitempty"`                                  // ascending
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Policy) Reset() {
-	*x = Policy{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Policy) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Policy) ProtoMessage() {}
-
-func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Policy.ProtoReflect.Descriptor instead.
-func (*Policy) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *Policy) GetNumber() uint64 {
-	if x != nil {
-		return x.Number
-	}
-	return 0
-}
-
-func (x *Policy) GetKeys() []*PolicyKey {
-	if x != nil {
-		return x.Keys
-	}
-	return nil
-}
-
-func (x *Policy) GetThreshold() uint32 {
-	if x != nil {
-		return x.Threshold
-	}
-	return 0
-}
-
-func (x *Policy) GetLimits() []*PolicyLimit {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-func (x *Policy) GetRefuseAssets() bool {
-	if x != nil {
-		return x.RefuseAssets
-	}
-	return false
-}
-
-func (x *Policy) GetAssets() []string {
-	if x != nil {
-		return x.Assets
-	}
-	return nil
-}
-
-// The operators of a ledger, and how many of them have to sign.
-type Charter struct {
-	state                   protoimpl.MessageState `protogen:"open.v1"`
-	Number                  uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`      // of changes; a change has the number after the present one
-	Operators               [][]byte               `protobuf:"bytes,2,rep,name=operators,proto3" json:"operators,omitempty"` // ed25519, 32 bytes each
-	Threshold               uint32                 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`
-	RegistrationByOperators bool                   `protobuf:"varint,4,opt,name=registration_by_operators,json=registrationByOperators,proto3" json:"registration_by_operators,omitempty"` // whether operators sign the registration of organisations
-	Quotas                  *Quotas                `protobuf:"bytes,5,opt,name=quotas,proto3" json:"quotas,omitempty"`
-	Version                 uint32                 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"` // of the chains' rules; 0 means 1, and a change never lowers it
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
-}
-
-func (x *Charter) Reset() {
-	*x = Charter{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Charter) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Charter) ProtoMessage() {}
-
-func (x *Charter) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Charter.ProtoReflect.Descriptor instead.
-func (*Charter) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Charter) GetNumber() uint64 {
-	if x != nil {
-		return x.Number
-	}
-	return 0
-}
-
-func (x *Charter) GetOperators() [][]byte {
-	if x != nil {
-		return x.Operators
-	}
-	return nil
-}
-
-func (x *Charter) GetThreshold() uint32 {
-	if x != nil {
-		return x.Threshold
-	}
-	return 0
-}
-
-func (x *Charter) GetRegistrationByOperators() bool {
-	if x != nil {
-		return x.RegistrationByOperators
-	}
-	return false
-}
-
-func (x *Charter) GetQuotas() *Quotas {
-	if x != nil {
-		return x.Quotas
-	}
-	return nil
-}
-
-func (x *Charter) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-// What each organisation may keep (0 for no bound), or what one keeps. In a ledger of several shards
-// the bounds hold in each shard by itself.
-type Quotas struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Streams       uint64                 `protobuf:"varint,1,opt,name=streams,proto3" json:"streams,omitempty"` // nonce streams
-	Accounts      uint64                 `protobuf:"varint,2,opt,name=accounts,proto3" json:"accounts,omitempty"`
-	Assets        uint64                 `protobuf:"varint,3,opt,name=assets,proto3" json:"assets,omitempty"` // in its accounts; one asset in two accounts counts twice
-	Records       uint64                 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
-	Pending       uint64                 `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"` // transactions that it signed first and that wait for other shards
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Quotas) Reset() {
-	*x = Quotas{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Quotas) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Quotas) ProtoMessage() {}
-
-func (x *Quotas) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Quotas.ProtoReflect.Descriptor instead.
-func (*Quotas) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Quotas) GetStreams() uint64 {
-	if x != nil {
-		return x.Streams
-	}
-	return 0
-}
-
-func (x *Quotas) GetAccounts() uint64 {
-	if x != nil {
-		return x.Accounts
-	}
-	return 0
-}
-
-func (x *Quotas) GetAssets() uint64 {
-	if x != nil {
-		return x.Assets
-	}
-	return 0
-}
-
-func (x *Quotas) GetRecords() uint64 {
-	if x != nil {
-		return x.Records
-	}
-	return 0
-}
-
-func (x *Quotas) GetPending() uint64 {
-	if x != nil {
-		return x.Pending
-	}
-	return 0
-}
-
-type Nonce struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Nonce) Reset() {
-	*x = Nonce{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Nonce) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Nonce) ProtoMessage() {}
-
-func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
-func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *Nonce) GetStream() uint64 {
-	if x != nil {
-		return x.Stream
-	}
-	return 0
-}
-
-func (x *Nonce) GetSequence() uint64 {
-	if x != nil {
-		return x.Sequence
-	}
-	return 0
-}
-
-// The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
-type TransactionBody struct {
-	state         protoimpl.MessageState      `protogen:"open.v1"`
-	Organisations []*OrganisationRegistration `protobuf:"bytes,1,rep,name=organisations,proto3" json:"organisations,omitempty"`
-	Accounts      []*AccountOpening           `protobuf:"bytes,2,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	Postings      []*Posting                  `protobuf:"bytes,3,rep,name=postings,proto3" json:"postings,omitempty"`
-	Records       []*Record                   `protobuf:"bytes,4,rep,name=records,proto3" json:"records,omitempty"`
-	Note          string                      `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
-	Signer        string                      `protobuf:"bytes,6,opt,name=signer,proto3" json:"signer,omitempty"` // organisation
-	Nonce         *Nonce                      `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	LastValid     uint64                      `protobuf:"varint,8,opt,name=last_valid,json=lastValid,proto3" json:"last_valid,omitempty"` // height; 0 if it never expires
-	// Set in an administrative transaction. An operator of the chain signs it (a Signature without
-	// organisation). It is alone in its bundle and has nothing else but a note; signer is empty. A
-	// member's key may sign the admission of another member's disk.
-	MembershipChange *MembershipChange `protobuf:"bytes,9,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
-	// Set in a change of the signer's policy. It has nothing else but a note.
-	Policy *Policy `protobuf:"bytes,10,opt,name=policy,proto3" json:"policy,omitempty"`
-	// Set in a change of the operators, which they sign (a Signature without organisation). It has
-	// nothing else but a note; signer is empty.
-	Charter       *Charter `protobuf:"bytes,11,opt,name=charter,proto3" json:"charter,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TransactionBody) Reset() {
-	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TransactionBody) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TransactionBody) ProtoMessage() {}
-
-func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
-func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
-	if x != nil {
-		return x.Organisations
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetAccounts() []*AccountOpening {
-	if x != nil {
-		return x.Accounts
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetPostings() []*Posting {
-	if x != nil {
-		return x.Postings
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetRecords() []*Record {
-	if x != nil {
-		return x.Records
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetNote() string {
-	if x != nil {
-		return x.Note
-	}
-	return ""
-}
-
-func (x *TransactionBody) GetSigner() string {
-	if x != nil {
-		return x.Signer
-	}
-	return ""
-}
-
-func (x *TransactionBody) GetNonce() *Nonce {
-	if x != nil {
-		return x.Nonce
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetLastValid() uint64 {
-	if x != nil {
-		return x.LastValid
-	}
-	return 0
-}
-
-func (x *TransactionBody) GetMembershipChange() *MembershipChange {
-	if x != nil {
-		return x.MembershipChange
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetPolicy() *Policy {
-	if x != nil {
-		return x.Policy
-	}
-	return nil
-}
-
-func (x *TransactionBody) GetCharter() *Charter {
-	if x != nil {
-		return x.Charter
-	}
-	return nil
-}
-
-type Signature struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
-	PublicKey     []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Signature) Reset() {
-	*x = Signature{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Signature) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Signature) ProtoMessage() {}
-
-func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Signature.ProtoReflect.Descriptor instead.
-func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *Signature) GetOrganisation() string {
-	if x != nil {
-		return x.Organisation
-	}
-	return ""
-}
-
-func (x *Signature) GetPublicKey() []byte {
-	if x != nil {
-		return x.PublicKey
-	}
-	return nil
-}
-
-func (x *Signature) GetSignature() []byte {
-	if x != nil {
-		return x.Signature
-	}
-	return nil
-}
-
-// The unit of submission: transactions in canonical bytes, and signatures over their root.
-type Bundle struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Transactions  [][]byte               `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"` // empty if packed is set
-	Signatures    []*Signature           `protobuf:"bytes,2,rep,name=signatures,proto3" json:"signatures,omitempty"`
-	Packed        []byte                 `protobuf:"bytes,3,opt,name=packed,proto3" json:"packed,omitempty"` // a packed bundle without its signatures; the Go package makes it
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Bundle) Reset() {
-	*x = Bundle{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Bundle) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Bundle) ProtoMessage() {}
-
-func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
-func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *Bundle) GetTransactions() [][]byte {
-	if x != nil {
-		return x.Transactions
-	}
-	return nil
-}
-
-func (x *Bundle) GetSignatures() []*Signature {
-	if x != nil {
-		return x.Signatures
-	}
-	return nil
-}
-
-func (x *Bundle) GetPacked() []byte {
-	if x != nil {
-		return x.Packed
-	}
-	return nil
-}
-
 type SubmitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bundle        *Bundle                `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
@@ -1400,7 +281,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +293,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +306,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *SubmitRequest) GetBundle() *Bundle {
@@ -1451,7 +332,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +344,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +357,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *SubmitResponse) GetTransactions() []*TransactionStatus {
@@ -1505,7 +386,7 @@ type SubmitManyRequest struct {
 
 func (x *SubmitManyRequest) Reset() {
 	*x = SubmitManyRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +398,7 @@ func (x *SubmitManyRequest) String() string {
 func (*SubmitManyRequest) ProtoMessage() {}
 
 func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +411,7 @@ func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyRequest.ProtoReflect.Descriptor instead.
 func (*SubmitManyRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SubmitManyRequest) GetBundles() []*Bundle {
@@ -1570,7 +451,7 @@ type SubmitManyResponse struct {
 
 func (x *SubmitManyResponse) Reset() {
 	*x = SubmitManyResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +463,7 @@ func (x *SubmitManyResponse) String() string {
 func (*SubmitManyResponse) ProtoMessage() {}
 
 func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +476,7 @@ func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyResponse.ProtoReflect.Descriptor instead.
 func (*SubmitManyResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SubmitManyResponse) GetOutcomes() []*BundleOutcome {
@@ -1617,7 +498,7 @@ type BundleOutcome struct {
 
 func (x *BundleOutcome) Reset() {
 	*x = BundleOutcome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +510,7 @@ func (x *BundleOutcome) String() string {
 func (*BundleOutcome) ProtoMessage() {}
 
 func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +523,7 @@ func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleOutcome.ProtoReflect.Descriptor instead.
 func (*BundleOutcome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BundleOutcome) GetTransactions() []*TransactionStatus {
@@ -1678,7 +559,7 @@ type SubmitStreamRequest struct {
 
 func (x *SubmitStreamRequest) Reset() {
 	*x = SubmitStreamRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +571,7 @@ func (x *SubmitStreamRequest) String() string {
 func (*SubmitStreamRequest) ProtoMessage() {}
 
 func (x *SubmitStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +584,7 @@ func (x *SubmitStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitStreamRequest.ProtoReflect.Descriptor instead.
 func (*SubmitStreamRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SubmitStreamRequest) GetNumber() uint64 {
@@ -1743,7 +624,7 @@ type SubmitStreamResponse struct {
 
 func (x *SubmitStreamResponse) Reset() {
 	*x = SubmitStreamResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +636,7 @@ func (x *SubmitStreamResponse) String() string {
 func (*SubmitStreamResponse) ProtoMessage() {}
 
 func (x *SubmitStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +649,7 @@ func (x *SubmitStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitStreamResponse.ProtoReflect.Descriptor instead.
 func (*SubmitStreamResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SubmitStreamResponse) GetAnswers() []*BundleAnswer {
@@ -1789,7 +670,7 @@ type BundleAnswer struct {
 
 func (x *BundleAnswer) Reset() {
 	*x = BundleAnswer{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +682,7 @@ func (x *BundleAnswer) String() string {
 func (*BundleAnswer) ProtoMessage() {}
 
 func (x *BundleAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +695,7 @@ func (x *BundleAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleAnswer.ProtoReflect.Descriptor instead.
 func (*BundleAnswer) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BundleAnswer) GetNumber() uint64 {
@@ -1849,7 +730,7 @@ type StatusRun struct {
 
 func (x *StatusRun) Reset() {
 	*x = StatusRun{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +742,7 @@ func (x *StatusRun) String() string {
 func (*StatusRun) ProtoMessage() {}
 
 func (x *StatusRun) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +755,7 @@ func (x *StatusRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRun.ProtoReflect.Descriptor instead.
 func (*StatusRun) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StatusRun) GetCount() uint32 {
@@ -1905,7 +786,7 @@ type BundleRefusal struct {
 
 func (x *BundleRefusal) Reset() {
 	*x = BundleRefusal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +798,7 @@ func (x *BundleRefusal) String() string {
 func (*BundleRefusal) ProtoMessage() {}
 
 func (x *BundleRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +811,7 @@ func (x *BundleRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleRefusal.ProtoReflect.Descriptor instead.
 func (*BundleRefusal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BundleRefusal) GetCode() uint32 {
@@ -1977,7 +858,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +870,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +883,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PrepareRequest) GetTransactions() []*TransactionBody {
@@ -2023,7 +904,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +916,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +929,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PrepareResponse) GetTransactions() [][]byte {
@@ -2099,7 +980,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +992,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +1005,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TransactionStatus) GetId() []byte {
@@ -2238,7 +1119,7 @@ type ShardPlace struct {
 
 func (x *ShardPlace) Reset() {
 	*x = ShardPlace{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +1131,7 @@ func (x *ShardPlace) String() string {
 func (*ShardPlace) ProtoMessage() {}
 
 func (x *ShardPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +1144,7 @@ func (x *ShardPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardPlace.ProtoReflect.Descriptor instead.
 func (*ShardPlace) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ShardPlace) GetShard() uint32 {
@@ -2387,7 +1268,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +1280,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +1293,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Transaction) GetStatus() *TransactionStatus {
@@ -2502,7 +1383,7 @@ type GetTransactionRequest struct {
 
 func (x *GetTransactionRequest) Reset() {
 	*x = GetTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +1395,7 @@ func (x *GetTransactionRequest) String() string {
 func (*GetTransactionRequest) ProtoMessage() {}
 
 func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +1408,7 @@ func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionRequest.ProtoReflect.Descriptor instead.
 func (*GetTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTransactionRequest) GetId() []byte {
@@ -2553,7 +1434,7 @@ type GetTransactionResponse struct {
 
 func (x *GetTransactionResponse) Reset() {
 	*x = GetTransactionResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +1446,7 @@ func (x *GetTransactionResponse) String() string {
 func (*GetTransactionResponse) ProtoMessage() {}
 
 func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +1459,7 @@ func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionResponse.ProtoReflect.Descriptor instead.
 func (*GetTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTransactionResponse) GetTransaction() *Transaction {
@@ -2599,7 +1480,7 @@ type WaitTransactionRequest struct {
 
 func (x *WaitTransactionRequest) Reset() {
 	*x = WaitTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +1492,7 @@ func (x *WaitTransactionRequest) String() string {
 func (*WaitTransactionRequest) ProtoMessage() {}
 
 func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +1505,7 @@ func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitTransactionRequest) GetId() []byte {
@@ -2658,7 +1539,7 @@ type WaitTransactionsRequest struct {
 
 func (x *WaitTransactionsRequest) Reset() {
 	*x = WaitTransactionsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +1551,7 @@ func (x *WaitTransactionsRequest) String() string {
 func (*WaitTransactionsRequest) ProtoMessage() {}
 
 func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +1564,7 @@ func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitTransactionsRequest) GetIds() [][]byte {
@@ -2709,7 +1590,7 @@ type WaitTransactionsResponse struct {
 
 func (x *WaitTransactionsResponse) Reset() {
 	*x = WaitTransactionsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +1602,7 @@ func (x *WaitTransactionsResponse) String() string {
 func (*WaitTransactionsResponse) ProtoMessage() {}
 
 func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +1615,7 @@ func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WaitTransactionsResponse) GetTransactions() []*TransactionStatus {
@@ -2769,7 +1650,7 @@ type BlockHeader struct {
 
 func (x *BlockHeader) Reset() {
 	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +1662,7 @@ func (x *BlockHeader) String() string {
 func (*BlockHeader) ProtoMessage() {}
 
 func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +1675,7 @@ func (x *BlockHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
 func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BlockHeader) GetHeight() uint64 {
@@ -2926,7 +1807,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +1819,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +1832,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -2991,7 +1872,7 @@ type TransactionSummary struct {
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +1884,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +1897,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -3135,7 +2016,7 @@ type GetBlockRequest struct {
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +2028,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +2041,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -3265,7 +2146,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +2158,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +2171,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -3320,7 +2201,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +2213,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +2226,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -3393,7 +2274,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +2286,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +2299,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -3449,7 +2330,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +2342,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +2355,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Balance) GetAsset() string {
@@ -3521,7 +2402,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +2414,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +2427,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Account) GetAccount() string {
@@ -3614,7 +2495,7 @@ type GetAccountRequest struct {
 
 func (x *GetAccountRequest) Reset() {
 	*x = GetAccountRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +2507,7 @@ func (x *GetAccountRequest) String() string {
 func (*GetAccountRequest) ProtoMessage() {}
 
 func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +2520,7 @@ func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetAccountRequest) GetAccount() string {
@@ -3658,7 +2539,7 @@ type GetAccountResponse struct {
 
 func (x *GetAccountResponse) Reset() {
 	*x = GetAccountResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +2551,7 @@ func (x *GetAccountResponse) String() string {
 func (*GetAccountResponse) ProtoMessage() {}
 
 func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +2564,7 @@ func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetAccountResponse) GetAccount() *Account {
@@ -3705,7 +2586,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +2598,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +2611,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListAccountsRequest) GetPrefix() string {
@@ -3772,7 +2653,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +2665,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +2678,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -3836,7 +2717,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +2729,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +2742,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryEntry) GetTransactionId() []byte {
@@ -3925,7 +2806,7 @@ type ListHistoryRequest struct {
 
 func (x *ListHistoryRequest) Reset() {
 	*x = ListHistoryRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +2818,7 @@ func (x *ListHistoryRequest) String() string {
 func (*ListHistoryRequest) ProtoMessage() {}
 
 func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +2831,7 @@ func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListHistoryRequest) GetAccount() string {
@@ -3991,7 +2872,7 @@ type ListHistoryResponse struct {
 
 func (x *ListHistoryResponse) Reset() {
 	*x = ListHistoryResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +2884,7 @@ func (x *ListHistoryResponse) String() string {
 func (*ListHistoryResponse) ProtoMessage() {}
 
 func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +2897,7 @@ func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
@@ -4042,7 +2923,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +2935,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +2948,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetRecordRequest) GetKey() string {
@@ -4088,7 +2969,7 @@ type GetRecordResponse struct {
 
 func (x *GetRecordResponse) Reset() {
 	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +2981,7 @@ func (x *GetRecordResponse) String() string {
 func (*GetRecordResponse) ProtoMessage() {}
 
 func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +2994,7 @@ func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetRecordResponse) GetRecord() *Record {
@@ -4151,7 +3032,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +3044,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +3057,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Organisation) GetName() string {
@@ -4230,7 +3111,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +3123,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +3136,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -4274,7 +3155,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +3167,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +3180,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -4319,7 +3200,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +3212,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +3225,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -4371,7 +3252,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4383,7 +3264,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4396,7 +3277,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -4423,7 +3304,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +3316,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +3329,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -4474,7 +3355,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +3367,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +3380,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -4518,7 +3399,7 @@ type GetUseRequest struct {
 
 func (x *GetUseRequest) Reset() {
 	*x = GetUseRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4530,7 +3411,7 @@ func (x *GetUseRequest) String() string {
 func (*GetUseRequest) ProtoMessage() {}
 
 func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4543,7 +3424,7 @@ func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseRequest.ProtoReflect.Descriptor instead.
 func (*GetUseRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetUseRequest) GetOrganisation() string {
@@ -4563,7 +3444,7 @@ type GetUseResponse struct {
 
 func (x *GetUseResponse) Reset() {
 	*x = GetUseResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +3456,7 @@ func (x *GetUseResponse) String() string {
 func (*GetUseResponse) ProtoMessage() {}
 
 func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +3469,7 @@ func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseResponse.ProtoReflect.Descriptor instead.
 func (*GetUseResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetUseResponse) GetUse() *Quotas {
@@ -4616,7 +3497,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4628,7 +3509,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4641,7 +3522,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -4684,7 +3565,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +3577,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +3590,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -4823,7 +3704,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4835,7 +3716,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4848,7 +3729,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -4881,7 +3762,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +3774,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4906,7 +3787,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -4932,7 +3813,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4944,7 +3825,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4957,7 +3838,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -5013,7 +3894,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5025,7 +3906,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5038,7 +3919,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -5072,7 +3953,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +3965,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +3978,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -5125,7 +4006,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +4018,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +4031,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -5190,7 +4071,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5202,7 +4083,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5215,7 +4096,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -5269,7 +4150,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5281,7 +4162,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5294,7 +4175,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -5314,7 +4195,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +4207,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5339,7 +4220,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -5365,7 +4246,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +4258,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +4271,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -5410,7 +4291,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +4303,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +4316,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -5464,7 +4345,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5476,7 +4357,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5489,7 +4370,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -5537,7 +4418,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +4430,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +4443,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -5672,7 +4553,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +4565,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +4578,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -5939,7 +4820,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +4832,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +4845,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -6037,7 +4918,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6049,7 +4930,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6062,7 +4943,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -6226,7 +5107,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6238,7 +5119,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6251,7 +5132,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -6303,7 +5184,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6315,7 +5196,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6328,7 +5209,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -6376,7 +5257,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6388,7 +5269,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6401,7 +5282,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -6447,7 +5328,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6459,7 +5340,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6472,7 +5353,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -6638,7 +5519,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6650,7 +5531,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6663,7 +5544,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -6776,7 +5657,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6788,7 +5669,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6801,7 +5682,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -6842,7 +5723,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +5735,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +5748,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6930,7 +5811,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6942,7 +5823,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6955,7 +5836,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6987,7 +5868,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6999,7 +5880,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7012,7 +5893,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 type GetTreeResponse struct {
@@ -7024,7 +5905,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7036,7 +5917,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7049,7 +5930,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -7067,7 +5948,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7079,7 +5960,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7092,7 +5973,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 type WatchTreeResponse struct {
@@ -7104,7 +5985,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7116,7 +5997,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7129,7 +6010,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{92}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -7148,7 +6029,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7160,7 +6041,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7173,7 +6054,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{93}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -7192,7 +6073,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7204,7 +6085,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7217,7 +6098,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{94}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -7236,7 +6117,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7248,7 +6129,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7261,7 +6142,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{95}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -7280,7 +6161,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7292,7 +6173,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7305,7 +6186,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{96}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -7325,7 +6206,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[97]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +6218,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[97]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +6231,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{97}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetSnapshotRequest) GetShard() uint32 {
@@ -7369,7 +6250,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[98]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +6262,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[98]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +6275,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{98}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -7413,7 +6294,7 @@ type GetGenesisRequest struct {
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[99]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7425,7 +6306,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[99]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7438,7 +6319,7 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{99}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetGenesisRequest) GetShard() uint32 {
@@ -7460,7 +6341,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[100]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7472,7 +6353,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[100]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7485,7 +6366,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{100}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -7524,7 +6405,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[101]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7536,7 +6417,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[101]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7549,7 +6430,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{101}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 type WatchClusterResponse struct {
@@ -7561,7 +6442,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[102]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7573,7 +6454,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[102]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7586,7 +6467,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{102}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -7606,7 +6487,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[103]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7618,7 +6499,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[103]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7631,7 +6512,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{103}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -7658,7 +6539,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[104]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7670,7 +6551,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[104]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7683,7 +6564,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{104}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -7705,94 +6586,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\"Q\n" +
-	"\aPosting\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x16\n" +
-	"\x06amount\x18\x02 \x01(\tR\x06amount\x12\x14\n" +
-	"\x05asset\x18\x03 \x01(\tR\x05asset\"0\n" +
-	"\x06Record\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"X\n" +
-	"\x0eAccountOpening\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x16\n" +
-	"\x06issuer\x18\x02 \x01(\bR\x06issuer\x12\x14\n" +
-	"\x05alias\x18\x03 \x01(\tR\x05alias\"}\n" +
-	"\x18OrganisationRegistration\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vpublic_keys\x18\x02 \x03(\fR\n" +
-	"publicKeys\x12\x14\n" +
-	"\x05shard\x18\x03 \x01(\rR\x05shard\x12\x16\n" +
-	"\x06pinned\x18\x04 \x01(\bR\x06pinned\"H\n" +
-	"\x06Member\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"9\n" +
-	"\rDiskAdmission\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
-	"\x04disk\x18\x02 \x01(\tR\x04disk\"\x91\x01\n" +
-	"\x10MembershipChange\x12(\n" +
-	"\x04join\x18\x01 \x01(\v2\x12.ledgerd.v1.MemberH\x00R\x04join\x12\x16\n" +
-	"\x05leave\x18\x02 \x01(\rH\x00R\x05leave\x121\n" +
-	"\x05admit\x18\x03 \x01(\v2\x19.ledgerd.v1.DiskAdmissionH\x00R\x05admitB\b\n" +
-	"\x06change\">\n" +
-	"\tPolicyKey\x12\x1d\n" +
-	"\n" +
-	"public_key\x18\x01 \x01(\fR\tpublicKey\x12\x12\n" +
-	"\x04role\x18\x02 \x01(\tR\x04role\"Y\n" +
-	"\vPolicyLimit\x12\x14\n" +
-	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x14\n" +
-	"\x05above\x18\x02 \x01(\tR\x05above\x12\x1e\n" +
-	"\n" +
-	"signatures\x18\x03 \x01(\rR\n" +
-	"signatures\"\xd7\x01\n" +
-	"\x06Policy\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x04R\x06number\x12)\n" +
-	"\x04keys\x18\x02 \x03(\v2\x15.ledgerd.v1.PolicyKeyR\x04keys\x12\x1c\n" +
-	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12/\n" +
-	"\x06limits\x18\x04 \x03(\v2\x17.ledgerd.v1.PolicyLimitR\x06limits\x12#\n" +
-	"\rrefuse_assets\x18\x05 \x01(\bR\frefuseAssets\x12\x16\n" +
-	"\x06assets\x18\x06 \x03(\tR\x06assets\"\xdf\x01\n" +
-	"\aCharter\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
-	"\toperators\x18\x02 \x03(\fR\toperators\x12\x1c\n" +
-	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12:\n" +
-	"\x19registration_by_operators\x18\x04 \x01(\bR\x17registrationByOperators\x12*\n" +
-	"\x06quotas\x18\x05 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\rR\aversion\"\x8a\x01\n" +
-	"\x06Quotas\x12\x18\n" +
-	"\astreams\x18\x01 \x01(\x04R\astreams\x12\x1a\n" +
-	"\baccounts\x18\x02 \x01(\x04R\baccounts\x12\x16\n" +
-	"\x06assets\x18\x03 \x01(\x04R\x06assets\x12\x18\n" +
-	"\arecords\x18\x04 \x01(\x04R\arecords\x12\x18\n" +
-	"\apending\x18\x05 \x01(\x04R\apending\";\n" +
-	"\x05Nonce\x12\x16\n" +
-	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x8e\x04\n" +
-	"\x0fTransactionBody\x12J\n" +
-	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
-	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
-	"\bpostings\x18\x03 \x03(\v2\x13.ledgerd.v1.PostingR\bpostings\x12,\n" +
-	"\arecords\x18\x04 \x03(\v2\x12.ledgerd.v1.RecordR\arecords\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\x12\x16\n" +
-	"\x06signer\x18\x06 \x01(\tR\x06signer\x12'\n" +
-	"\x05nonce\x18\a \x01(\v2\x11.ledgerd.v1.NonceR\x05nonce\x12\x1d\n" +
-	"\n" +
-	"last_valid\x18\b \x01(\x04R\tlastValid\x12I\n" +
-	"\x11membership_change\x18\t \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\x12*\n" +
-	"\x06policy\x18\n" +
-	" \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12-\n" +
-	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\"l\n" +
-	"\tSignature\x12\"\n" +
-	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
-	"\n" +
-	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x1c\n" +
-	"\tsignature\x18\x03 \x01(\fR\tsignature\"{\n" +
-	"\x06Bundle\x12\"\n" +
-	"\ftransactions\x18\x01 \x03(\fR\ftransactions\x125\n" +
-	"\n" +
-	"signatures\x18\x02 \x03(\v2\x15.ledgerd.v1.SignatureR\n" +
-	"signatures\x12\x16\n" +
-	"\x06packed\x18\x03 \x01(\fR\x06packed\"b\n" +
+	"ledgerd.v1\x1a\x1cledgerd/v1/transaction.proto\"b\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"S\n" +
@@ -8389,267 +7183,246 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
 	(NodeMode)(0),                     // 2: ledgerd.v1.NodeMode
 	(MemberStanding)(0),               // 3: ledgerd.v1.MemberStanding
-	(*Posting)(nil),                   // 4: ledgerd.v1.Posting
-	(*Record)(nil),                    // 5: ledgerd.v1.Record
-	(*AccountOpening)(nil),            // 6: ledgerd.v1.AccountOpening
-	(*OrganisationRegistration)(nil),  // 7: ledgerd.v1.OrganisationRegistration
-	(*Member)(nil),                    // 8: ledgerd.v1.Member
-	(*DiskAdmission)(nil),             // 9: ledgerd.v1.DiskAdmission
-	(*MembershipChange)(nil),          // 10: ledgerd.v1.MembershipChange
-	(*PolicyKey)(nil),                 // 11: ledgerd.v1.PolicyKey
-	(*PolicyLimit)(nil),               // 12: ledgerd.v1.PolicyLimit
-	(*Policy)(nil),                    // 13: ledgerd.v1.Policy
-	(*Charter)(nil),                   // 14: ledgerd.v1.Charter
-	(*Quotas)(nil),                    // 15: ledgerd.v1.Quotas
-	(*Nonce)(nil),                     // 16: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),           // 17: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 18: ledgerd.v1.Signature
-	(*Bundle)(nil),                    // 19: ledgerd.v1.Bundle
-	(*SubmitRequest)(nil),             // 20: ledgerd.v1.SubmitRequest
-	(*SubmitResponse)(nil),            // 21: ledgerd.v1.SubmitResponse
-	(*SubmitManyRequest)(nil),         // 22: ledgerd.v1.SubmitManyRequest
-	(*SubmitManyResponse)(nil),        // 23: ledgerd.v1.SubmitManyResponse
-	(*BundleOutcome)(nil),             // 24: ledgerd.v1.BundleOutcome
-	(*SubmitStreamRequest)(nil),       // 25: ledgerd.v1.SubmitStreamRequest
-	(*SubmitStreamResponse)(nil),      // 26: ledgerd.v1.SubmitStreamResponse
-	(*BundleAnswer)(nil),              // 27: ledgerd.v1.BundleAnswer
-	(*StatusRun)(nil),                 // 28: ledgerd.v1.StatusRun
-	(*BundleRefusal)(nil),             // 29: ledgerd.v1.BundleRefusal
-	(*PrepareRequest)(nil),            // 30: ledgerd.v1.PrepareRequest
-	(*PrepareResponse)(nil),           // 31: ledgerd.v1.PrepareResponse
-	(*TransactionStatus)(nil),         // 32: ledgerd.v1.TransactionStatus
-	(*ShardPlace)(nil),                // 33: ledgerd.v1.ShardPlace
-	(*Transaction)(nil),               // 34: ledgerd.v1.Transaction
-	(*GetTransactionRequest)(nil),     // 35: ledgerd.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),    // 36: ledgerd.v1.GetTransactionResponse
-	(*WaitTransactionRequest)(nil),    // 37: ledgerd.v1.WaitTransactionRequest
-	(*WaitTransactionsRequest)(nil),   // 38: ledgerd.v1.WaitTransactionsRequest
-	(*WaitTransactionsResponse)(nil),  // 39: ledgerd.v1.WaitTransactionsResponse
-	(*BlockHeader)(nil),               // 40: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 41: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 42: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 43: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 44: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 45: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 46: ledgerd.v1.ListBlocksResponse
-	(*Balance)(nil),                   // 47: ledgerd.v1.Balance
-	(*Account)(nil),                   // 48: ledgerd.v1.Account
-	(*GetAccountRequest)(nil),         // 49: ledgerd.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),        // 50: ledgerd.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),       // 51: ledgerd.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 52: ledgerd.v1.ListAccountsResponse
-	(*HistoryEntry)(nil),              // 53: ledgerd.v1.HistoryEntry
-	(*ListHistoryRequest)(nil),        // 54: ledgerd.v1.ListHistoryRequest
-	(*ListHistoryResponse)(nil),       // 55: ledgerd.v1.ListHistoryResponse
-	(*GetRecordRequest)(nil),          // 56: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 57: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 58: ledgerd.v1.Organisation
-	(*GetOrganisationRequest)(nil),    // 59: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 60: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 61: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 62: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 63: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 64: ledgerd.v1.GetNonceResponse
-	(*GetUseRequest)(nil),             // 65: ledgerd.v1.GetUseRequest
-	(*GetUseResponse)(nil),            // 66: ledgerd.v1.GetUseResponse
-	(*ProofStep)(nil),                 // 67: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 68: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 69: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 70: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 71: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 72: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 73: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 74: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 75: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 76: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 77: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 78: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 79: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 80: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 81: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 82: ledgerd.v1.NodeState
-	(*Backfill)(nil),                  // 83: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 84: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 85: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 86: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 87: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 88: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 89: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 90: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 91: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 92: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 93: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 94: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 95: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 96: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 97: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 98: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 99: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 100: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 101: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 102: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 103: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 104: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 105: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 106: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 107: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 108: ledgerd.v1.SubscribeResponse
+	(*SubmitRequest)(nil),             // 4: ledgerd.v1.SubmitRequest
+	(*SubmitResponse)(nil),            // 5: ledgerd.v1.SubmitResponse
+	(*SubmitManyRequest)(nil),         // 6: ledgerd.v1.SubmitManyRequest
+	(*SubmitManyResponse)(nil),        // 7: ledgerd.v1.SubmitManyResponse
+	(*BundleOutcome)(nil),             // 8: ledgerd.v1.BundleOutcome
+	(*SubmitStreamRequest)(nil),       // 9: ledgerd.v1.SubmitStreamRequest
+	(*SubmitStreamResponse)(nil),      // 10: ledgerd.v1.SubmitStreamResponse
+	(*BundleAnswer)(nil),              // 11: ledgerd.v1.BundleAnswer
+	(*StatusRun)(nil),                 // 12: ledgerd.v1.StatusRun
+	(*BundleRefusal)(nil),             // 13: ledgerd.v1.BundleRefusal
+	(*PrepareRequest)(nil),            // 14: ledgerd.v1.PrepareRequest
+	(*PrepareResponse)(nil),           // 15: ledgerd.v1.PrepareResponse
+	(*TransactionStatus)(nil),         // 16: ledgerd.v1.TransactionStatus
+	(*ShardPlace)(nil),                // 17: ledgerd.v1.ShardPlace
+	(*Transaction)(nil),               // 18: ledgerd.v1.Transaction
+	(*GetTransactionRequest)(nil),     // 19: ledgerd.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),    // 20: ledgerd.v1.GetTransactionResponse
+	(*WaitTransactionRequest)(nil),    // 21: ledgerd.v1.WaitTransactionRequest
+	(*WaitTransactionsRequest)(nil),   // 22: ledgerd.v1.WaitTransactionsRequest
+	(*WaitTransactionsResponse)(nil),  // 23: ledgerd.v1.WaitTransactionsResponse
+	(*BlockHeader)(nil),               // 24: ledgerd.v1.BlockHeader
+	(*Block)(nil),                     // 25: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 26: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 27: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 28: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 29: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 30: ledgerd.v1.ListBlocksResponse
+	(*Balance)(nil),                   // 31: ledgerd.v1.Balance
+	(*Account)(nil),                   // 32: ledgerd.v1.Account
+	(*GetAccountRequest)(nil),         // 33: ledgerd.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),        // 34: ledgerd.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),       // 35: ledgerd.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),      // 36: ledgerd.v1.ListAccountsResponse
+	(*HistoryEntry)(nil),              // 37: ledgerd.v1.HistoryEntry
+	(*ListHistoryRequest)(nil),        // 38: ledgerd.v1.ListHistoryRequest
+	(*ListHistoryResponse)(nil),       // 39: ledgerd.v1.ListHistoryResponse
+	(*GetRecordRequest)(nil),          // 40: ledgerd.v1.GetRecordRequest
+	(*GetRecordResponse)(nil),         // 41: ledgerd.v1.GetRecordResponse
+	(*Organisation)(nil),              // 42: ledgerd.v1.Organisation
+	(*GetOrganisationRequest)(nil),    // 43: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 44: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 45: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 46: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 47: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 48: ledgerd.v1.GetNonceResponse
+	(*GetUseRequest)(nil),             // 49: ledgerd.v1.GetUseRequest
+	(*GetUseResponse)(nil),            // 50: ledgerd.v1.GetUseResponse
+	(*ProofStep)(nil),                 // 51: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 52: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 53: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 54: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 55: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 56: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 57: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 58: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 59: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 60: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 61: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 62: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 63: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 64: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 65: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 66: ledgerd.v1.NodeState
+	(*Backfill)(nil),                  // 67: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 68: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 69: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 70: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 71: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 72: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 73: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 74: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 75: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 76: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 77: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 78: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 79: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 80: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 81: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 82: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 83: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 84: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 85: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 86: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 87: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 88: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 89: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 90: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 91: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 92: ledgerd.v1.SubscribeResponse
+	(*Bundle)(nil),                    // 93: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 94: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 95: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 96: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 97: ledgerd.v1.MembershipChange
+	(*Record)(nil),                    // 98: ledgerd.v1.Record
+	(*Policy)(nil),                    // 99: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 100: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 101: ledgerd.v1.Charter
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	8,   // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
-	9,   // 1: ledgerd.v1.MembershipChange.admit:type_name -> ledgerd.v1.DiskAdmission
-	11,  // 2: ledgerd.v1.Policy.keys:type_name -> ledgerd.v1.PolicyKey
-	12,  // 3: ledgerd.v1.Policy.limits:type_name -> ledgerd.v1.PolicyLimit
-	15,  // 4: ledgerd.v1.Charter.quotas:type_name -> ledgerd.v1.Quotas
-	7,   // 5: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	6,   // 6: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	4,   // 7: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	5,   // 8: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	16,  // 9: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	10,  // 10: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	13,  // 11: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	14,  // 12: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	18,  // 13: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	19,  // 14: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
-	0,   // 15: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
-	32,  // 16: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	19,  // 17: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
-	0,   // 18: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
-	24,  // 19: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
-	32,  // 20: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 21: ledgerd.v1.SubmitStreamRequest.wait:type_name -> ledgerd.v1.Level
-	27,  // 22: ledgerd.v1.SubmitStreamResponse.answers:type_name -> ledgerd.v1.BundleAnswer
-	28,  // 23: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
-	29,  // 24: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
-	32,  // 25: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	17,  // 26: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
-	1,   // 27: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
-	0,   // 28: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
-	32,  // 29: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	17,  // 30: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	18,  // 31: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
-	33,  // 32: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
-	34,  // 33: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,   // 34: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,   // 35: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	32,  // 36: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 37: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	40,  // 38: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	42,  // 39: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	32,  // 40: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	4,   // 41: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	10,  // 42: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	41,  // 43: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	40,  // 44: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	47,  // 45: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	48,  // 46: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	48,  // 47: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	47,  // 48: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	53,  // 49: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	5,   // 50: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	13,  // 51: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	58,  // 52: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	58,  // 53: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	15,  // 54: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	15,  // 55: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	67,  // 56: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	40,  // 57: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	68,  // 58: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	72,  // 59: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	71,  // 60: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	71,  // 61: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	71,  // 62: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	75,  // 63: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	80,  // 64: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 65: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	81,  // 66: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	83,  // 67: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	3,   // 68: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 69: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	87,  // 70: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	84,  // 71: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	82,  // 72: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	85,  // 73: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	86,  // 74: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	14,  // 75: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	91,  // 76: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	90,  // 77: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	89,  // 78: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	92,  // 79: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	92,  // 80: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	82,  // 81: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	88,  // 82: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	88,  // 83: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	41,  // 84: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	20,  // 85: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	22,  // 86: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	25,  // 87: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	30,  // 88: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	35,  // 89: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	37,  // 90: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	38,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	43,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	45,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	49,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	51,  // 95: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	54,  // 96: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	56,  // 97: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	59,  // 98: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	61,  // 99: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	63,  // 100: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	65,  // 101: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	69,  // 102: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	73,  // 103: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	76,  // 104: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	78,  // 105: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	97,  // 106: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	99,  // 107: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	93,  // 108: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	103, // 109: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	101, // 110: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	107, // 111: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	105, // 112: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	95,  // 113: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	21,  // 114: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	23,  // 115: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	26,  // 116: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	31,  // 117: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	36,  // 118: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	36,  // 119: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	39,  // 120: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	44,  // 121: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	46,  // 122: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	50,  // 123: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	52,  // 124: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	55,  // 125: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	57,  // 126: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	60,  // 127: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	62,  // 128: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	64,  // 129: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	66,  // 130: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	70,  // 131: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	74,  // 132: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	77,  // 133: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	79,  // 134: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	98,  // 135: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	100, // 136: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	94,  // 137: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	104, // 138: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	102, // 139: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	108, // 140: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	106, // 141: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	96,  // 142: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	114, // [114:143] is the sub-list for method output_type
-	85,  // [85:114] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	93,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
+	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	93,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
+	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
+	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 7: ledgerd.v1.SubmitStreamRequest.wait:type_name -> ledgerd.v1.Level
+	11,  // 8: ledgerd.v1.SubmitStreamResponse.answers:type_name -> ledgerd.v1.BundleAnswer
+	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
+	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
+	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
+	94,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
+	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
+	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
+	94,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	95,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
+	18,  // 19: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,   // 20: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,   // 21: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	16,  // 22: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 23: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	24,  // 24: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	26,  // 25: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	16,  // 26: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	96,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	97,  // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	25,  // 29: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	24,  // 30: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	31,  // 31: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	32,  // 32: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	32,  // 33: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	31,  // 34: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	37,  // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	98,  // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	99,  // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	42,  // 38: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	42,  // 39: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	100, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	100, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	51,  // 42: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 43: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	52,  // 44: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	56,  // 45: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	55,  // 46: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	55,  // 47: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	55,  // 48: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	59,  // 49: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	64,  // 50: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 51: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	65,  // 52: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	67,  // 53: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	3,   // 54: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 55: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	71,  // 56: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	68,  // 57: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	66,  // 58: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	69,  // 59: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	70,  // 60: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	101, // 61: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	75,  // 62: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	74,  // 63: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	73,  // 64: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	76,  // 65: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	76,  // 66: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	66,  // 67: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	72,  // 68: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	72,  // 69: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	25,  // 70: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	4,   // 71: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 72: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 73: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 74: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 75: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 76: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 77: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 78: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 79: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 80: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 81: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 82: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 83: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 84: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 85: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 86: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 87: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	53,  // 88: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	57,  // 89: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	60,  // 90: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	62,  // 91: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	81,  // 92: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	83,  // 93: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	77,  // 94: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	87,  // 95: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	85,  // 96: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	91,  // 97: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	89,  // 98: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	79,  // 99: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 100: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 101: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 102: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 103: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 104: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 105: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 106: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 107: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 108: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 109: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 110: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 111: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 112: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 113: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 114: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 115: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 116: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	54,  // 117: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	58,  // 118: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	61,  // 119: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	63,  // 120: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	82,  // 121: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	84,  // 122: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	78,  // 123: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	88,  // 124: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	86,  // 125: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	92,  // 126: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	90,  // 127: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	80,  // 128: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	100, // [100:129] is the sub-list for method output_type
+	71,  // [71:100] is the sub-list for method input_type
+	71,  // [71:71] is the sub-list for extension type_name
+	71,  // [71:71] is the sub-list for extension extendee
+	0,   // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -8657,34 +7430,30 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	if File_ledgerd_v1_ledgerd_proto != nil {
 		return
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[6].OneofWrappers = []any{
-		(*MembershipChange_Join)(nil),
-		(*MembershipChange_Leave)(nil),
-		(*MembershipChange_Admit)(nil),
-	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[39].OneofWrappers = []any{
+	file_ledgerd_v1_transaction_proto_init()
+	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
 		(*GetBlockRequest_Head)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[41].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[47].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[65].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[69].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[78].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[93].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[95].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[97].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[99].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[31].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[49].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[56].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[62].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[77].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[79].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[81].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[83].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   105,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,616 +18,15 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Bundle, Charter, MembershipChange, Policy, Posting, Quotas, Record, Signature, TransactionBody } from "./transaction_pb";
+import { file_ledgerd_v1_transaction } from "./transaction_pb";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file ledgerd/v1/ledgerd.proto.
  */
 export const file_ledgerd_v1_ledgerd: GenFile = /*@__PURE__*/
-  fileDesc("ChhsZWRnZXJkL3YxL2xlZGdlcmQucHJvdG8SCmxlZGdlcmQudjEiOQoHUG9zdGluZxIPCgdhY2NvdW50GAEgASgJEg4KBmFtb3VudBgCIAEoCRINCgVhc3NldBgDIAEoCSIkCgZSZWNvcmQSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMIkAKDkFjY291bnRPcGVuaW5nEg8KB2FjY291bnQYASABKAkSDgoGaXNzdWVyGAIgASgIEg0KBWFsaWFzGAMgASgJIlwKGE9yZ2FuaXNhdGlvblJlZ2lzdHJhdGlvbhIMCgRuYW1lGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgAygMEg0KBXNoYXJkGAMgASgNEg4KBnBpbm5lZBgEIAEoCCI0CgZNZW1iZXISDAoEbmFtZRgBIAEoCRILCgNrZXkYAiABKAwSDwoHYWRkcmVzcxgDIAEoCSIsCg1EaXNrQWRtaXNzaW9uEg0KBWluZGV4GAEgASgNEgwKBGRpc2sYAiABKAkifQoQTWVtYmVyc2hpcENoYW5nZRIiCgRqb2luGAEgASgLMhIubGVkZ2VyZC52MS5NZW1iZXJIABIPCgVsZWF2ZRgCIAEoDUgAEioKBWFkbWl0GAMgASgLMhkubGVkZ2VyZC52MS5EaXNrQWRtaXNzaW9uSABCCAoGY2hhbmdlIi0KCVBvbGljeUtleRISCgpwdWJsaWNfa2V5GAEgASgMEgwKBHJvbGUYAiABKAkiPwoLUG9saWN5TGltaXQSDQoFYXNzZXQYASABKAkSDQoFYWJvdmUYAiABKAkSEgoKc2lnbmF0dXJlcxgDIAEoDSKgAQoGUG9saWN5Eg4KBm51bWJlchgBIAEoBBIjCgRrZXlzGAIgAygLMhUubGVkZ2VyZC52MS5Qb2xpY3lLZXkSEQoJdGhyZXNob2xkGAMgASgNEicKBmxpbWl0cxgEIAMoCzIXLmxlZGdlcmQudjEuUG9saWN5TGltaXQSFQoNcmVmdXNlX2Fzc2V0cxgFIAEoCBIOCgZhc3NldHMYBiADKAkilwEKB0NoYXJ0ZXISDgoGbnVtYmVyGAEgASgEEhEKCW9wZXJhdG9ycxgCIAMoDBIRCgl0aHJlc2hvbGQYAyABKA0SIQoZcmVnaXN0cmF0aW9uX2J5X29wZXJhdG9ycxgEIAEoCBIiCgZxdW90YXMYBSABKAsyEi5sZWRnZXJkLnYxLlF1b3RhcxIPCgd2ZXJzaW9uGAYgASgNIl0KBlF1b3RhcxIPCgdzdHJlYW1zGAEgASgEEhAKCGFjY291bnRzGAIgASgEEg4KBmFzc2V0cxgDIAEoBBIPCgdyZWNvcmRzGAQgASgEEg8KB3BlbmRpbmcYBSABKAQiKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEIp8DCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlciJICglTaWduYXR1cmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIlkKBkJ1bmRsZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSKQoKc2lnbmF0dXJlcxgCIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEg4KBnBhY2tlZBgDIAEoDCJUCg1TdWJtaXRSZXF1ZXN0EiIKBmJ1bmRsZRgBIAEoCzISLmxlZGdlcmQudjEuQnVuZGxlEh8KBHdhaXQYAiABKA4yES5sZWRnZXJkLnYxLkxldmVsIkUKDlN1Ym1pdFJlc3BvbnNlEjMKDHRyYW5zYWN0aW9ucxgBIAMoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMiegoRU3VibWl0TWFueVJlcXVlc3QSIwoHYnVuZGxlcxgBIAMoCzISLmxlZGdlcmQudjEuQnVuZGxlEh8KBHdhaXQYAiABKA4yES5sZWRnZXJkLnYxLkxldmVsEhAKCGluX29yZGVyGAMgASgIEg0KBWFmdGVyGAQgASgMIkEKElN1Ym1pdE1hbnlSZXNwb25zZRIrCghvdXRjb21lcxgBIAMoCzIZLmxlZGdlcmQudjEuQnVuZGxlT3V0Y29tZSJkCg1CdW5kbGVPdXRjb21lEjMKDHRyYW5zYWN0aW9ucxgBIAMoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMSDwoHcmVmdXNlZBgCIAEoCRINCgVyZXRyeRgDIAEoCCJnChNTdWJtaXRTdHJlYW1SZXF1ZXN0Eg4KBm51bWJlchgBIAEoBBIOCgZidW5kbGUYAiABKAwSHwoEd2FpdBgDIAEoDjIRLmxlZGdlcmQudjEuTGV2ZWwSDwoHd2FpdF9tcxgEIAEoDSJBChRTdWJtaXRTdHJlYW1SZXNwb25zZRIpCgdhbnN3ZXJzGAEgAygLMhgubGVkZ2VyZC52MS5CdW5kbGVBbnN3ZXIibwoMQnVuZGxlQW5zd2VyEg4KBm51bWJlchgBIAEoBBIjCgRydW5zGAIgAygLMhUubGVkZ2VyZC52MS5TdGF0dXNSdW4SKgoHcmVmdXNhbBgDIAEoCzIZLmxlZGdlcmQudjEuQnVuZGxlUmVmdXNhbCJJCglTdGF0dXNSdW4SDQoFY291bnQYASABKA0SLQoGc3RhdHVzGAIgASgLMh0ubGVkZ2VyZC52MS5UcmFuc2FjdGlvblN0YXR1cyJdCg1CdW5kbGVSZWZ1c2FsEgwKBGNvZGUYASABKA0SDgoGcmVhc29uGAIgASgJEg0KBXJldHJ5GAMgASgIEg4KBnVuc3VyZRgEIAEoCBIPCgd3cml0ZXJzGAUgAygJIkMKDlByZXBhcmVSZXF1ZXN0EjEKDHRyYW5zYWN0aW9ucxgBIAMoCzIbLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25Cb2R5IkUKD1ByZXBhcmVSZXNwb25zZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSCwoDaWRzGAIgAygMEg8KB3RvX3NpZ24YAyABKAwihAIKEVRyYW5zYWN0aW9uU3RhdHVzEgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCRIrCgVzdGF0ZRgDIAEoDjIcLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0ZRIOCgZoZWlnaHQYBCABKAQSDQoFaW5kZXgYBSABKA0SEwoLcmVhc29uX2NvZGUYBiABKAkSDgoGcmVhc29uGAcgASgJEhQKDGRlc3RpbmF0aW9ucxgIIAMoDRIRCgl3YWl0c19mb3IYCSADKA0SDQoFc2hhcmQYCiABKA0SFgoOc2V0dGxlZF9oZWlnaHQYCyABKAQSEgoKZXZlcnl3aGVyZRgMIAEoCCKbAgoKU2hhcmRQbGFjZRINCgVzaGFyZBgBIAEoDRINCgVzdGF0ZRgCIAEoCRIOCgZoZWlnaHQYAyABKAQSDQoFaW5kZXgYBCABKA0SFgoOYmxvY2tfaGFzaF9oZXgYBSABKAkSDwoHdGltZV9tcxgGIAEoBBIPCgd2ZXJkaWN0GAcgASgJEhYKDnNldHRsZWRfaGVpZ2h0GAggASgEEhUKDXNldHRsZWRfaW5kZXgYCSABKA0SEQoJd2FpdHNfZm9yGAogAygNEgwKBGhvbWUYCyABKAgSDQoFZW50cnkYDCABKAgSIAoFbGV2ZWwYDSABKA4yES5sZWRnZXJkLnYxLkxldmVsEhUKDXN0cmVhbV9udW1iZXIYDiABKAQi1gIKC1RyYW5zYWN0aW9uEi0KBnN0YXR1cxgBIAEoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMSKQoEYm9keRgCIAEoCzIbLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25Cb2R5EikKCnNpZ25hdHVyZXMYAyADKAsyFS5sZWRnZXJkLnYxLlNpZ25hdHVyZRISCgpibG9ja19oYXNoGAQgASgMEhUKDWJsb2NrX3RpbWVfbXMYBSABKAQSEQoJY2Fub25pY2FsGAYgASgMEhMKC2J1bmRsZV9zaXplGAcgASgNEiYKBnBsYWNlcxgIIAMoCzIWLmxlZGdlcmQudjEuU2hhcmRQbGFjZRIfChd2ZXJkaWN0X3RyYW5zYWN0aW9uX2hleBgJIAEoCRIVCg12ZXJkaWN0X3NoYXJkGAogASgNEg8KB3ZlcmRpY3QYCyABKAkiMwoVR2V0VHJhbnNhY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCSJGChZHZXRUcmFuc2FjdGlvblJlc3BvbnNlEiwKC3RyYW5zYWN0aW9uGAEgASgLMhcubGVkZ2VyZC52MS5UcmFuc2FjdGlvbiJVChZXYWl0VHJhbnNhY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCRIfCgR3YWl0GAMgASgOMhEubGVkZ2VyZC52MS5MZXZlbCJHChdXYWl0VHJhbnNhY3Rpb25zUmVxdWVzdBILCgNpZHMYASADKAwSHwoEd2FpdBgCIAEoDjIRLmxlZGdlcmQudjEuTGV2ZWwiTwoYV2FpdFRyYW5zYWN0aW9uc1Jlc3BvbnNlEjMKDHRyYW5zYWN0aW9ucxgBIAMoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMi5AIKC0Jsb2NrSGVhZGVyEg4KBmhlaWdodBgBIAEoBBIMCgRoYXNoGAIgASgMEhAKCGhhc2hfaGV4GAMgASgJEhAKCHByZXZpb3VzGAQgASgMEhQKDHByZXZpb3VzX2hleBgFIAEoCRINCgVlcG9jaBgGIAEoBBINCgVyb3VuZBgHIAEoBBIPCgd0aW1lX21zGAggASgEEhkKEXRyYW5zYWN0aW9uc19yb290GAkgASgMEhQKDHJlc3VsdHNfcm9vdBgKIAEoDBIUCgxzdGF0ZV9kaWdlc3QYCyABKAwSGQoRdHJhbnNhY3Rpb25fY291bnQYDCABKA0SFAoMZmFpbGVkX2NvdW50GA0gASgNEhIKCnNpemVfYnl0ZXMYDiABKAQSIAoFbGV2ZWwYDyABKA4yES5sZWRnZXJkLnYxLkxldmVsEhEKCWNhbm9uaWNhbBgQIAEoDBINCgVzaGFyZBgRIAEoDSJmCgVCbG9jaxInCgZoZWFkZXIYASABKAsyFy5sZWRnZXJkLnYxLkJsb2NrSGVhZGVyEjQKDHRyYW5zYWN0aW9ucxgCIAMoCzIeLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdW1tYXJ5IosDChJUcmFuc2FjdGlvblN1bW1hcnkSLQoGc3RhdHVzGAEgASgLMh0ubGVkZ2VyZC52MS5UcmFuc2FjdGlvblN0YXR1cxIOCgZzaWduZXIYAiABKAkSJQoIcG9zdGluZ3MYAyADKAsyEy5sZWRnZXJkLnYxLlBvc3RpbmcSFQoNcG9zdGluZ19jb3VudBgEIAEoDRIUCgxyZWNvcmRfY291bnQYBSABKA0SDAoEbm90ZRgGIAEoCRI3ChFtZW1iZXJzaGlwX2NoYW5nZRgHIAEoCzIcLmxlZGdlcmQudjEuTWVtYmVyc2hpcENoYW5nZRIfChd2ZXJkaWN0X3RyYW5zYWN0aW9uX2hleBgIIAEoCRIVCg12ZXJkaWN0X3NoYXJkGAkgASgNEg8KB3ZlcmRpY3QYCiABKAkSGgoSb3JnYW5pc2F0aW9uX2NvdW50GAsgASgNEhUKDWFjY291bnRfY291bnQYDCABKA0SDgoGcG9saWN5GA0gASgIEg8KB2NoYXJ0ZXIYDiABKAgipQEKD0dldEJsb2NrUmVxdWVzdBIQCgZoZWlnaHQYASABKARIABIOCgRoYXNoGAIgASgMSAASEgoIaGFzaF9oZXgYAyABKAlIABIOCgRoZWFkGAQgASgISAASEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkSEgoFc2hhcmQYByABKA1IAYgBAUIHCgVibG9ja0IICgZfc2hhcmQiTQoQR2V0QmxvY2tSZXNwb25zZRIgCgVibG9jaxgBIAEoCzIRLmxlZGdlcmQudjEuQmxvY2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoABChFMaXN0QmxvY2tzUmVxdWVzdBITCgtmcm9tX2hlaWdodBgBIAEoBBIRCglhc2NlbmRpbmcYAiABKAgSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkSEgoFc2hhcmQYBSABKA1IAIgBAUIICgZfc2hhcmQiVgoSTGlzdEJsb2Nrc1Jlc3BvbnNlEicKBmJsb2NrcxgBIAMoCzIXLmxlZGdlcmQudjEuQmxvY2tIZWFkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIk0KB0JhbGFuY2USDQoFYXNzZXQYASABKAkSDgoGYW1vdW50GAIgASgJEhEKCXNldF9hc2lkZRgDIAEoCRIQCghpbmNvbWluZxgEIAEoCSKsAQoHQWNjb3VudBIPCgdhY2NvdW50GAEgASgJEhQKDG9yZ2FuaXNhdGlvbhgCIAEoCRIOCgZpc3N1ZXIYAyABKAgSDQoFYWxpYXMYBCABKAkSFQoNb3BlbmVkX2hlaWdodBgFIAEoBBIlCghiYWxhbmNlcxgGIAMoCzITLmxlZGdlcmQudjEuQmFsYW5jZRIOCgZoZWlnaHQYByABKAQSDQoFc2hhcmQYCCABKA0iJAoRR2V0QWNjb3VudFJlcXVlc3QSDwoHYWNjb3VudBgBIAEoCSI6ChJHZXRBY2NvdW50UmVzcG9uc2USJAoHYWNjb3VudBgBIAEoCzITLmxlZGdlcmQudjEuQWNjb3VudCJqChNMaXN0QWNjb3VudHNSZXF1ZXN0Eg4KBnByZWZpeBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRISCgVzaGFyZBgEIAEoDUgAiAEBQggKBl9zaGFyZCJxChRMaXN0QWNjb3VudHNSZXNwb25zZRIlCghhY2NvdW50cxgBIAMoCzITLmxlZGdlcmQudjEuQWNjb3VudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSGQoRdW5hbnN3ZXJlZF9zaGFyZHMYAyADKA0itgEKDEhpc3RvcnlFbnRyeRIWCg50cmFuc2FjdGlvbl9pZBgBIAEoDBIaChJ0cmFuc2FjdGlvbl9pZF9oZXgYAiABKAkSDgoGaGVpZ2h0GAMgASgEEg0KBWluZGV4GAQgASgNEg8KB3RpbWVfbXMYBSABKAQSJAoHY2hhbmdlcxgGIAMoCzITLmxlZGdlcmQudjEuQmFsYW5jZRIMCgRub3RlGAggASgJSgQIBxAIUghiYWxhbmNlcyJfChJMaXN0SGlzdG9yeVJlcXVlc3QSDwoHYWNjb3VudBgBIAEoCRIRCglhc2NlbmRpbmcYAiABKAgSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkiWQoTTGlzdEhpc3RvcnlSZXNwb25zZRIpCgdlbnRyaWVzGAEgAygLMhgubGVkZ2VyZC52MS5IaXN0b3J5RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIh8KEEdldFJlY29yZFJlcXVlc3QSCwoDa2V5GAEgASgJIlYKEUdldFJlY29yZFJlc3BvbnNlEiIKBnJlY29yZBgBIAEoCzISLmxlZGdlcmQudjEuUmVjb3JkEg4KBmhlaWdodBgCIAEoBBINCgVzaGFyZBgDIAEoDSKPAQoMT3JnYW5pc2F0aW9uEgwKBG5hbWUYASABKAkSEwoLcHVibGljX2tleXMYAiADKAwSDQoFc2hhcmQYAyABKA0SGQoRcmVnaXN0ZXJlZF9oZWlnaHQYBCABKAQSDgoGcGlubmVkGAUgASgIEiIKBnBvbGljeRgGIAEoCzISLmxlZGdlcmQudjEuUG9saWN5IiYKFkdldE9yZ2FuaXNhdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCSJJChdHZXRPcmdhbmlzYXRpb25SZXNwb25zZRIuCgxvcmdhbmlzYXRpb24YASABKAsyGC5sZWRnZXJkLnYxLk9yZ2FuaXNhdGlvbiJBChhMaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiZQoZTGlzdE9yZ2FuaXNhdGlvbnNSZXNwb25zZRIvCg1vcmdhbmlzYXRpb25zGAEgAygLMhgubGVkZ2VyZC52MS5PcmdhbmlzYXRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjcKD0dldE5vbmNlUmVxdWVzdBIUCgxvcmdhbmlzYXRpb24YASABKAkSDgoGc3RyZWFtGAIgASgEIikKEEdldE5vbmNlUmVzcG9uc2USFQoNbmV4dF9zZXF1ZW5jZRgBIAEoBCIlCg1HZXRVc2VSZXF1ZXN0EhQKDG9yZ2FuaXNhdGlvbhgBIAEoCSJVCg5HZXRVc2VSZXNwb25zZRIfCgN1c2UYASABKAsyEi5sZWRnZXJkLnYxLlF1b3RhcxIiCgZxdW90YXMYAiABKAsyEi5sZWRnZXJkLnYxLlF1b3RhcyI1CglQcm9vZlN0ZXASDwoHc2libGluZxgBIAEoDBIXCg9zaWJsaW5nX2lzX2xlZnQYAiABKAgi0AIKBVByb29mEhYKDnRyYW5zYWN0aW9uX2lkGAEgASgMEhEKCWxlYWZfZGF0YRgCIAEoDBISCgpsZWFmX2luZGV4GAMgASgEEhEKCXRyZWVfc2l6ZRgEIAEoBBIjCgRwYXRoGAUgAygLMhUubGVkZ2VyZC52MS5Qcm9vZlN0ZXASGQoRdHJhbnNhY3Rpb25zX3Jvb3QYBiABKAwSJwoGaGVhZGVyGAcgASgLMhcubGVkZ2VyZC52MS5CbG9ja0hlYWRlchITCgtyb290X29mZnNldBgIIAEoDRITCgtoYXNoX3ByZWZpeBgJIAEoDBIdChVjYW5vbmljYWxfdHJhbnNhY3Rpb24YCiABKAwSEQoJaWRfcHJlZml4GAsgASgMEg8KB2VuY29kZWQYDCABKAwSDQoFc2hhcmQYDSABKA0SEAoIZmluYWxpdHkYDiABKAwiSwoPR2V0UHJvb2ZSZXF1ZXN0EgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCRISCgVzaGFyZBgDIAEoDUgAiAEBQggKBl9zaGFyZCI0ChBHZXRQcm9vZlJlc3BvbnNlEiAKBXByb29mGAEgASgLMhEubGVkZ2VyZC52MS5Qcm9vZiJ+CgtDZXJ0aWZpY2F0ZRIOCgZoZWlnaHQYASABKAQSDAoEaGFzaBgCIAEoDBIQCghoYXNoX2hleBgDIAEoCRINCgVlcG9jaBgEIAEoBBIfCgVzZWFscxgFIAMoCzIQLmxlZGdlcmQudjEuU2VhbBIPCgdlbmNvZGVkGAYgASgMIjcKBFNlYWwSDgoGbWVtYmVyGAEgASgNEgwKBG5hbWUYAiABKAkSEQoJc2lnbmF0dXJlGAMgASgMIkUKFUdldENlcnRpZmljYXRlUmVxdWVzdBIOCgZoZWlnaHQYASABKAQSEgoFc2hhcmQYAiABKA1IAIgBAUIICgZfc2hhcmQiaQoWR2V0Q2VydGlmaWNhdGVSZXNwb25zZRIsCgtjZXJ0aWZpY2F0ZRgBIAEoCzIXLmxlZGdlcmQudjEuQ2VydGlmaWNhdGUSEAoIZmluYWxpdHkYAiABKAwSDwoHbWVtYmVycxgDIAEoDSKcAQoIRXZpZGVuY2USDgoGaGVpZ2h0GAEgASgEEiYKBWZpcnN0GAIgASgLMhcubGVkZ2VyZC52MS5DZXJ0aWZpY2F0ZRInCgZzZWNvbmQYAyABKAsyFy5sZWRnZXJkLnYxLkNlcnRpZmljYXRlEg8KB21lbWJlcnMYBCADKA0SDQoFbmFtZXMYBSADKAkSDwoHZW5jb2RlZBgGIAEoDCIzChNMaXN0RXZpZGVuY2VSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQFCCAoGX3NoYXJkIlgKFExpc3RFdmlkZW5jZVJlc3BvbnNlEiYKCGV2aWRlbmNlGAEgAygLMhQubGVkZ2VyZC52MS5FdmlkZW5jZRIYChBjZXJ0aWZpZWRfaGVpZ2h0GAIgASgEIh4KDVNlYXJjaFJlcXVlc3QSDQoFcXVlcnkYASABKAkiUAoOU2VhcmNoUmVzcG9uc2USIwoEaGl0cxgBIAMoCzIVLmxlZGdlcmQudjEuU2VhcmNoSGl0EhkKEXVuYW5zd2VyZWRfc2hhcmRzGAIgAygNIkQKCVNlYXJjaEhpdBIMCgRraW5kGAEgASgJEgsKA2tleRgCIAEoCRINCgVsYWJlbBgDIAEoCRINCgVzaGFyZBgEIAEoDSKmAQoLRW5naW5lU3RhdGUSDgoGZW5naW5lGAEgASgJEg0KBWVwb2NoGAIgASgEEg0KBXJvdW5kGAMgASgEEhAKCHJlbGlhYmxlGAQgASgIEg8KB21lbWJlcnMYBSADKA0SEQoJc3VzcGVjdGVkGAYgAygNEg8KB2F3YWl0ZWQYByADKA0SDgoGaGFsdGVkGAggASgJEhIKCmdlbmVyYXRpb24YCSABKAQijQYKCU5vZGVTdGF0ZRINCgVpbmRleBgBIAEoDRIMCgRuYW1lGAIgASgJEg8KB3BlZXJfaWQYAyABKAkSEwoLYXBpX2FkZHJlc3MYBCABKAkSFgoOZmFicmljX2FkZHJlc3MYBSABKAkSIgoEbW9kZRgGIAEoDjIULmxlZGdlcmQudjEuTm9kZU1vZGUSDgoGcmVhc29uGAcgASgJEicKBmVuZ2luZRgIIAEoCzIXLmxlZGdlcmQudjEuRW5naW5lU3RhdGUSFgoOb3JkZXJlZF9oZWlnaHQYCSABKAQSFQoNc3RvcmVkX2hlaWdodBgKIAEoBBIWCg5kdXJhYmxlX2hlaWdodBgLIAEoBBIRCgloZWFkX2hhc2gYDCABKAwSEgoKc3RhcnRlZF9tcxgNIAEoBBIZChFwb29sX3RyYW5zYWN0aW9ucxgOIAEoBBISCgpwb29sX2J5dGVzGA8gASgEEh8KF3RyYW5zYWN0aW9uc19wZXJfc2Vjb25kGBAgASgBEhgKEG9yZGVyX2xhdGVuY3lfdXMYESABKA0SGgoSZHVyYWJsZV9sYXRlbmN5X3VzGBIgASgNEg8KB3ZlcnNpb24YEyABKAkSEgoKcmVhZHNfb25seRgUIAEoCBIXCg9kaXNrX2ZyZWVfYnl0ZXMYFSABKAQSDQoFc2hhcmQYFiABKA0SGQoRcGVuZGluZ19jcm9zc2luZ3MYFyABKAQSDwoHZGlza19pZBgbIAEoDBIUCgxkaXNrX2xlYXJuZXIYHCABKAkSHAoPY2xvY2tfb2Zmc2V0X21zGBggASgDSACIAQESFQoNY2xvY2tfd2FybmluZxgZIAEoCRImCghiYWNrZmlsbBgaIAEoCzIULmxlZGdlcmQudjEuQmFja2ZpbGwSGAoQY2VydGlmaWVkX2hlaWdodBgdIAEoBBIQCghldmlkZW5jZRgeIAEoDRIXCg9yZWNvcmRlZF9oZWlnaHQYHyABKAQSDwoHcmVjb3JkcxggIAEoBEISChBfY2xvY2tfb2Zmc2V0X21zInIKCEJhY2tmaWxsEhcKD3NuYXBzaG90X2hlaWdodBgBIAEoBBIVCg1hYnNlbnRfaGVpZ2h0GAIgASgEEhYKDmluZGV4ZWRfaGVpZ2h0GAMgASgEEg4KBnNvdXJjZRgEIAEoCRIOCgZyZWFzb24YBSABKAkiygMKC01lbWJlclN0YXRlEg0KBWluZGV4GAEgASgNEgwKBG5hbWUYAiABKAkSDwoHcGVlcl9pZBgDIAEoCRITCgthcGlfYWRkcmVzcxgEIAEoCRIWCg5mYWJyaWNfYWRkcmVzcxgFIAEoCRIRCgljb25uZWN0ZWQYBiABKAgSDgoGbWVtYmVyGAcgASgIEhEKCXN1c3BlY3RlZBgIIAEoCBIWCg5vcmRlcmVkX2hlaWdodBgJIAEoBBIVCg1zdG9yZWRfaGVpZ2h0GAogASgEEhUKDWxhc3RfaGVhcmRfbXMYCyABKAQSDAoEc2VsZhgMIAEoCBILCgNrZXkYDSABKAwSDwoHYWRkcmVzcxgOIAEoCRIVCg1qb2luZWRfaGVpZ2h0GA8gASgEEiwKCHN0YW5kaW5nGBAgASgOMhoubGVkZ2VyZC52MS5NZW1iZXJTdGFuZGluZxIiCgRtb2RlGBEgASgOMhQubGVkZ2VyZC52MS5Ob2RlTW9kZRIMCgRkaXNrGBIgASgJEhUKDWFic2VudF9oZWlnaHQYEyABKAQSEgoKaGVsZF91cF9tcxgUIAEoDRIWCg5mb3JnZWRfYnVuZGxlcxgVIAEoBCJkCgxGb3JtZXJNZW1iZXISDQoFaW5kZXgYASABKA0SDAoEbmFtZRgCIAEoCRILCgNrZXkYAyABKAwSFQoNam9pbmVkX2hlaWdodBgEIAEoBBITCgtsZWZ0X2hlaWdodBgFIAEoBCJ8ChBPcmRlcmluZ1NldHRpbmdzEg4KBmVuZ2luZRgBIAEoCRIUCgx0YXJnZXRfbmluZXMYAiABKA0SGQoRc2VydmVyX210dGZfaG91cnMYAyABKA0SFwoPYmF0Y2hfYnl0ZXNfbWF4GAQgASgNEg4KBnByb21wdBgFIAEoCCInCgtEaWdyYXBoRWRnZRIMCgRmcm9tGAEgASgNEgoKAnRvGAIgASgNIqwECgxDbHVzdGVyU3RhdGUSDQoFY2hhaW4YASABKAkSFAoMZ2VuZXNpc19oYXNoGAIgASgMEg0KBXNoYXJkGAMgASgNEg8KB2RpZ3JhcGgYBCABKAkSDgoGZGVncmVlGAUgASgNEhoKEnRvbGVyYXRlZF9mYWlsdXJlcxgGIAEoDRImCgVlZGdlcxgHIAMoCzIXLmxlZGdlcmQudjEuRGlncmFwaEVkZ2USKAoHbWVtYmVycxgIIAMoCzIXLmxlZGdlcmQudjEuTWVtYmVyU3RhdGUSIwoEbm9kZRgJIAEoCzIVLmxlZGdlcmQudjEuTm9kZVN0YXRlEg8KB3RpbWVfbXMYCiABKAQSGgoSdHJhbnNhY3Rpb25zX3RvdGFsGAsgASgEEhYKDmFjY291bnRzX3RvdGFsGAwgASgEEhkKEW1lbWJlcnNoaXBfbnVtYmVyGA0gASgEEhkKEW1lbWJlcnNoaXBfaGVpZ2h0GA4gASgEEigKBmZvcm1lchgPIAMoCzIYLmxlZGdlcmQudjEuRm9ybWVyTWVtYmVyEi4KCG9yZGVyaW5nGBAgASgLMhwubGVkZ2VyZC52MS5PcmRlcmluZ1NldHRpbmdzEgwKBGJvb2sYESABKAwSEwoLc2hhcmRfY291bnQYEiABKA0SJAoHY2hhcnRlchgTIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIWCg5uZXdlc3RfdmVyc2lvbhgUIAEoDSK8AgoFU2hhcmQSDQoFc2hhcmQYASABKA0SDgoGcGFyZW50GAIgASgNEgwKBHJvb3QYAyABKAgSDAoEbW9kZRgEIAEoCRIoCgdtZW1iZXJzGAUgAygLMhcubGVkZ2VyZC52MS5TaGFyZE1lbWJlchIOCgZoZWlnaHQYBiABKAQSFgoOZHVyYWJsZV9oZWlnaHQYByABKAQSGgoSdHJhbnNhY3Rpb25zX3RvdGFsGAggASgEEhYKDmFjY291bnRzX3RvdGFsGAkgASgEEg8KB3BlbmRpbmcYCiABKAQSDwoHY2FycmllZBgLIAEoBBIrCgdzdHJlYW1zGAwgAygLMhoubGVkZ2VyZC52MS5TdHJlYW1Qb3NpdGlvbhIMCgRzZWxmGA0gASgIEhUKDWxhc3RfaGVhcmRfbXMYDiABKAQiQgoOU3RyZWFtUG9zaXRpb24SDQoFY2hpbGQYASABKA0SEAoIc3RyZWFtZWQYAiABKAQSDwoHY2FycmllZBgDIAEoBCKKAQoLU2hhcmRNZW1iZXISDQoFaW5kZXgYASABKA0SDAoEbmFtZRgCIAEoCRITCgthcGlfYWRkcmVzcxgDIAEoCRIMCgRtb2RlGAQgASgJEhYKDm9yZGVyZWRfaGVpZ2h0GAUgASgEEhUKDWxhc3RfaGVhcmRfbXMYBiABKAQSDAoEc2VsZhgHIAEoCCJFCgRUcmVlEiEKBnNoYXJkcxgBIAMoCzIRLmxlZGdlcmQudjEuU2hhcmQSCwoDb3duGAIgASgNEg0KBXNoYXBlGAMgASgJIhAKDkdldFRyZWVSZXF1ZXN0IjEKD0dldFRyZWVSZXNwb25zZRIeCgR0cmVlGAEgASgLMhAubGVkZ2VyZC52MS5UcmVlIhIKEFdhdGNoVHJlZVJlcXVlc3QiMwoRV2F0Y2hUcmVlUmVzcG9uc2USHgoEdHJlZRgBIAEoCzIQLmxlZGdlcmQudjEuVHJlZSIuCg5HZXROb2RlUmVxdWVzdBISCgVzaGFyZBgBIAEoDUgAiAEBQggKBl9zaGFyZCI2Cg9HZXROb2RlUmVzcG9uc2USIwoEbm9kZRgBIAEoCzIVLmxlZGdlcmQudjEuTm9kZVN0YXRlIjEKEUdldENsdXN0ZXJSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQFCCAoGX3NoYXJkIj8KEkdldENsdXN0ZXJSZXNwb25zZRIpCgdjbHVzdGVyGAEgASgLMhgubGVkZ2VyZC52MS5DbHVzdGVyU3RhdGUiMgoSR2V0U25hcHNob3RSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQFCCAoGX3NoYXJkIiMKE0dldFNuYXBzaG90UmVzcG9uc2USDAoEcGFydBgBIAEoDCIxChFHZXRHZW5lc2lzUmVxdWVzdBISCgVzaGFyZBgBIAEoDUgAiAEBQggKBl9zaGFyZCJcChJHZXRHZW5lc2lzUmVzcG9uc2USEQoJY2Fub25pY2FsGAEgASgMEgwKBGhhc2gYAiABKAwSEAoIaGFzaF9oZXgYAyABKAkSEwoLaGFzaF9wcmVmaXgYBCABKAwiFQoTV2F0Y2hDbHVzdGVyUmVxdWVzdCJBChRXYXRjaENsdXN0ZXJSZXNwb25zZRIpCgdjbHVzdGVyGAEgASgLMhgubGVkZ2VyZC52MS5DbHVzdGVyU3RhdGUiQgoQU3Vic2NyaWJlUmVxdWVzdBITCgtmcm9tX2hlaWdodBgBIAEoBBIZChF3aXRoX3RyYW5zYWN0aW9ucxgCIAEoCCJKChFTdWJzY3JpYmVSZXNwb25zZRIgCgVibG9jaxgBIAEoCzIRLmxlZGdlcmQudjEuQmxvY2sSEwoLaGVhZF9oZWlnaHQYAiABKAQqiAEKBUxldmVsEhUKEUxFVkVMX1VOU1BFQ0lGSUVEEAASEgoOTEVWRUxfQURNSVRURUQQARIRCg1MRVZFTF9PUkRFUkVEEAISEAoMTEVWRUxfU1RPUkVEEAMSEQoNTEVWRUxfRFVSQUJMRRAEEhwKGExFVkVMX0RVUkFCTEVfRVZFUllXSEVSRRAFKu0BChBUcmFuc2FjdGlvblN0YXRlEiEKHVRSQU5TQUNUSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASHQoZVFJBTlNBQ1RJT05fU1RBVEVfUEVORElORxABEh0KGVRSQU5TQUNUSU9OX1NUQVRFX09SREVSRUQQAhIcChhUUkFOU0FDVElPTl9TVEFURV9TVE9SRUQQAxIdChlUUkFOU0FDVElPTl9TVEFURV9EVVJBQkxFEAQSHAoYVFJBTlNBQ1RJT05fU1RBVEVfRkFJTEVEEAUSHQoZVFJBTlNBQ1RJT05fU1RBVEVfRVhQSVJFRBAGKpwBCghOb2RlTW9kZRIZChVOT0RFX01PREVfVU5TUEVDSUZJRUQQABIWChJOT0RFX01PREVfU1RBUlRJTkcQARIWChJOT0RFX01PREVfT1JERVJJTkcQAhIXChNOT0RFX01PREVfRk9MTE9XSU5HEAMSFAoQTk9ERV9NT0RFX0hBTFRFRBAEEhYKEk5PREVfTU9ERV9TVE9QUElORxAFKq8BCg5NZW1iZXJTdGFuZGluZxIfChtNRU1CRVJfU1RBTkRJTkdfVU5TUEVDSUZJRUQQABIcChhNRU1CRVJfU1RBTkRJTkdfT1JERVJJTkcQARIdChlNRU1CRVJfU1RBTkRJTkdfRk9MTE9XSU5HEAISHwobTUVNQkVSX1NUQU5ESU5HX1VOUkVBQ0hBQkxFEAMSHgoaTUVNQkVSX1NUQU5ESU5HX05FVkVSX1NFRU4QBDLtEgoNTGVkZ2VyU2VydmljZRJBCgZTdWJtaXQSGS5sZWRnZXJkLnYxLlN1Ym1pdFJlcXVlc3QaGi5sZWRnZXJkLnYxLlN1Ym1pdFJlc3BvbnNlIgASTQoKU3VibWl0TWFueRIdLmxlZGdlcmQudjEuU3VibWl0TWFueVJlcXVlc3QaHi5sZWRnZXJkLnYxLlN1Ym1pdE1hbnlSZXNwb25zZSIAElcKDFN1Ym1pdFN0cmVhbRIfLmxlZGdlcmQudjEuU3VibWl0U3RyZWFtUmVxdWVzdBogLmxlZGdlcmQudjEuU3VibWl0U3RyZWFtUmVzcG9uc2UiACgBMAESRwoHUHJlcGFyZRIaLmxlZGdlcmQudjEuUHJlcGFyZVJlcXVlc3QaGy5sZWRnZXJkLnYxLlByZXBhcmVSZXNwb25zZSIDkAIBElwKDkdldFRyYW5zYWN0aW9uEiEubGVkZ2VyZC52MS5HZXRUcmFuc2FjdGlvblJlcXVlc3QaIi5sZWRnZXJkLnYxLkdldFRyYW5zYWN0aW9uUmVzcG9uc2UiA5ACARJeCg9XYWl0VHJhbnNhY3Rpb24SIi5sZWRnZXJkLnYxLldhaXRUcmFuc2FjdGlvblJlcXVlc3QaIi5sZWRnZXJkLnYxLkdldFRyYW5zYWN0aW9uUmVzcG9uc2UiA5ACARJfChBXYWl0VHJhbnNhY3Rpb25zEiMubGVkZ2VyZC52MS5XYWl0VHJhbnNhY3Rpb25zUmVxdWVzdBokLmxlZGdlcmQudjEuV2FpdFRyYW5zYWN0aW9uc1Jlc3BvbnNlIgASSgoIR2V0QmxvY2sSGy5sZWRnZXJkLnYxLkdldEJsb2NrUmVxdWVzdBocLmxlZGdlcmQudjEuR2V0QmxvY2tSZXNwb25zZSIDkAIBElAKCkxpc3RCbG9ja3MSHS5sZWRnZXJkLnYxLkxpc3RCbG9ja3NSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5MaXN0QmxvY2tzUmVzcG9uc2UiA5ACARJQCgpHZXRBY2NvdW50Eh0ubGVkZ2VyZC52MS5HZXRBY2NvdW50UmVxdWVzdBoeLmxlZGdlcmQudjEuR2V0QWNjb3VudFJlc3BvbnNlIgOQAgESVgoMTGlzdEFjY291bnRzEh8ubGVkZ2VyZC52MS5MaXN0QWNjb3VudHNSZXF1ZXN0GiAubGVkZ2VyZC52MS5MaXN0QWNjb3VudHNSZXNwb25zZSIDkAIBElMKC0xpc3RIaXN0b3J5Eh4ubGVkZ2VyZC52MS5MaXN0SGlzdG9yeVJlcXVlc3QaHy5sZWRnZXJkLnYxLkxpc3RIaXN0b3J5UmVzcG9uc2UiA5ACARJNCglHZXRSZWNvcmQSHC5sZWRnZXJkLnYxLkdldFJlY29yZFJlcXVlc3QaHS5sZWRnZXJkLnYxLkdldFJlY29yZFJlc3BvbnNlIgOQAgESXwoPR2V0T3JnYW5pc2F0aW9uEiIubGVkZ2VyZC52MS5HZXRPcmdhbmlzYXRpb25SZXF1ZXN0GiMubGVkZ2VyZC52MS5HZXRPcmdhbmlzYXRpb25SZXNwb25zZSIDkAIBEmUKEUxpc3RPcmdhbmlzYXRpb25zEiQubGVkZ2VyZC52MS5MaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QaJS5sZWRnZXJkLnYxLkxpc3RPcmdhbmlzYXRpb25zUmVzcG9uc2UiA5ACARJKCghHZXROb25jZRIbLmxlZGdlcmQudjEuR2V0Tm9uY2VSZXF1ZXN0GhwubGVkZ2VyZC52MS5HZXROb25jZVJlc3BvbnNlIgOQAgESRAoGR2V0VXNlEhkubGVkZ2VyZC52MS5HZXRVc2VSZXF1ZXN0GhoubGVkZ2VyZC52MS5HZXRVc2VSZXNwb25zZSIDkAIBEkoKCEdldFByb29mEhsubGVkZ2VyZC52MS5HZXRQcm9vZlJlcXVlc3QaHC5sZWRnZXJkLnYxLkdldFByb29mUmVzcG9uc2UiA5ACARJcCg5HZXRDZXJ0aWZpY2F0ZRIhLmxlZGdlcmQudjEuR2V0Q2VydGlmaWNhdGVSZXF1ZXN0GiIubGVkZ2VyZC52MS5HZXRDZXJ0aWZpY2F0ZVJlc3BvbnNlIgOQAgESVgoMTGlzdEV2aWRlbmNlEh8ubGVkZ2VyZC52MS5MaXN0RXZpZGVuY2VSZXF1ZXN0GiAubGVkZ2VyZC52MS5MaXN0RXZpZGVuY2VSZXNwb25zZSIDkAIBEkQKBlNlYXJjaBIZLmxlZGdlcmQudjEuU2VhcmNoUmVxdWVzdBoaLmxlZGdlcmQudjEuU2VhcmNoUmVzcG9uc2UiA5ACARJHCgdHZXROb2RlEhoubGVkZ2VyZC52MS5HZXROb2RlUmVxdWVzdBobLmxlZGdlcmQudjEuR2V0Tm9kZVJlc3BvbnNlIgOQAgESUAoKR2V0Q2x1c3RlchIdLmxlZGdlcmQudjEuR2V0Q2x1c3RlclJlcXVlc3QaHi5sZWRnZXJkLnYxLkdldENsdXN0ZXJSZXNwb25zZSIDkAIBEkcKB0dldFRyZWUSGi5sZWRnZXJkLnYxLkdldFRyZWVSZXF1ZXN0GhsubGVkZ2VyZC52MS5HZXRUcmVlUmVzcG9uc2UiA5ACARJQCgpHZXRHZW5lc2lzEh0ubGVkZ2VyZC52MS5HZXRHZW5lc2lzUmVxdWVzdBoeLmxlZGdlcmQudjEuR2V0R2VuZXNpc1Jlc3BvbnNlIgOQAgESUgoLR2V0U25hcHNob3QSHi5sZWRnZXJkLnYxLkdldFNuYXBzaG90UmVxdWVzdBofLmxlZGdlcmQudjEuR2V0U25hcHNob3RSZXNwb25zZSIAMAESTAoJU3Vic2NyaWJlEhwubGVkZ2VyZC52MS5TdWJzY3JpYmVSZXF1ZXN0Gh0ubGVkZ2VyZC52MS5TdWJzY3JpYmVSZXNwb25zZSIAMAESVQoMV2F0Y2hDbHVzdGVyEh8ubGVkZ2VyZC52MS5XYXRjaENsdXN0ZXJSZXF1ZXN0GiAubGVkZ2VyZC52MS5XYXRjaENsdXN0ZXJSZXNwb25zZSIAMAESTAoJV2F0Y2hUcmVlEhwubGVkZ2VyZC52MS5XYXRjaFRyZWVSZXF1ZXN0Gh0ubGVkZ2VyZC52MS5XYXRjaFRyZWVSZXNwb25zZSIAMAFCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
-
-/**
- * @generated from message ledgerd.v1.Posting
- */
-export type Posting = Message<"ledgerd.v1.Posting"> & {
-  /**
-   * "organisation:any:thing"
-   *
-   * @generated from field: string account = 1;
-   */
-  account: string;
-
-  /**
-   * exact decimal integer, negative for a debit
-   *
-   * @generated from field: string amount = 2;
-   */
-  amount: string;
-
-  /**
-   * empty stands for "unit"
-   *
-   * @generated from field: string asset = 3;
-   */
-  asset: string;
-};
-
-/**
- * Describes the message ledgerd.v1.Posting.
- * Use `create(PostingSchema)` to create a new message.
- */
-export const PostingSchema: GenMessage<Posting> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 0);
-
-/**
- * @generated from message ledgerd.v1.Record
- */
-export type Record = Message<"ledgerd.v1.Record"> & {
-  /**
-   * "organisation:any:thing"
-   *
-   * @generated from field: string key = 1;
-   */
-  key: string;
-
-  /**
-   * @generated from field: bytes value = 2;
-   */
-  value: Uint8Array;
-};
-
-/**
- * Describes the message ledgerd.v1.Record.
- * Use `create(RecordSchema)` to create a new message.
- */
-export const RecordSchema: GenMessage<Record> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 1);
-
-/**
- * @generated from message ledgerd.v1.AccountOpening
- */
-export type AccountOpening = Message<"ledgerd.v1.AccountOpening"> & {
-  /**
-   * @generated from field: string account = 1;
-   */
-  account: string;
-
-  /**
-   * its balances may go below zero
-   *
-   * @generated from field: bool issuer = 2;
-   */
-  issuer: boolean;
-
-  /**
-   * its name in the file that it was imported from
-   *
-   * @generated from field: string alias = 3;
-   */
-  alias: string;
-};
-
-/**
- * Describes the message ledgerd.v1.AccountOpening.
- * Use `create(AccountOpeningSchema)` to create a new message.
- */
-export const AccountOpeningSchema: GenMessage<AccountOpening> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 2);
-
-/**
- * @generated from message ledgerd.v1.OrganisationRegistration
- */
-export type OrganisationRegistration = Message<"ledgerd.v1.OrganisationRegistration"> & {
-  /**
-   * @generated from field: string name = 1;
-   */
-  name: string;
-
-  /**
-   * ed25519, 32 bytes each
-   *
-   * @generated from field: repeated bytes public_keys = 2;
-   */
-  publicKeys: Uint8Array[];
-
-  /**
-   * its home shard; any number but 0 pins it there
-   *
-   * @generated from field: uint32 shard = 3;
-   */
-  shard: number;
-
-  /**
-   * pins it to the shard, even to 0; otherwise its name decides
-   *
-   * @generated from field: bool pinned = 4;
-   */
-  pinned: boolean;
-};
-
-/**
- * Describes the message ledgerd.v1.OrganisationRegistration.
- * Use `create(OrganisationRegistrationSchema)` to create a new message.
- */
-export const OrganisationRegistrationSchema: GenMessage<OrganisationRegistration> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 3);
-
-/**
- * A node as the chain knows it.
- *
- * @generated from message ledgerd.v1.Member
- */
-export type Member = Message<"ledgerd.v1.Member"> & {
-  /**
-   * @generated from field: string name = 1;
-   */
-  name: string;
-
-  /**
-   * ed25519, 32 bytes: the node's identity
-   *
-   * @generated from field: bytes key = 2;
-   */
-  key: Uint8Array;
-
-  /**
-   * host:port where the other nodes reach it
-   *
-   * @generated from field: string address = 3;
-   */
-  address: string;
-};
-
-/**
- * Describes the message ledgerd.v1.Member.
- * Use `create(MemberSchema)` to create a new message.
- */
-export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 4);
-
-/**
- * A disk that counts for a member. Blocks that the disks of a majority hold are durable.
- *
- * @generated from message ledgerd.v1.DiskAdmission
- */
-export type DiskAdmission = Message<"ledgerd.v1.DiskAdmission"> & {
-  /**
-   * the member's
-   *
-   * @generated from field: uint32 index = 1;
-   */
-  index: number;
-
-  /**
-   * 32 hex digits
-   *
-   * @generated from field: string disk = 2;
-   */
-  disk: string;
-};
-
-/**
- * Describes the message ledgerd.v1.DiskAdmission.
- * Use `create(DiskAdmissionSchema)` to create a new message.
- */
-export const DiskAdmissionSchema: GenMessage<DiskAdmission> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 5);
-
-/**
- * A change that an administrative transaction makes to the members of the chain: one at a time.
- *
- * @generated from message ledgerd.v1.MembershipChange
- */
-export type MembershipChange = Message<"ledgerd.v1.MembershipChange"> & {
-  /**
-   * @generated from oneof ledgerd.v1.MembershipChange.change
-   */
-  change: {
-    /**
-     * @generated from field: ledgerd.v1.Member join = 1;
-     */
-    value: Member;
-    case: "join";
-  } | {
-    /**
-     * a member's index
-     *
-     * @generated from field: uint32 leave = 2;
-     */
-    value: number;
-    case: "leave";
-  } | {
-    /**
-     * @generated from field: ledgerd.v1.DiskAdmission admit = 3;
-     */
-    value: DiskAdmission;
-    case: "admit";
-  } | { case: undefined; value?: undefined };
-};
-
-/**
- * Describes the message ledgerd.v1.MembershipChange.
- * Use `create(MembershipChangeSchema)` to create a new message.
- */
-export const MembershipChangeSchema: GenMessage<MembershipChange> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 6);
-
-/**
- * A key of an organisation.
- *
- * @generated from message ledgerd.v1.PolicyKey
- */
-export type PolicyKey = Message<"ledgerd.v1.PolicyKey"> & {
-  /**
-   * ed25519, 32 bytes
-   *
-   * @generated from field: bytes public_key = 1;
-   */
-  publicKey: Uint8Array;
-
-  /**
-   * all, open, post or read; empty stands for all
-   *
-   * @generated from field: string role = 2;
-   */
-  role: string;
-};
-
-/**
- * Describes the message ledgerd.v1.PolicyKey.
- * Use `create(PolicyKeySchema)` to create a new message.
- */
-export const PolicyKeySchema: GenMessage<PolicyKey> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 7);
-
-/**
- * More signatures for a transaction that takes more than an amount.
- *
- * @generated from message ledgerd.v1.PolicyLimit
- */
-export type PolicyLimit = Message<"ledgerd.v1.PolicyLimit"> & {
-  /**
-   * empty stands for "unit"
-   *
-   * @generated from field: string asset = 1;
-   */
-  asset: string;
-
-  /**
-   * exact decimal integer
-   *
-   * @generated from field: string above = 2;
-   */
-  above: string;
-
-  /**
-   * @generated from field: uint32 signatures = 3;
-   */
-  signatures: number;
-};
-
-/**
- * Describes the message ledgerd.v1.PolicyLimit.
- * Use `create(PolicyLimitSchema)` to create a new message.
- */
-export const PolicyLimitSchema: GenMessage<PolicyLimit> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 8);
-
-/**
- * How many of an organisation's keys have to sign, and which of them.
- *
- * @generated from message ledgerd.v1.Policy
- */
-export type Policy = Message<"ledgerd.v1.Policy"> & {
-  /**
-   * of changes; a change has the number after the present one
-   *
-   * @generated from field: uint64 number = 1;
-   */
-  number: bigint;
-
-  /**
-   * @generated from field: repeated ledgerd.v1.PolicyKey keys = 2;
-   */
-  keys: PolicyKey[];
-
-  /**
-   * distinct keys that have to sign
-   *
-   * @generated from field: uint32 threshold = 3;
-   */
-  threshold: number;
-
-  /**
-   * by asset and amount, ascending
-   *
-   * @generated from field: repeated ledgerd.v1.PolicyLimit limits = 4;
-   */
-  limits: PolicyLimit[];
-
-  /**
-   * whether its accounts refuse assets that are not listed
-   *
-   * @generated from field: bool refuse_assets = 5;
-   */
-  refuseAssets: boolean;
-
-  /**
-   * ascending
-   *
-   * @generated from field: repeated string assets = 6;
-   */
-  assets: string[];
-};
-
-/**
- * Describes the message ledgerd.v1.Policy.
- * Use `create(PolicySchema)` to create a new message.
- */
-export const PolicySchema: GenMessage<Policy> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 9);
-
-/**
- * The operators of a ledger, and how many of them have to sign.
- *
- * @generated from message ledgerd.v1.Charter
- */
-export type Charter = Message<"ledgerd.v1.Charter"> & {
-  /**
-   * of changes; a change has the number after the present one
-   *
-   * @generated from field: uint64 number = 1;
-   */
-  number: bigint;
-
-  /**
-   * ed25519, 32 bytes each
-   *
-   * @generated from field: repeated bytes operators = 2;
-   */
-  operators: Uint8Array[];
-
-  /**
-   * @generated from field: uint32 threshold = 3;
-   */
-  threshold: number;
-
-  /**
-   * whether operators sign the registration of organisations
-   *
-   * @generated from field: bool registration_by_operators = 4;
-   */
-  registrationByOperators: boolean;
-
-  /**
-   * @generated from field: ledgerd.v1.Quotas quotas = 5;
-   */
-  quotas?: Quotas | undefined;
-
-  /**
-   * of the chains' rules; 0 means 1, and a change never lowers it
-   *
-   * @generated from field: uint32 version = 6;
-   */
-  version: number;
-};
-
-/**
- * Describes the message ledgerd.v1.Charter.
- * Use `create(CharterSchema)` to create a new message.
- */
-export const CharterSchema: GenMessage<Charter> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 10);
-
-/**
- * What each organisation may keep (0 for no bound), or what one keeps. In a ledger of several shards
- * the bounds hold in each shard by itself.
- *
- * @generated from message ledgerd.v1.Quotas
- */
-export type Quotas = Message<"ledgerd.v1.Quotas"> & {
-  /**
-   * nonce streams
-   *
-   * @generated from field: uint64 streams = 1;
-   */
-  streams: bigint;
-
-  /**
-   * @generated from field: uint64 accounts = 2;
-   */
-  accounts: bigint;
-
-  /**
-   * in its accounts; one asset in two accounts counts twice
-   *
-   * @generated from field: uint64 assets = 3;
-   */
-  assets: bigint;
-
-  /**
-   * @generated from field: uint64 records = 4;
-   */
-  records: bigint;
-
-  /**
-   * transactions that it signed first and that wait for other shards
-   *
-   * @generated from field: uint64 pending = 5;
-   */
-  pending: bigint;
-};
-
-/**
- * Describes the message ledgerd.v1.Quotas.
- * Use `create(QuotasSchema)` to create a new message.
- */
-export const QuotasSchema: GenMessage<Quotas> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 11);
-
-/**
- * @generated from message ledgerd.v1.Nonce
- */
-export type Nonce = Message<"ledgerd.v1.Nonce"> & {
-  /**
-   * @generated from field: uint64 stream = 1;
-   */
-  stream: bigint;
-
-  /**
-   * @generated from field: uint64 sequence = 2;
-   */
-  sequence: bigint;
-};
-
-/**
- * Describes the message ledgerd.v1.Nonce.
- * Use `create(NonceSchema)` to create a new message.
- */
-export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 12);
-
-/**
- * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
- *
- * @generated from message ledgerd.v1.TransactionBody
- */
-export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
-  /**
-   * @generated from field: repeated ledgerd.v1.OrganisationRegistration organisations = 1;
-   */
-  organisations: OrganisationRegistration[];
-
-  /**
-   * @generated from field: repeated ledgerd.v1.AccountOpening accounts = 2;
-   */
-  accounts: AccountOpening[];
-
-  /**
-   * @generated from field: repeated ledgerd.v1.Posting postings = 3;
-   */
-  postings: Posting[];
-
-  /**
-   * @generated from field: repeated ledgerd.v1.Record records = 4;
-   */
-  records: Record[];
-
-  /**
-   * @generated from field: string note = 5;
-   */
-  note: string;
-
-  /**
-   * organisation
-   *
-   * @generated from field: string signer = 6;
-   */
-  signer: string;
-
-  /**
-   * @generated from field: ledgerd.v1.Nonce nonce = 7;
-   */
-  nonce?: Nonce | undefined;
-
-  /**
-   * height; 0 if it never expires
-   *
-   * @generated from field: uint64 last_valid = 8;
-   */
-  lastValid: bigint;
-
-  /**
-   * Set in an administrative transaction. An operator of the chain signs it (a Signature without
-   * organisation). It is alone in its bundle and has nothing else but a note; signer is empty. A
-   * member's key may sign the admission of another member's disk.
-   *
-   * @generated from field: ledgerd.v1.MembershipChange membership_change = 9;
-   */
-  membershipChange?: MembershipChange | undefined;
-
-  /**
-   * Set in a change of the signer's policy. It has nothing else but a note.
-   *
-   * @generated from field: ledgerd.v1.Policy policy = 10;
-   */
-  policy?: Policy | undefined;
-
-  /**
-   * Set in a change of the operators, which they sign (a Signature without organisation). It has
-   * nothing else but a note; signer is empty.
-   *
-   * @generated from field: ledgerd.v1.Charter charter = 11;
-   */
-  charter?: Charter | undefined;
-};
-
-/**
- * Describes the message ledgerd.v1.TransactionBody.
- * Use `create(TransactionBodySchema)` to create a new message.
- */
-export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 13);
-
-/**
- * @generated from message ledgerd.v1.Signature
- */
-export type Signature = Message<"ledgerd.v1.Signature"> & {
-  /**
-   * @generated from field: string organisation = 1;
-   */
-  organisation: string;
-
-  /**
-   * @generated from field: bytes public_key = 2;
-   */
-  publicKey: Uint8Array;
-
-  /**
-   * @generated from field: bytes signature = 3;
-   */
-  signature: Uint8Array;
-};
-
-/**
- * Describes the message ledgerd.v1.Signature.
- * Use `create(SignatureSchema)` to create a new message.
- */
-export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 14);
-
-/**
- * The unit of submission: transactions in canonical bytes, and signatures over their root.
- *
- * @generated from message ledgerd.v1.Bundle
- */
-export type Bundle = Message<"ledgerd.v1.Bundle"> & {
-  /**
-   * empty if packed is set
-   *
-   * @generated from field: repeated bytes transactions = 1;
-   */
-  transactions: Uint8Array[];
-
-  /**
-   * @generated from field: repeated ledgerd.v1.Signature signatures = 2;
-   */
-  signatures: Signature[];
-
-  /**
-   * a packed bundle without its signatures; the Go package makes it
-   *
-   * @generated from field: bytes packed = 3;
-   */
-  packed: Uint8Array;
-};
-
-/**
- * Describes the message ledgerd.v1.Bundle.
- * Use `create(BundleSchema)` to create a new message.
- */
-export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 15);
+  fileDesc("ChhsZWRnZXJkL3YxL2xlZGdlcmQucHJvdG8SCmxlZGdlcmQudjEiVAoNU3VibWl0UmVxdWVzdBIiCgZidW5kbGUYASABKAsyEi5sZWRnZXJkLnYxLkJ1bmRsZRIfCgR3YWl0GAIgASgOMhEubGVkZ2VyZC52MS5MZXZlbCJFCg5TdWJtaXRSZXNwb25zZRIzCgx0cmFuc2FjdGlvbnMYASADKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzInoKEVN1Ym1pdE1hbnlSZXF1ZXN0EiMKB2J1bmRsZXMYASADKAsyEi5sZWRnZXJkLnYxLkJ1bmRsZRIfCgR3YWl0GAIgASgOMhEubGVkZ2VyZC52MS5MZXZlbBIQCghpbl9vcmRlchgDIAEoCBINCgVhZnRlchgEIAEoDCJBChJTdWJtaXRNYW55UmVzcG9uc2USKwoIb3V0Y29tZXMYASADKAsyGS5sZWRnZXJkLnYxLkJ1bmRsZU91dGNvbWUiZAoNQnVuZGxlT3V0Y29tZRIzCgx0cmFuc2FjdGlvbnMYASADKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzEg8KB3JlZnVzZWQYAiABKAkSDQoFcmV0cnkYAyABKAgiZwoTU3VibWl0U3RyZWFtUmVxdWVzdBIOCgZudW1iZXIYASABKAQSDgoGYnVuZGxlGAIgASgMEh8KBHdhaXQYAyABKA4yES5sZWRnZXJkLnYxLkxldmVsEg8KB3dhaXRfbXMYBCABKA0iQQoUU3VibWl0U3RyZWFtUmVzcG9uc2USKQoHYW5zd2VycxgBIAMoCzIYLmxlZGdlcmQudjEuQnVuZGxlQW5zd2VyIm8KDEJ1bmRsZUFuc3dlchIOCgZudW1iZXIYASABKAQSIwoEcnVucxgCIAMoCzIVLmxlZGdlcmQudjEuU3RhdHVzUnVuEioKB3JlZnVzYWwYAyABKAsyGS5sZWRnZXJkLnYxLkJ1bmRsZVJlZnVzYWwiSQoJU3RhdHVzUnVuEg0KBWNvdW50GAEgASgNEi0KBnN0YXR1cxgCIAEoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMiXQoNQnVuZGxlUmVmdXNhbBIMCgRjb2RlGAEgASgNEg4KBnJlYXNvbhgCIAEoCRINCgVyZXRyeRgDIAEoCBIOCgZ1bnN1cmUYBCABKAgSDwoHd3JpdGVycxgFIAMoCSJDCg5QcmVwYXJlUmVxdWVzdBIxCgx0cmFuc2FjdGlvbnMYASADKAsyGy5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uQm9keSJFCg9QcmVwYXJlUmVzcG9uc2USFAoMdHJhbnNhY3Rpb25zGAEgAygMEgsKA2lkcxgCIAMoDBIPCgd0b19zaWduGAMgASgMIoQCChFUcmFuc2FjdGlvblN0YXR1cxIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkSKwoFc3RhdGUYAyABKA4yHC5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdGUSDgoGaGVpZ2h0GAQgASgEEg0KBWluZGV4GAUgASgNEhMKC3JlYXNvbl9jb2RlGAYgASgJEg4KBnJlYXNvbhgHIAEoCRIUCgxkZXN0aW5hdGlvbnMYCCADKA0SEQoJd2FpdHNfZm9yGAkgAygNEg0KBXNoYXJkGAogASgNEhYKDnNldHRsZWRfaGVpZ2h0GAsgASgEEhIKCmV2ZXJ5d2hlcmUYDCABKAgimwIKClNoYXJkUGxhY2USDQoFc2hhcmQYASABKA0SDQoFc3RhdGUYAiABKAkSDgoGaGVpZ2h0GAMgASgEEg0KBWluZGV4GAQgASgNEhYKDmJsb2NrX2hhc2hfaGV4GAUgASgJEg8KB3RpbWVfbXMYBiABKAQSDwoHdmVyZGljdBgHIAEoCRIWCg5zZXR0bGVkX2hlaWdodBgIIAEoBBIVCg1zZXR0bGVkX2luZGV4GAkgASgNEhEKCXdhaXRzX2ZvchgKIAMoDRIMCgRob21lGAsgASgIEg0KBWVudHJ5GAwgASgIEiAKBWxldmVsGA0gASgOMhEubGVkZ2VyZC52MS5MZXZlbBIVCg1zdHJlYW1fbnVtYmVyGA4gASgEItYCCgtUcmFuc2FjdGlvbhItCgZzdGF0dXMYASABKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzEikKBGJvZHkYAiABKAsyGy5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uQm9keRIpCgpzaWduYXR1cmVzGAMgAygLMhUubGVkZ2VyZC52MS5TaWduYXR1cmUSEgoKYmxvY2tfaGFzaBgEIAEoDBIVCg1ibG9ja190aW1lX21zGAUgASgEEhEKCWNhbm9uaWNhbBgGIAEoDBITCgtidW5kbGVfc2l6ZRgHIAEoDRImCgZwbGFjZXMYCCADKAsyFi5sZWRnZXJkLnYxLlNoYXJkUGxhY2USHwoXdmVyZGljdF90cmFuc2FjdGlvbl9oZXgYCSABKAkSFQoNdmVyZGljdF9zaGFyZBgKIAEoDRIPCgd2ZXJkaWN0GAsgASgJIjMKFUdldFRyYW5zYWN0aW9uUmVxdWVzdBIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkiRgoWR2V0VHJhbnNhY3Rpb25SZXNwb25zZRIsCgt0cmFuc2FjdGlvbhgBIAEoCzIXLmxlZGdlcmQudjEuVHJhbnNhY3Rpb24iVQoWV2FpdFRyYW5zYWN0aW9uUmVxdWVzdBIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkSHwoEd2FpdBgDIAEoDjIRLmxlZGdlcmQudjEuTGV2ZWwiRwoXV2FpdFRyYW5zYWN0aW9uc1JlcXVlc3QSCwoDaWRzGAEgAygMEh8KBHdhaXQYAiABKA4yES5sZWRnZXJkLnYxLkxldmVsIk8KGFdhaXRUcmFuc2FjdGlvbnNSZXNwb25zZRIzCgx0cmFuc2FjdGlvbnMYASADKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzIuQCCgtCbG9ja0hlYWRlchIOCgZoZWlnaHQYASABKAQSDAoEaGFzaBgCIAEoDBIQCghoYXNoX2hleBgDIAEoCRIQCghwcmV2aW91cxgEIAEoDBIUCgxwcmV2aW91c19oZXgYBSABKAkSDQoFZXBvY2gYBiABKAQSDQoFcm91bmQYByABKAQSDwoHdGltZV9tcxgIIAEoBBIZChF0cmFuc2FjdGlvbnNfcm9vdBgJIAEoDBIUCgxyZXN1bHRzX3Jvb3QYCiABKAwSFAoMc3RhdGVfZGlnZXN0GAsgASgMEhkKEXRyYW5zYWN0aW9uX2NvdW50GAwgASgNEhQKDGZhaWxlZF9jb3VudBgNIAEoDRISCgpzaXplX2J5dGVzGA4gASgEEiAKBWxldmVsGA8gASgOMhEubGVkZ2VyZC52MS5MZXZlbBIRCgljYW5vbmljYWwYECABKAwSDQoFc2hhcmQYESABKA0iZgoFQmxvY2sSJwoGaGVhZGVyGAEgASgLMhcubGVkZ2VyZC52MS5CbG9ja0hlYWRlchI0Cgx0cmFuc2FjdGlvbnMYAiADKAsyHi5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3VtbWFyeSKLAwoSVHJhbnNhY3Rpb25TdW1tYXJ5Ei0KBnN0YXR1cxgBIAEoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMSDgoGc2lnbmVyGAIgASgJEiUKCHBvc3RpbmdzGAMgAygLMhMubGVkZ2VyZC52MS5Qb3N0aW5nEhUKDXBvc3RpbmdfY291bnQYBCABKA0SFAoMcmVjb3JkX2NvdW50GAUgASgNEgwKBG5vdGUYBiABKAkSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYByABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USHwoXdmVyZGljdF90cmFuc2FjdGlvbl9oZXgYCCABKAkSFQoNdmVyZGljdF9zaGFyZBgJIAEoDRIPCgd2ZXJkaWN0GAogASgJEhoKEm9yZ2FuaXNhdGlvbl9jb3VudBgLIAEoDRIVCg1hY2NvdW50X2NvdW50GAwgASgNEg4KBnBvbGljeRgNIAEoCBIPCgdjaGFydGVyGA4gASgIIqUBCg9HZXRCbG9ja1JlcXVlc3QSEAoGaGVpZ2h0GAEgASgESAASDgoEaGFzaBgCIAEoDEgAEhIKCGhhc2hfaGV4GAMgASgJSAASDgoEaGVhZBgEIAEoCEgAEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJEhIKBXNoYXJkGAcgASgNSAGIAQFCBwoFYmxvY2tCCAoGX3NoYXJkIk0KEEdldEJsb2NrUmVzcG9uc2USIAoFYmxvY2sYASABKAsyES5sZWRnZXJkLnYxLkJsb2NrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKAAQoRTGlzdEJsb2Nrc1JlcXVlc3QSEwoLZnJvbV9oZWlnaHQYASABKAQSEQoJYXNjZW5kaW5nGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJEhIKBXNoYXJkGAUgASgNSACIAQFCCAoGX3NoYXJkIlYKEkxpc3RCbG9ja3NSZXNwb25zZRInCgZibG9ja3MYASADKAsyFy5sZWRnZXJkLnYxLkJsb2NrSGVhZGVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJNCgdCYWxhbmNlEg0KBWFzc2V0GAEgASgJEg4KBmFtb3VudBgCIAEoCRIRCglzZXRfYXNpZGUYAyABKAkSEAoIaW5jb21pbmcYBCABKAkirAEKB0FjY291bnQSDwoHYWNjb3VudBgBIAEoCRIUCgxvcmdhbmlzYXRpb24YAiABKAkSDgoGaXNzdWVyGAMgASgIEg0KBWFsaWFzGAQgASgJEhUKDW9wZW5lZF9oZWlnaHQYBSABKAQSJQoIYmFsYW5jZXMYBiADKAsyEy5sZWRnZXJkLnYxLkJhbGFuY2USDgoGaGVpZ2h0GAcgASgEEg0KBXNoYXJkGAggASgNIiQKEUdldEFjY291bnRSZXF1ZXN0Eg8KB2FjY291bnQYASABKAkiOgoSR2V0QWNjb3VudFJlc3BvbnNlEiQKB2FjY291bnQYASABKAsyEy5sZWRnZXJkLnYxLkFjY291bnQiagoTTGlzdEFjY291bnRzUmVxdWVzdBIOCgZwcmVmaXgYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoFc2hhcmQYBCABKA1IAIgBAUIICgZfc2hhcmQicQoUTGlzdEFjY291bnRzUmVzcG9uc2USJQoIYWNjb3VudHMYASADKAsyEy5sZWRnZXJkLnYxLkFjY291bnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhkKEXVuYW5zd2VyZWRfc2hhcmRzGAMgAygNIrYBCgxIaXN0b3J5RW50cnkSFgoOdHJhbnNhY3Rpb25faWQYASABKAwSGgoSdHJhbnNhY3Rpb25faWRfaGV4GAIgASgJEg4KBmhlaWdodBgDIAEoBBINCgVpbmRleBgEIAEoDRIPCgd0aW1lX21zGAUgASgEEiQKB2NoYW5nZXMYBiADKAsyEy5sZWRnZXJkLnYxLkJhbGFuY2USDAoEbm90ZRgIIAEoCUoECAcQCFIIYmFsYW5jZXMiXwoSTGlzdEhpc3RvcnlSZXF1ZXN0Eg8KB2FjY291bnQYASABKAkSEQoJYXNjZW5kaW5nGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJIlkKE0xpc3RIaXN0b3J5UmVzcG9uc2USKQoHZW50cmllcxgBIAMoCzIYLmxlZGdlcmQudjEuSGlzdG9yeUVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIfChBHZXRSZWNvcmRSZXF1ZXN0EgsKA2tleRgBIAEoCSJWChFHZXRSZWNvcmRSZXNwb25zZRIiCgZyZWNvcmQYASABKAsyEi5sZWRnZXJkLnYxLlJlY29yZBIOCgZoZWlnaHQYAiABKAQSDQoFc2hhcmQYAyABKA0ijwEKDE9yZ2FuaXNhdGlvbhIMCgRuYW1lGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgAygMEg0KBXNoYXJkGAMgASgNEhkKEXJlZ2lzdGVyZWRfaGVpZ2h0GAQgASgEEg4KBnBpbm5lZBgFIAEoCBIiCgZwb2xpY3kYBiABKAsyEi5sZWRnZXJkLnYxLlBvbGljeSImChZHZXRPcmdhbmlzYXRpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkiSQoXR2V0T3JnYW5pc2F0aW9uUmVzcG9uc2USLgoMb3JnYW5pc2F0aW9uGAEgASgLMhgubGVkZ2VyZC52MS5PcmdhbmlzYXRpb24iQQoYTGlzdE9yZ2FuaXNhdGlvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJImUKGUxpc3RPcmdhbmlzYXRpb25zUmVzcG9uc2USLwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIYLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI3Cg9HZXROb25jZVJlcXVlc3QSFAoMb3JnYW5pc2F0aW9uGAEgASgJEg4KBnN0cmVhbRgCIAEoBCIpChBHZXROb25jZVJlc3BvbnNlEhUKDW5leHRfc2VxdWVuY2UYASABKAQiJQoNR2V0VXNlUmVxdWVzdBIUCgxvcmdhbmlzYXRpb24YASABKAkiVQoOR2V0VXNlUmVzcG9uc2USHwoDdXNlGAEgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSIgoGcXVvdGFzGAIgASgLMhIubGVkZ2VyZC52MS5RdW90YXMiNQoJUHJvb2ZTdGVwEg8KB3NpYmxpbmcYASABKAwSFwoPc2libGluZ19pc19sZWZ0GAIgASgIItACCgVQcm9vZhIWCg50cmFuc2FjdGlvbl9pZBgBIAEoDBIRCglsZWFmX2RhdGEYAiABKAwSEgoKbGVhZl9pbmRleBgDIAEoBBIRCgl0cmVlX3NpemUYBCABKAQSIwoEcGF0aBgFIAMoCzIVLmxlZGdlcmQudjEuUHJvb2ZTdGVwEhkKEXRyYW5zYWN0aW9uc19yb290GAYgASgMEicKBmhlYWRlchgHIAEoCzIXLmxlZGdlcmQudjEuQmxvY2tIZWFkZXISEwoLcm9vdF9vZmZzZXQYCCABKA0SEwoLaGFzaF9wcmVmaXgYCSABKAwSHQoVY2Fub25pY2FsX3RyYW5zYWN0aW9uGAogASgMEhEKCWlkX3ByZWZpeBgLIAEoDBIPCgdlbmNvZGVkGAwgASgMEg0KBXNoYXJkGA0gASgNEhAKCGZpbmFsaXR5GA4gASgMIksKD0dldFByb29mUmVxdWVzdBIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkSEgoFc2hhcmQYAyABKA1IAIgBAUIICgZfc2hhcmQiNAoQR2V0UHJvb2ZSZXNwb25zZRIgCgVwcm9vZhgBIAEoCzIRLmxlZGdlcmQudjEuUHJvb2YifgoLQ2VydGlmaWNhdGUSDgoGaGVpZ2h0GAEgASgEEgwKBGhhc2gYAiABKAwSEAoIaGFzaF9oZXgYAyABKAkSDQoFZXBvY2gYBCABKAQSHwoFc2VhbHMYBSADKAsyEC5sZWRnZXJkLnYxLlNlYWwSDwoHZW5jb2RlZBgGIAEoDCI3CgRTZWFsEg4KBm1lbWJlchgBIAEoDRIMCgRuYW1lGAIgASgJEhEKCXNpZ25hdHVyZRgDIAEoDCJFChVHZXRDZXJ0aWZpY2F0ZVJlcXVlc3QSDgoGaGVpZ2h0GAEgASgEEhIKBXNoYXJkGAIgASgNSACIAQFCCAoGX3NoYXJkImkKFkdldENlcnRpZmljYXRlUmVzcG9uc2USLAoLY2VydGlmaWNhdGUYASABKAsyFy5sZWRnZXJkLnYxLkNlcnRpZmljYXRlEhAKCGZpbmFsaXR5GAIgASgMEg8KB21lbWJlcnMYAyABKA0inAEKCEV2aWRlbmNlEg4KBmhlaWdodBgBIAEoBBImCgVmaXJzdBgCIAEoCzIXLmxlZGdlcmQudjEuQ2VydGlmaWNhdGUSJwoGc2Vjb25kGAMgASgLMhcubGVkZ2VyZC52MS5DZXJ0aWZpY2F0ZRIPCgdtZW1iZXJzGAQgAygNEg0KBW5hbWVzGAUgAygJEg8KB2VuY29kZWQYBiABKAwiMwoTTGlzdEV2aWRlbmNlUmVxdWVzdBISCgVzaGFyZBgBIAEoDUgAiAEBQggKBl9zaGFyZCJYChRMaXN0RXZpZGVuY2VSZXNwb25zZRImCghldmlkZW5jZRgBIAMoCzIULmxlZGdlcmQudjEuRXZpZGVuY2USGAoQY2VydGlmaWVkX2hlaWdodBgCIAEoBCIeCg1TZWFyY2hSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJIlAKDlNlYXJjaFJlc3BvbnNlEiMKBGhpdHMYASADKAsyFS5sZWRnZXJkLnYxLlNlYXJjaEhpdBIZChF1bmFuc3dlcmVkX3NoYXJkcxgCIAMoDSJECglTZWFyY2hIaXQSDAoEa2luZBgBIAEoCRILCgNrZXkYAiABKAkSDQoFbGFiZWwYAyABKAkSDQoFc2hhcmQYBCABKA0ipgEKC0VuZ2luZVN0YXRlEg4KBmVuZ2luZRgBIAEoCRINCgVlcG9jaBgCIAEoBBINCgVyb3VuZBgDIAEoBBIQCghyZWxpYWJsZRgEIAEoCBIPCgdtZW1iZXJzGAUgAygNEhEKCXN1c3BlY3RlZBgGIAMoDRIPCgdhd2FpdGVkGAcgAygNEg4KBmhhbHRlZBgIIAEoCRISCgpnZW5lcmF0aW9uGAkgASgEIo0GCglOb2RlU3RhdGUSDQoFaW5kZXgYASABKA0SDAoEbmFtZRgCIAEoCRIPCgdwZWVyX2lkGAMgASgJEhMKC2FwaV9hZGRyZXNzGAQgASgJEhYKDmZhYnJpY19hZGRyZXNzGAUgASgJEiIKBG1vZGUYBiABKA4yFC5sZWRnZXJkLnYxLk5vZGVNb2RlEg4KBnJlYXNvbhgHIAEoCRInCgZlbmdpbmUYCCABKAsyFy5sZWRnZXJkLnYxLkVuZ2luZVN0YXRlEhYKDm9yZGVyZWRfaGVpZ2h0GAkgASgEEhUKDXN0b3JlZF9oZWlnaHQYCiABKAQSFgoOZHVyYWJsZV9oZWlnaHQYCyABKAQSEQoJaGVhZF9oYXNoGAwgASgMEhIKCnN0YXJ0ZWRfbXMYDSABKAQSGQoRcG9vbF90cmFuc2FjdGlvbnMYDiABKAQSEgoKcG9vbF9ieXRlcxgPIAEoBBIfChd0cmFuc2FjdGlvbnNfcGVyX3NlY29uZBgQIAEoARIYChBvcmRlcl9sYXRlbmN5X3VzGBEgASgNEhoKEmR1cmFibGVfbGF0ZW5jeV91cxgSIAEoDRIPCgd2ZXJzaW9uGBMgASgJEhIKCnJlYWRzX29ubHkYFCABKAgSFwoPZGlza19mcmVlX2J5dGVzGBUgASgEEg0KBXNoYXJkGBYgASgNEhkKEXBlbmRpbmdfY3Jvc3NpbmdzGBcgASgEEg8KB2Rpc2tfaWQYGyABKAwSFAoMZGlza19sZWFybmVyGBwgASgJEhwKD2Nsb2NrX29mZnNldF9tcxgYIAEoA0gAiAEBEhUKDWNsb2NrX3dhcm5pbmcYGSABKAkSJgoIYmFja2ZpbGwYGiABKAsyFC5sZWRnZXJkLnYxLkJhY2tmaWxsEhgKEGNlcnRpZmllZF9oZWlnaHQYHSABKAQSEAoIZXZpZGVuY2UYHiABKA0SFwoPcmVjb3JkZWRfaGVpZ2h0GB8gASgEEg8KB3JlY29yZHMYICABKARCEgoQX2Nsb2NrX29mZnNldF9tcyJyCghCYWNrZmlsbBIXCg9zbmFwc2hvdF9oZWlnaHQYASABKAQSFQoNYWJzZW50X2hlaWdodBgCIAEoBBIWCg5pbmRleGVkX2hlaWdodBgDIAEoBBIOCgZzb3VyY2UYBCABKAkSDgoGcmVhc29uGAUgASgJIsoDCgtNZW1iZXJTdGF0ZRINCgVpbmRleBgBIAEoDRIMCgRuYW1lGAIgASgJEg8KB3BlZXJfaWQYAyABKAkSEwoLYXBpX2FkZHJlc3MYBCABKAkSFgoOZmFicmljX2FkZHJlc3MYBSABKAkSEQoJY29ubmVjdGVkGAYgASgIEg4KBm1lbWJlchgHIAEoCBIRCglzdXNwZWN0ZWQYCCABKAgSFgoOb3JkZXJlZF9oZWlnaHQYCSABKAQSFQoNc3RvcmVkX2hlaWdodBgKIAEoBBIVCg1sYXN0X2hlYXJkX21zGAsgASgEEgwKBHNlbGYYDCABKAgSCwoDa2V5GA0gASgMEg8KB2FkZHJlc3MYDiABKAkSFQoNam9pbmVkX2hlaWdodBgPIAEoBBIsCghzdGFuZGluZxgQIAEoDjIaLmxlZGdlcmQudjEuTWVtYmVyU3RhbmRpbmcSIgoEbW9kZRgRIAEoDjIULmxlZGdlcmQudjEuTm9kZU1vZGUSDAoEZGlzaxgSIAEoCRIVCg1hYnNlbnRfaGVpZ2h0GBMgASgEEhIKCmhlbGRfdXBfbXMYFCABKA0SFgoOZm9yZ2VkX2J1bmRsZXMYFSABKAQiZAoMRm9ybWVyTWVtYmVyEg0KBWluZGV4GAEgASgNEgwKBG5hbWUYAiABKAkSCwoDa2V5GAMgASgMEhUKDWpvaW5lZF9oZWlnaHQYBCABKAQSEwoLbGVmdF9oZWlnaHQYBSABKAQifAoQT3JkZXJpbmdTZXR0aW5ncxIOCgZlbmdpbmUYASABKAkSFAoMdGFyZ2V0X25pbmVzGAIgASgNEhkKEXNlcnZlcl9tdHRmX2hvdXJzGAMgASgNEhcKD2JhdGNoX2J5dGVzX21heBgEIAEoDRIOCgZwcm9tcHQYBSABKAgiJwoLRGlncmFwaEVkZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSKsBAoMQ2x1c3RlclN0YXRlEg0KBWNoYWluGAEgASgJEhQKDGdlbmVzaXNfaGFzaBgCIAEoDBINCgVzaGFyZBgDIAEoDRIPCgdkaWdyYXBoGAQgASgJEg4KBmRlZ3JlZRgFIAEoDRIaChJ0b2xlcmF0ZWRfZmFpbHVyZXMYBiABKA0SJgoFZWRnZXMYByADKAsyFy5sZWRnZXJkLnYxLkRpZ3JhcGhFZGdlEigKB21lbWJlcnMYCCADKAsyFy5sZWRnZXJkLnYxLk1lbWJlclN0YXRlEiMKBG5vZGUYCSABKAsyFS5sZWRnZXJkLnYxLk5vZGVTdGF0ZRIPCgd0aW1lX21zGAogASgEEhoKEnRyYW5zYWN0aW9uc190b3RhbBgLIAEoBBIWCg5hY2NvdW50c190b3RhbBgMIAEoBBIZChFtZW1iZXJzaGlwX251bWJlchgNIAEoBBIZChFtZW1iZXJzaGlwX2hlaWdodBgOIAEoBBIoCgZmb3JtZXIYDyADKAsyGC5sZWRnZXJkLnYxLkZvcm1lck1lbWJlchIuCghvcmRlcmluZxgQIAEoCzIcLmxlZGdlcmQudjEuT3JkZXJpbmdTZXR0aW5ncxIMCgRib29rGBEgASgMEhMKC3NoYXJkX2NvdW50GBIgASgNEiQKB2NoYXJ0ZXIYEyABKAsyEy5sZWRnZXJkLnYxLkNoYXJ0ZXISFgoObmV3ZXN0X3ZlcnNpb24YFCABKA0ivAIKBVNoYXJkEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDRIMCgRyb290GAMgASgIEgwKBG1vZGUYBCABKAkSKAoHbWVtYmVycxgFIAMoCzIXLmxlZGdlcmQudjEuU2hhcmRNZW1iZXISDgoGaGVpZ2h0GAYgASgEEhYKDmR1cmFibGVfaGVpZ2h0GAcgASgEEhoKEnRyYW5zYWN0aW9uc190b3RhbBgIIAEoBBIWCg5hY2NvdW50c190b3RhbBgJIAEoBBIPCgdwZW5kaW5nGAogASgEEg8KB2NhcnJpZWQYCyABKAQSKwoHc3RyZWFtcxgMIAMoCzIaLmxlZGdlcmQudjEuU3RyZWFtUG9zaXRpb24SDAoEc2VsZhgNIAEoCBIVCg1sYXN0X2hlYXJkX21zGA4gASgEIkIKDlN0cmVhbVBvc2l0aW9uEg0KBWNoaWxkGAEgASgNEhAKCHN0cmVhbWVkGAIgASgEEg8KB2NhcnJpZWQYAyABKAQiigEKC1NoYXJkTWVtYmVyEg0KBWluZGV4GAEgASgNEgwKBG5hbWUYAiABKAkSEwoLYXBpX2FkZHJlc3MYAyABKAkSDAoEbW9kZRgEIAEoCRIWCg5vcmRlcmVkX2hlaWdodBgFIAEoBBIVCg1sYXN0X2hlYXJkX21zGAYgASgEEgwKBHNlbGYYByABKAgiRQoEVHJlZRIhCgZzaGFyZHMYASADKAsyES5sZWRnZXJkLnYxLlNoYXJkEgsKA293bhgCIAEoDRINCgVzaGFwZRgDIAEoCSIQCg5HZXRUcmVlUmVxdWVzdCIxCg9HZXRUcmVlUmVzcG9uc2USHgoEdHJlZRgBIAEoCzIQLmxlZGdlcmQudjEuVHJlZSISChBXYXRjaFRyZWVSZXF1ZXN0IjMKEVdhdGNoVHJlZVJlc3BvbnNlEh4KBHRyZWUYASABKAsyEC5sZWRnZXJkLnYxLlRyZWUiLgoOR2V0Tm9kZVJlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBAUIICgZfc2hhcmQiNgoPR2V0Tm9kZVJlc3BvbnNlEiMKBG5vZGUYASABKAsyFS5sZWRnZXJkLnYxLk5vZGVTdGF0ZSIxChFHZXRDbHVzdGVyUmVxdWVzdBISCgVzaGFyZBgBIAEoDUgAiAEBQggKBl9zaGFyZCI/ChJHZXRDbHVzdGVyUmVzcG9uc2USKQoHY2x1c3RlchgBIAEoCzIYLmxlZGdlcmQudjEuQ2x1c3RlclN0YXRlIjIKEkdldFNuYXBzaG90UmVxdWVzdBISCgVzaGFyZBgBIAEoDUgAiAEBQggKBl9zaGFyZCIjChNHZXRTbmFwc2hvdFJlc3BvbnNlEgwKBHBhcnQYASABKAwiMQoRR2V0R2VuZXNpc1JlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBAUIICgZfc2hhcmQiXAoSR2V0R2VuZXNpc1Jlc3BvbnNlEhEKCWNhbm9uaWNhbBgBIAEoDBIMCgRoYXNoGAIgASgMEhAKCGhhc2hfaGV4GAMgASgJEhMKC2hhc2hfcHJlZml4GAQgASgMIhUKE1dhdGNoQ2x1c3RlclJlcXVlc3QiQQoUV2F0Y2hDbHVzdGVyUmVzcG9uc2USKQoHY2x1c3RlchgBIAEoCzIYLmxlZGdlcmQudjEuQ2x1c3RlclN0YXRlIkIKEFN1YnNjcmliZVJlcXVlc3QSEwoLZnJvbV9oZWlnaHQYASABKAQSGQoRd2l0aF90cmFuc2FjdGlvbnMYAiABKAgiSgoRU3Vic2NyaWJlUmVzcG9uc2USIAoFYmxvY2sYASABKAsyES5sZWRnZXJkLnYxLkJsb2NrEhMKC2hlYWRfaGVpZ2h0GAIgASgEKogBCgVMZXZlbBIVChFMRVZFTF9VTlNQRUNJRklFRBAAEhIKDkxFVkVMX0FETUlUVEVEEAESEQoNTEVWRUxfT1JERVJFRBACEhAKDExFVkVMX1NUT1JFRBADEhEKDUxFVkVMX0RVUkFCTEUQBBIcChhMRVZFTF9EVVJBQkxFX0VWRVJZV0hFUkUQBSrtAQoQVHJhbnNhY3Rpb25TdGF0ZRIhCh1UUkFOU0FDVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh0KGVRSQU5TQUNUSU9OX1NUQVRFX1BFTkRJTkcQARIdChlUUkFOU0FDVElPTl9TVEFURV9PUkRFUkVEEAISHAoYVFJBTlNBQ1RJT05fU1RBVEVfU1RPUkVEEAMSHQoZVFJBTlNBQ1RJT05fU1RBVEVfRFVSQUJMRRAEEhwKGFRSQU5TQUNUSU9OX1NUQVRFX0ZBSUxFRBAFEh0KGVRSQU5TQUNUSU9OX1NUQVRFX0VYUElSRUQQBiqcAQoITm9kZU1vZGUSGQoVTk9ERV9NT0RFX1VOU1BFQ0lGSUVEEAASFgoSTk9ERV9NT0RFX1NUQVJUSU5HEAESFgoSTk9ERV9NT0RFX09SREVSSU5HEAISFwoTTk9ERV9NT0RFX0ZPTExPV0lORxADEhQKEE5PREVfTU9ERV9IQUxURUQQBBIWChJOT0RFX01PREVfU1RPUFBJTkcQBSqvAQoOTWVtYmVyU3RhbmRpbmcSHwobTUVNQkVSX1NUQU5ESU5HX1VOU1BFQ0lGSUVEEAASHAoYTUVNQkVSX1NUQU5ESU5HX09SREVSSU5HEAESHQoZTUVNQkVSX1NUQU5ESU5HX0ZPTExPV0lORxACEh8KG01FTUJFUl9TVEFORElOR19VTlJFQUNIQUJMRRADEh4KGk1FTUJFUl9TVEFORElOR19ORVZFUl9TRUVOEAQy7RIKDUxlZGdlclNlcnZpY2USQQoGU3VibWl0EhkubGVkZ2VyZC52MS5TdWJtaXRSZXF1ZXN0GhoubGVkZ2VyZC52MS5TdWJtaXRSZXNwb25zZSIAEk0KClN1Ym1pdE1hbnkSHS5sZWRnZXJkLnYxLlN1Ym1pdE1hbnlSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5TdWJtaXRNYW55UmVzcG9uc2UiABJXCgxTdWJtaXRTdHJlYW0SHy5sZWRnZXJkLnYxLlN1Ym1pdFN0cmVhbVJlcXVlc3QaIC5sZWRnZXJkLnYxLlN1Ym1pdFN0cmVhbVJlc3BvbnNlIgAoATABEkcKB1ByZXBhcmUSGi5sZWRnZXJkLnYxLlByZXBhcmVSZXF1ZXN0GhsubGVkZ2VyZC52MS5QcmVwYXJlUmVzcG9uc2UiA5ACARJcCg5HZXRUcmFuc2FjdGlvbhIhLmxlZGdlcmQudjEuR2V0VHJhbnNhY3Rpb25SZXF1ZXN0GiIubGVkZ2VyZC52MS5HZXRUcmFuc2FjdGlvblJlc3BvbnNlIgOQAgESXgoPV2FpdFRyYW5zYWN0aW9uEiIubGVkZ2VyZC52MS5XYWl0VHJhbnNhY3Rpb25SZXF1ZXN0GiIubGVkZ2VyZC52MS5HZXRUcmFuc2FjdGlvblJlc3BvbnNlIgOQAgESXwoQV2FpdFRyYW5zYWN0aW9ucxIjLmxlZGdlcmQudjEuV2FpdFRyYW5zYWN0aW9uc1JlcXVlc3QaJC5sZWRnZXJkLnYxLldhaXRUcmFuc2FjdGlvbnNSZXNwb25zZSIAEkoKCEdldEJsb2NrEhsubGVkZ2VyZC52MS5HZXRCbG9ja1JlcXVlc3QaHC5sZWRnZXJkLnYxLkdldEJsb2NrUmVzcG9uc2UiA5ACARJQCgpMaXN0QmxvY2tzEh0ubGVkZ2VyZC52MS5MaXN0QmxvY2tzUmVxdWVzdBoeLmxlZGdlcmQudjEuTGlzdEJsb2Nrc1Jlc3BvbnNlIgOQAgESUAoKR2V0QWNjb3VudBIdLmxlZGdlcmQudjEuR2V0QWNjb3VudFJlcXVlc3QaHi5sZWRnZXJkLnYxLkdldEFjY291bnRSZXNwb25zZSIDkAIBElYKDExpc3RBY2NvdW50cxIfLmxlZGdlcmQudjEuTGlzdEFjY291bnRzUmVxdWVzdBogLmxlZGdlcmQudjEuTGlzdEFjY291bnRzUmVzcG9uc2UiA5ACARJTCgtMaXN0SGlzdG9yeRIeLmxlZGdlcmQudjEuTGlzdEhpc3RvcnlSZXF1ZXN0Gh8ubGVkZ2VyZC52MS5MaXN0SGlzdG9yeVJlc3BvbnNlIgOQAgESTQoJR2V0UmVjb3JkEhwubGVkZ2VyZC52MS5HZXRSZWNvcmRSZXF1ZXN0Gh0ubGVkZ2VyZC52MS5HZXRSZWNvcmRSZXNwb25zZSIDkAIBEl8KD0dldE9yZ2FuaXNhdGlvbhIiLmxlZGdlcmQudjEuR2V0T3JnYW5pc2F0aW9uUmVxdWVzdBojLmxlZGdlcmQudjEuR2V0T3JnYW5pc2F0aW9uUmVzcG9uc2UiA5ACARJlChFMaXN0T3JnYW5pc2F0aW9ucxIkLmxlZGdlcmQudjEuTGlzdE9yZ2FuaXNhdGlvbnNSZXF1ZXN0GiUubGVkZ2VyZC52MS5MaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlIgOQAgESSgoIR2V0Tm9uY2USGy5sZWRnZXJkLnYxLkdldE5vbmNlUmVxdWVzdBocLmxlZGdlcmQudjEuR2V0Tm9uY2VSZXNwb25zZSIDkAIBEkQKBkdldFVzZRIZLmxlZGdlcmQudjEuR2V0VXNlUmVxdWVzdBoaLmxlZGdlcmQudjEuR2V0VXNlUmVzcG9uc2UiA5ACARJKCghHZXRQcm9vZhIbLmxlZGdlcmQudjEuR2V0UHJvb2ZSZXF1ZXN0GhwubGVkZ2VyZC52MS5HZXRQcm9vZlJlc3BvbnNlIgOQAgESXAoOR2V0Q2VydGlmaWNhdGUSIS5sZWRnZXJkLnYxLkdldENlcnRpZmljYXRlUmVxdWVzdBoiLmxlZGdlcmQudjEuR2V0Q2VydGlmaWNhdGVSZXNwb25zZSIDkAIBElYKDExpc3RFdmlkZW5jZRIfLmxlZGdlcmQudjEuTGlzdEV2aWRlbmNlUmVxdWVzdBogLmxlZGdlcmQudjEuTGlzdEV2aWRlbmNlUmVzcG9uc2UiA5ACARJECgZTZWFyY2gSGS5sZWRnZXJkLnYxLlNlYXJjaFJlcXVlc3QaGi5sZWRnZXJkLnYxLlNlYXJjaFJlc3BvbnNlIgOQAgESRwoHR2V0Tm9kZRIaLmxlZGdlcmQudjEuR2V0Tm9kZVJlcXVlc3QaGy5sZWRnZXJkLnYxLkdldE5vZGVSZXNwb25zZSIDkAIBElAKCkdldENsdXN0ZXISHS5sZWRnZXJkLnYxLkdldENsdXN0ZXJSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5HZXRDbHVzdGVyUmVzcG9uc2UiA5ACARJHCgdHZXRUcmVlEhoubGVkZ2VyZC52MS5HZXRUcmVlUmVxdWVzdBobLmxlZGdlcmQudjEuR2V0VHJlZVJlc3BvbnNlIgOQAgESUAoKR2V0R2VuZXNpcxIdLmxlZGdlcmQudjEuR2V0R2VuZXNpc1JlcXVlc3QaHi5sZWRnZXJkLnYxLkdldEdlbmVzaXNSZXNwb25zZSIDkAIBElIKC0dldFNuYXBzaG90Eh4ubGVkZ2VyZC52MS5HZXRTbmFwc2hvdFJlcXVlc3QaHy5sZWRnZXJkLnYxLkdldFNuYXBzaG90UmVzcG9uc2UiADABEkwKCVN1YnNjcmliZRIcLmxlZGdlcmQudjEuU3Vic2NyaWJlUmVxdWVzdBodLmxlZGdlcmQudjEuU3Vic2NyaWJlUmVzcG9uc2UiADABElUKDFdhdGNoQ2x1c3RlchIfLmxlZGdlcmQudjEuV2F0Y2hDbHVzdGVyUmVxdWVzdBogLmxlZGdlcmQudjEuV2F0Y2hDbHVzdGVyUmVzcG9uc2UiADABEkwKCVdhdGNoVHJlZRIcLmxlZGdlcmQudjEuV2F0Y2hUcmVlUmVxdWVzdBodLmxlZGdlcmQudjEuV2F0Y2hUcmVlUmVzcG9uc2UiADABQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw", [file_ledgerd_v1_transaction]);
 
 /**
  * @generated from message ledgerd.v1.SubmitRequest
@@ -651,7 +50,7 @@ export type SubmitRequest = Message<"ledgerd.v1.SubmitRequest"> & {
  * Use `create(SubmitRequestSchema)` to create a new message.
  */
 export const SubmitRequestSchema: GenMessage<SubmitRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 16);
+  messageDesc(file_ledgerd_v1_ledgerd, 0);
 
 /**
  * @generated from message ledgerd.v1.SubmitResponse
@@ -670,7 +69,7 @@ export type SubmitResponse = Message<"ledgerd.v1.SubmitResponse"> & {
  * Use `create(SubmitResponseSchema)` to create a new message.
  */
 export const SubmitResponseSchema: GenMessage<SubmitResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 17);
+  messageDesc(file_ledgerd_v1_ledgerd, 1);
 
 /**
  * @generated from message ledgerd.v1.SubmitManyRequest
@@ -711,7 +110,7 @@ export type SubmitManyRequest = Message<"ledgerd.v1.SubmitManyRequest"> & {
  * Use `create(SubmitManyRequestSchema)` to create a new message.
  */
 export const SubmitManyRequestSchema: GenMessage<SubmitManyRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 18);
+  messageDesc(file_ledgerd_v1_ledgerd, 2);
 
 /**
  * @generated from message ledgerd.v1.SubmitManyResponse
@@ -730,7 +129,7 @@ export type SubmitManyResponse = Message<"ledgerd.v1.SubmitManyResponse"> & {
  * Use `create(SubmitManyResponseSchema)` to create a new message.
  */
 export const SubmitManyResponseSchema: GenMessage<SubmitManyResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 19);
+  messageDesc(file_ledgerd_v1_ledgerd, 3);
 
 /**
  * @generated from message ledgerd.v1.BundleOutcome
@@ -761,7 +160,7 @@ export type BundleOutcome = Message<"ledgerd.v1.BundleOutcome"> & {
  * Use `create(BundleOutcomeSchema)` to create a new message.
  */
 export const BundleOutcomeSchema: GenMessage<BundleOutcome> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 20);
+  messageDesc(file_ledgerd_v1_ledgerd, 4);
 
 /**
  * @generated from message ledgerd.v1.SubmitStreamRequest
@@ -799,7 +198,7 @@ export type SubmitStreamRequest = Message<"ledgerd.v1.SubmitStreamRequest"> & {
  * Use `create(SubmitStreamRequestSchema)` to create a new message.
  */
 export const SubmitStreamRequestSchema: GenMessage<SubmitStreamRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 21);
+  messageDesc(file_ledgerd_v1_ledgerd, 5);
 
 /**
  * @generated from message ledgerd.v1.SubmitStreamResponse
@@ -816,7 +215,7 @@ export type SubmitStreamResponse = Message<"ledgerd.v1.SubmitStreamResponse"> & 
  * Use `create(SubmitStreamResponseSchema)` to create a new message.
  */
 export const SubmitStreamResponseSchema: GenMessage<SubmitStreamResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 22);
+  messageDesc(file_ledgerd_v1_ledgerd, 6);
 
 /**
  * @generated from message ledgerd.v1.BundleAnswer
@@ -847,7 +246,7 @@ export type BundleAnswer = Message<"ledgerd.v1.BundleAnswer"> & {
  * Use `create(BundleAnswerSchema)` to create a new message.
  */
 export const BundleAnswerSchema: GenMessage<BundleAnswer> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 23);
+  messageDesc(file_ledgerd_v1_ledgerd, 7);
 
 /**
  * Transactions that follow each other in a bundle and in a block, with the same status.
@@ -873,7 +272,7 @@ export type StatusRun = Message<"ledgerd.v1.StatusRun"> & {
  * Use `create(StatusRunSchema)` to create a new message.
  */
 export const StatusRunSchema: GenMessage<StatusRun> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 24);
+  messageDesc(file_ledgerd_v1_ledgerd, 8);
 
 /**
  * Why a bundle was not admitted, as Submit's error.
@@ -920,7 +319,7 @@ export type BundleRefusal = Message<"ledgerd.v1.BundleRefusal"> & {
  * Use `create(BundleRefusalSchema)` to create a new message.
  */
 export const BundleRefusalSchema: GenMessage<BundleRefusal> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 25);
+  messageDesc(file_ledgerd_v1_ledgerd, 9);
 
 /**
  * @generated from message ledgerd.v1.PrepareRequest
@@ -937,7 +336,7 @@ export type PrepareRequest = Message<"ledgerd.v1.PrepareRequest"> & {
  * Use `create(PrepareRequestSchema)` to create a new message.
  */
 export const PrepareRequestSchema: GenMessage<PrepareRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 26);
+  messageDesc(file_ledgerd_v1_ledgerd, 10);
 
 /**
  * @generated from message ledgerd.v1.PrepareResponse
@@ -968,7 +367,7 @@ export type PrepareResponse = Message<"ledgerd.v1.PrepareResponse"> & {
  * Use `create(PrepareResponseSchema)` to create a new message.
  */
 export const PrepareResponseSchema: GenMessage<PrepareResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 27);
+  messageDesc(file_ledgerd_v1_ledgerd, 11);
 
 /**
  * @generated from message ledgerd.v1.TransactionStatus
@@ -1061,7 +460,7 @@ export type TransactionStatus = Message<"ledgerd.v1.TransactionStatus"> & {
  * Use `create(TransactionStatusSchema)` to create a new message.
  */
 export const TransactionStatusSchema: GenMessage<TransactionStatus> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 28);
+  messageDesc(file_ledgerd_v1_ledgerd, 12);
 
 /**
  * A transaction in the chain of one shard.
@@ -1163,7 +562,7 @@ export type ShardPlace = Message<"ledgerd.v1.ShardPlace"> & {
  * Use `create(ShardPlaceSchema)` to create a new message.
  */
 export const ShardPlaceSchema: GenMessage<ShardPlace> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 29);
+  messageDesc(file_ledgerd_v1_ledgerd, 13);
 
 /**
  * @generated from message ledgerd.v1.Transaction
@@ -1246,7 +645,7 @@ export type Transaction = Message<"ledgerd.v1.Transaction"> & {
  * Use `create(TransactionSchema)` to create a new message.
  */
 export const TransactionSchema: GenMessage<Transaction> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 30);
+  messageDesc(file_ledgerd_v1_ledgerd, 14);
 
 /**
  * @generated from message ledgerd.v1.GetTransactionRequest
@@ -1270,7 +669,7 @@ export type GetTransactionRequest = Message<"ledgerd.v1.GetTransactionRequest"> 
  * Use `create(GetTransactionRequestSchema)` to create a new message.
  */
 export const GetTransactionRequestSchema: GenMessage<GetTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 31);
+  messageDesc(file_ledgerd_v1_ledgerd, 15);
 
 /**
  * @generated from message ledgerd.v1.GetTransactionResponse
@@ -1287,7 +686,7 @@ export type GetTransactionResponse = Message<"ledgerd.v1.GetTransactionResponse"
  * Use `create(GetTransactionResponseSchema)` to create a new message.
  */
 export const GetTransactionResponseSchema: GenMessage<GetTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 32);
+  messageDesc(file_ledgerd_v1_ledgerd, 16);
 
 /**
  * @generated from message ledgerd.v1.WaitTransactionRequest
@@ -1314,7 +713,7 @@ export type WaitTransactionRequest = Message<"ledgerd.v1.WaitTransactionRequest"
  * Use `create(WaitTransactionRequestSchema)` to create a new message.
  */
 export const WaitTransactionRequestSchema: GenMessage<WaitTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 33);
+  messageDesc(file_ledgerd_v1_ledgerd, 17);
 
 /**
  * @generated from message ledgerd.v1.WaitTransactionsRequest
@@ -1338,7 +737,7 @@ export type WaitTransactionsRequest = Message<"ledgerd.v1.WaitTransactionsReques
  * Use `create(WaitTransactionsRequestSchema)` to create a new message.
  */
 export const WaitTransactionsRequestSchema: GenMessage<WaitTransactionsRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 34);
+  messageDesc(file_ledgerd_v1_ledgerd, 18);
 
 /**
  * @generated from message ledgerd.v1.WaitTransactionsResponse
@@ -1357,7 +756,7 @@ export type WaitTransactionsResponse = Message<"ledgerd.v1.WaitTransactionsRespo
  * Use `create(WaitTransactionsResponseSchema)` to create a new message.
  */
 export const WaitTransactionsResponseSchema: GenMessage<WaitTransactionsResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 35);
+  messageDesc(file_ledgerd_v1_ledgerd, 19);
 
 /**
  * @generated from message ledgerd.v1.BlockHeader
@@ -1460,7 +859,7 @@ export type BlockHeader = Message<"ledgerd.v1.BlockHeader"> & {
  * Use `create(BlockHeaderSchema)` to create a new message.
  */
 export const BlockHeaderSchema: GenMessage<BlockHeader> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 36);
+  messageDesc(file_ledgerd_v1_ledgerd, 20);
 
 /**
  * @generated from message ledgerd.v1.Block
@@ -1484,7 +883,7 @@ export type Block = Message<"ledgerd.v1.Block"> & {
  * Use `create(BlockSchema)` to create a new message.
  */
 export const BlockSchema: GenMessage<Block> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 37);
+  messageDesc(file_ledgerd_v1_ledgerd, 21);
 
 /**
  * @generated from message ledgerd.v1.TransactionSummary
@@ -1586,7 +985,7 @@ export type TransactionSummary = Message<"ledgerd.v1.TransactionSummary"> & {
  * Use `create(TransactionSummarySchema)` to create a new message.
  */
 export const TransactionSummarySchema: GenMessage<TransactionSummary> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 38);
+  messageDesc(file_ledgerd_v1_ledgerd, 22);
 
 /**
  * @generated from message ledgerd.v1.GetBlockRequest
@@ -1646,7 +1045,7 @@ export type GetBlockRequest = Message<"ledgerd.v1.GetBlockRequest"> & {
  * Use `create(GetBlockRequestSchema)` to create a new message.
  */
 export const GetBlockRequestSchema: GenMessage<GetBlockRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 39);
+  messageDesc(file_ledgerd_v1_ledgerd, 23);
 
 /**
  * @generated from message ledgerd.v1.GetBlockResponse
@@ -1668,7 +1067,7 @@ export type GetBlockResponse = Message<"ledgerd.v1.GetBlockResponse"> & {
  * Use `create(GetBlockResponseSchema)` to create a new message.
  */
 export const GetBlockResponseSchema: GenMessage<GetBlockResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 40);
+  messageDesc(file_ledgerd_v1_ledgerd, 24);
 
 /**
  * @generated from message ledgerd.v1.ListBlocksRequest
@@ -1711,7 +1110,7 @@ export type ListBlocksRequest = Message<"ledgerd.v1.ListBlocksRequest"> & {
  * Use `create(ListBlocksRequestSchema)` to create a new message.
  */
 export const ListBlocksRequestSchema: GenMessage<ListBlocksRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 41);
+  messageDesc(file_ledgerd_v1_ledgerd, 25);
 
 /**
  * @generated from message ledgerd.v1.ListBlocksResponse
@@ -1733,7 +1132,7 @@ export type ListBlocksResponse = Message<"ledgerd.v1.ListBlocksResponse"> & {
  * Use `create(ListBlocksResponseSchema)` to create a new message.
  */
 export const ListBlocksResponseSchema: GenMessage<ListBlocksResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 42);
+  messageDesc(file_ledgerd_v1_ledgerd, 26);
 
 /**
  * @generated from message ledgerd.v1.Balance
@@ -1768,7 +1167,7 @@ export type Balance = Message<"ledgerd.v1.Balance"> & {
  * Use `create(BalanceSchema)` to create a new message.
  */
 export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 43);
+  messageDesc(file_ledgerd_v1_ledgerd, 27);
 
 /**
  * @generated from message ledgerd.v1.Account
@@ -1824,7 +1223,7 @@ export type Account = Message<"ledgerd.v1.Account"> & {
  * Use `create(AccountSchema)` to create a new message.
  */
 export const AccountSchema: GenMessage<Account> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 44);
+  messageDesc(file_ledgerd_v1_ledgerd, 28);
 
 /**
  * @generated from message ledgerd.v1.GetAccountRequest
@@ -1841,7 +1240,7 @@ export type GetAccountRequest = Message<"ledgerd.v1.GetAccountRequest"> & {
  * Use `create(GetAccountRequestSchema)` to create a new message.
  */
 export const GetAccountRequestSchema: GenMessage<GetAccountRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 45);
+  messageDesc(file_ledgerd_v1_ledgerd, 29);
 
 /**
  * @generated from message ledgerd.v1.GetAccountResponse
@@ -1858,7 +1257,7 @@ export type GetAccountResponse = Message<"ledgerd.v1.GetAccountResponse"> & {
  * Use `create(GetAccountResponseSchema)` to create a new message.
  */
 export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 46);
+  messageDesc(file_ledgerd_v1_ledgerd, 30);
 
 /**
  * @generated from message ledgerd.v1.ListAccountsRequest
@@ -1894,7 +1293,7 @@ export type ListAccountsRequest = Message<"ledgerd.v1.ListAccountsRequest"> & {
  * Use `create(ListAccountsRequestSchema)` to create a new message.
  */
 export const ListAccountsRequestSchema: GenMessage<ListAccountsRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 47);
+  messageDesc(file_ledgerd_v1_ledgerd, 31);
 
 /**
  * @generated from message ledgerd.v1.ListAccountsResponse
@@ -1923,7 +1322,7 @@ export type ListAccountsResponse = Message<"ledgerd.v1.ListAccountsResponse"> & 
  * Use `create(ListAccountsResponseSchema)` to create a new message.
  */
 export const ListAccountsResponseSchema: GenMessage<ListAccountsResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 48);
+  messageDesc(file_ledgerd_v1_ledgerd, 32);
 
 /**
  * @generated from message ledgerd.v1.HistoryEntry
@@ -1972,7 +1371,7 @@ export type HistoryEntry = Message<"ledgerd.v1.HistoryEntry"> & {
  * Use `create(HistoryEntrySchema)` to create a new message.
  */
 export const HistoryEntrySchema: GenMessage<HistoryEntry> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 49);
+  messageDesc(file_ledgerd_v1_ledgerd, 33);
 
 /**
  * @generated from message ledgerd.v1.ListHistoryRequest
@@ -2008,7 +1407,7 @@ export type ListHistoryRequest = Message<"ledgerd.v1.ListHistoryRequest"> & {
  * Use `create(ListHistoryRequestSchema)` to create a new message.
  */
 export const ListHistoryRequestSchema: GenMessage<ListHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 50);
+  messageDesc(file_ledgerd_v1_ledgerd, 34);
 
 /**
  * @generated from message ledgerd.v1.ListHistoryResponse
@@ -2030,7 +1429,7 @@ export type ListHistoryResponse = Message<"ledgerd.v1.ListHistoryResponse"> & {
  * Use `create(ListHistoryResponseSchema)` to create a new message.
  */
 export const ListHistoryResponseSchema: GenMessage<ListHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 51);
+  messageDesc(file_ledgerd_v1_ledgerd, 35);
 
 /**
  * @generated from message ledgerd.v1.GetRecordRequest
@@ -2047,7 +1446,7 @@ export type GetRecordRequest = Message<"ledgerd.v1.GetRecordRequest"> & {
  * Use `create(GetRecordRequestSchema)` to create a new message.
  */
 export const GetRecordRequestSchema: GenMessage<GetRecordRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 52);
+  messageDesc(file_ledgerd_v1_ledgerd, 36);
 
 /**
  * @generated from message ledgerd.v1.GetRecordResponse
@@ -2078,7 +1477,7 @@ export type GetRecordResponse = Message<"ledgerd.v1.GetRecordResponse"> & {
  * Use `create(GetRecordResponseSchema)` to create a new message.
  */
 export const GetRecordResponseSchema: GenMessage<GetRecordResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 53);
+  messageDesc(file_ledgerd_v1_ledgerd, 37);
 
 /**
  * @generated from message ledgerd.v1.Organisation
@@ -2126,7 +1525,7 @@ export type Organisation = Message<"ledgerd.v1.Organisation"> & {
  * Use `create(OrganisationSchema)` to create a new message.
  */
 export const OrganisationSchema: GenMessage<Organisation> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 54);
+  messageDesc(file_ledgerd_v1_ledgerd, 38);
 
 /**
  * @generated from message ledgerd.v1.GetOrganisationRequest
@@ -2143,7 +1542,7 @@ export type GetOrganisationRequest = Message<"ledgerd.v1.GetOrganisationRequest"
  * Use `create(GetOrganisationRequestSchema)` to create a new message.
  */
 export const GetOrganisationRequestSchema: GenMessage<GetOrganisationRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 55);
+  messageDesc(file_ledgerd_v1_ledgerd, 39);
 
 /**
  * @generated from message ledgerd.v1.GetOrganisationResponse
@@ -2160,7 +1559,7 @@ export type GetOrganisationResponse = Message<"ledgerd.v1.GetOrganisationRespons
  * Use `create(GetOrganisationResponseSchema)` to create a new message.
  */
 export const GetOrganisationResponseSchema: GenMessage<GetOrganisationResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 56);
+  messageDesc(file_ledgerd_v1_ledgerd, 40);
 
 /**
  * @generated from message ledgerd.v1.ListOrganisationsRequest
@@ -2184,7 +1583,7 @@ export type ListOrganisationsRequest = Message<"ledgerd.v1.ListOrganisationsRequ
  * Use `create(ListOrganisationsRequestSchema)` to create a new message.
  */
 export const ListOrganisationsRequestSchema: GenMessage<ListOrganisationsRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 57);
+  messageDesc(file_ledgerd_v1_ledgerd, 41);
 
 /**
  * @generated from message ledgerd.v1.ListOrganisationsResponse
@@ -2206,7 +1605,7 @@ export type ListOrganisationsResponse = Message<"ledgerd.v1.ListOrganisationsRes
  * Use `create(ListOrganisationsResponseSchema)` to create a new message.
  */
 export const ListOrganisationsResponseSchema: GenMessage<ListOrganisationsResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 58);
+  messageDesc(file_ledgerd_v1_ledgerd, 42);
 
 /**
  * @generated from message ledgerd.v1.GetNonceRequest
@@ -2230,7 +1629,7 @@ export type GetNonceRequest = Message<"ledgerd.v1.GetNonceRequest"> & {
  * Use `create(GetNonceRequestSchema)` to create a new message.
  */
 export const GetNonceRequestSchema: GenMessage<GetNonceRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 59);
+  messageDesc(file_ledgerd_v1_ledgerd, 43);
 
 /**
  * @generated from message ledgerd.v1.GetNonceResponse
@@ -2247,7 +1646,7 @@ export type GetNonceResponse = Message<"ledgerd.v1.GetNonceResponse"> & {
  * Use `create(GetNonceResponseSchema)` to create a new message.
  */
 export const GetNonceResponseSchema: GenMessage<GetNonceResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 60);
+  messageDesc(file_ledgerd_v1_ledgerd, 44);
 
 /**
  * @generated from message ledgerd.v1.GetUseRequest
@@ -2264,7 +1663,7 @@ export type GetUseRequest = Message<"ledgerd.v1.GetUseRequest"> & {
  * Use `create(GetUseRequestSchema)` to create a new message.
  */
 export const GetUseRequestSchema: GenMessage<GetUseRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 61);
+  messageDesc(file_ledgerd_v1_ledgerd, 45);
 
 /**
  * @generated from message ledgerd.v1.GetUseResponse
@@ -2288,7 +1687,7 @@ export type GetUseResponse = Message<"ledgerd.v1.GetUseResponse"> & {
  * Use `create(GetUseResponseSchema)` to create a new message.
  */
 export const GetUseResponseSchema: GenMessage<GetUseResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 62);
+  messageDesc(file_ledgerd_v1_ledgerd, 46);
 
 /**
  * One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
@@ -2312,7 +1711,7 @@ export type ProofStep = Message<"ledgerd.v1.ProofStep"> & {
  * Use `create(ProofStepSchema)` to create a new message.
  */
 export const ProofStepSchema: GenMessage<ProofStep> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 63);
+  messageDesc(file_ledgerd_v1_ledgerd, 47);
 
 /**
  * The path from a transaction to its block. leaf = SHA-256(0x00 || leaf_data),
@@ -2414,7 +1813,7 @@ export type Proof = Message<"ledgerd.v1.Proof"> & {
  * Use `create(ProofSchema)` to create a new message.
  */
 export const ProofSchema: GenMessage<Proof> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 64);
+  messageDesc(file_ledgerd_v1_ledgerd, 48);
 
 /**
  * @generated from message ledgerd.v1.GetProofRequest
@@ -2444,7 +1843,7 @@ export type GetProofRequest = Message<"ledgerd.v1.GetProofRequest"> & {
  * Use `create(GetProofRequestSchema)` to create a new message.
  */
 export const GetProofRequestSchema: GenMessage<GetProofRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 65);
+  messageDesc(file_ledgerd_v1_ledgerd, 49);
 
 /**
  * @generated from message ledgerd.v1.GetProofResponse
@@ -2461,7 +1860,7 @@ export type GetProofResponse = Message<"ledgerd.v1.GetProofResponse"> & {
  * Use `create(GetProofResponseSchema)` to create a new message.
  */
 export const GetProofResponseSchema: GenMessage<GetProofResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 66);
+  messageDesc(file_ledgerd_v1_ledgerd, 50);
 
 /**
  * The signatures of members for a block that they stored. A majority of the members of the epoch
@@ -2510,7 +1909,7 @@ export type Certificate = Message<"ledgerd.v1.Certificate"> & {
  * Use `create(CertificateSchema)` to create a new message.
  */
 export const CertificateSchema: GenMessage<Certificate> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 67);
+  messageDesc(file_ledgerd_v1_ledgerd, 51);
 
 /**
  * @generated from message ledgerd.v1.Seal
@@ -2539,7 +1938,7 @@ export type Seal = Message<"ledgerd.v1.Seal"> & {
  * Use `create(SealSchema)` to create a new message.
  */
 export const SealSchema: GenMessage<Seal> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 68);
+  messageDesc(file_ledgerd_v1_ledgerd, 52);
 
 /**
  * @generated from message ledgerd.v1.GetCertificateRequest
@@ -2563,7 +1962,7 @@ export type GetCertificateRequest = Message<"ledgerd.v1.GetCertificateRequest"> 
  * Use `create(GetCertificateRequestSchema)` to create a new message.
  */
 export const GetCertificateRequestSchema: GenMessage<GetCertificateRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 69);
+  messageDesc(file_ledgerd_v1_ledgerd, 53);
 
 /**
  * @generated from message ledgerd.v1.GetCertificateResponse
@@ -2594,7 +1993,7 @@ export type GetCertificateResponse = Message<"ledgerd.v1.GetCertificateResponse"
  * Use `create(GetCertificateResponseSchema)` to create a new message.
  */
 export const GetCertificateResponseSchema: GenMessage<GetCertificateResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 70);
+  messageDesc(file_ledgerd_v1_ledgerd, 54);
 
 /**
  * Two signed accounts of one height that cannot both be true.
@@ -2642,7 +2041,7 @@ export type Evidence = Message<"ledgerd.v1.Evidence"> & {
  * Use `create(EvidenceSchema)` to create a new message.
  */
 export const EvidenceSchema: GenMessage<Evidence> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 71);
+  messageDesc(file_ledgerd_v1_ledgerd, 55);
 
 /**
  * @generated from message ledgerd.v1.ListEvidenceRequest
@@ -2659,7 +2058,7 @@ export type ListEvidenceRequest = Message<"ledgerd.v1.ListEvidenceRequest"> & {
  * Use `create(ListEvidenceRequestSchema)` to create a new message.
  */
 export const ListEvidenceRequestSchema: GenMessage<ListEvidenceRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 72);
+  messageDesc(file_ledgerd_v1_ledgerd, 56);
 
 /**
  * @generated from message ledgerd.v1.ListEvidenceResponse
@@ -2683,7 +2082,7 @@ export type ListEvidenceResponse = Message<"ledgerd.v1.ListEvidenceResponse"> & 
  * Use `create(ListEvidenceResponseSchema)` to create a new message.
  */
 export const ListEvidenceResponseSchema: GenMessage<ListEvidenceResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 73);
+  messageDesc(file_ledgerd_v1_ledgerd, 57);
 
 /**
  * @generated from message ledgerd.v1.SearchRequest
@@ -2700,7 +2099,7 @@ export type SearchRequest = Message<"ledgerd.v1.SearchRequest"> & {
  * Use `create(SearchRequestSchema)` to create a new message.
  */
 export const SearchRequestSchema: GenMessage<SearchRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 74);
+  messageDesc(file_ledgerd_v1_ledgerd, 58);
 
 /**
  * @generated from message ledgerd.v1.SearchResponse
@@ -2726,7 +2125,7 @@ export type SearchResponse = Message<"ledgerd.v1.SearchResponse"> & {
  * Use `create(SearchResponseSchema)` to create a new message.
  */
 export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 75);
+  messageDesc(file_ledgerd_v1_ledgerd, 59);
 
 /**
  * @generated from message ledgerd.v1.SearchHit
@@ -2764,7 +2163,7 @@ export type SearchHit = Message<"ledgerd.v1.SearchHit"> & {
  * Use `create(SearchHitSchema)` to create a new message.
  */
 export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 76);
+  messageDesc(file_ledgerd_v1_ledgerd, 60);
 
 /**
  * @generated from message ledgerd.v1.EngineState
@@ -2829,7 +2228,7 @@ export type EngineState = Message<"ledgerd.v1.EngineState"> & {
  * Use `create(EngineStateSchema)` to create a new message.
  */
 export const EngineStateSchema: GenMessage<EngineState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 77);
+  messageDesc(file_ledgerd_v1_ledgerd, 61);
 
 /**
  * @generated from message ledgerd.v1.NodeState
@@ -3030,7 +2429,7 @@ export type NodeState = Message<"ledgerd.v1.NodeState"> & {
  * Use `create(NodeStateSchema)` to create a new message.
  */
 export const NodeStateSchema: GenMessage<NodeState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 78);
+  messageDesc(file_ledgerd_v1_ledgerd, 62);
 
 /**
  * The blocks before its snapshot that a node still lacks. It fetches them from the snapshot down,
@@ -3080,7 +2479,7 @@ export type Backfill = Message<"ledgerd.v1.Backfill"> & {
  * Use `create(BackfillSchema)` to create a new message.
  */
 export const BackfillSchema: GenMessage<Backfill> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 79);
+  messageDesc(file_ledgerd_v1_ledgerd, 63);
 
 /**
  * A member as another member sees it.
@@ -3221,7 +2620,7 @@ export type MemberState = Message<"ledgerd.v1.MemberState"> & {
  * Use `create(MemberStateSchema)` to create a new message.
  */
 export const MemberStateSchema: GenMessage<MemberState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 80);
+  messageDesc(file_ledgerd_v1_ledgerd, 64);
 
 /**
  * A node that was a member and left. Its index and key are not used again.
@@ -3260,7 +2659,7 @@ export type FormerMember = Message<"ledgerd.v1.FormerMember"> & {
  * Use `create(FormerMemberSchema)` to create a new message.
  */
 export const FormerMemberSchema: GenMessage<FormerMember> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 81);
+  messageDesc(file_ledgerd_v1_ledgerd, 65);
 
 /**
  * The settings that all members must have alike.
@@ -3301,7 +2700,7 @@ export type OrderingSettings = Message<"ledgerd.v1.OrderingSettings"> & {
  * Use `create(OrderingSettingsSchema)` to create a new message.
  */
 export const OrderingSettingsSchema: GenMessage<OrderingSettings> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 82);
+  messageDesc(file_ledgerd_v1_ledgerd, 66);
 
 /**
  * @generated from message ledgerd.v1.DigraphEdge
@@ -3323,7 +2722,7 @@ export type DigraphEdge = Message<"ledgerd.v1.DigraphEdge"> & {
  * Use `create(DigraphEdgeSchema)` to create a new message.
  */
 export const DigraphEdgeSchema: GenMessage<DigraphEdge> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 83);
+  messageDesc(file_ledgerd_v1_ledgerd, 67);
 
 /**
  * @generated from message ledgerd.v1.ClusterState
@@ -3449,7 +2848,7 @@ export type ClusterState = Message<"ledgerd.v1.ClusterState"> & {
  * Use `create(ClusterStateSchema)` to create a new message.
  */
 export const ClusterStateSchema: GenMessage<ClusterState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 84);
+  messageDesc(file_ledgerd_v1_ledgerd, 68);
 
 /**
  * A shard of the book, as the asked node knows it.
@@ -3549,7 +2948,7 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
  * Use `create(ShardSchema)` to create a new message.
  */
 export const ShardSchema: GenMessage<Shard> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 85);
+  messageDesc(file_ledgerd_v1_ledgerd, 69);
 
 /**
  * The progress of a shard's stream to a child.
@@ -3582,7 +2981,7 @@ export type StreamPosition = Message<"ledgerd.v1.StreamPosition"> & {
  * Use `create(StreamPositionSchema)` to create a new message.
  */
 export const StreamPositionSchema: GenMessage<StreamPosition> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 86);
+  messageDesc(file_ledgerd_v1_ledgerd, 70);
 
 /**
  * A node of a shard, as the asked node knows it.
@@ -3635,7 +3034,7 @@ export type ShardMember = Message<"ledgerd.v1.ShardMember"> & {
  * Use `create(ShardMemberSchema)` to create a new message.
  */
 export const ShardMemberSchema: GenMessage<ShardMember> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 87);
+  messageDesc(file_ledgerd_v1_ledgerd, 71);
 
 /**
  * @generated from message ledgerd.v1.Tree
@@ -3668,7 +3067,7 @@ export type Tree = Message<"ledgerd.v1.Tree"> & {
  * Use `create(TreeSchema)` to create a new message.
  */
 export const TreeSchema: GenMessage<Tree> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 88);
+  messageDesc(file_ledgerd_v1_ledgerd, 72);
 
 /**
  * @generated from message ledgerd.v1.GetTreeRequest
@@ -3681,7 +3080,7 @@ export type GetTreeRequest = Message<"ledgerd.v1.GetTreeRequest"> & {
  * Use `create(GetTreeRequestSchema)` to create a new message.
  */
 export const GetTreeRequestSchema: GenMessage<GetTreeRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 89);
+  messageDesc(file_ledgerd_v1_ledgerd, 73);
 
 /**
  * @generated from message ledgerd.v1.GetTreeResponse
@@ -3698,7 +3097,7 @@ export type GetTreeResponse = Message<"ledgerd.v1.GetTreeResponse"> & {
  * Use `create(GetTreeResponseSchema)` to create a new message.
  */
 export const GetTreeResponseSchema: GenMessage<GetTreeResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 90);
+  messageDesc(file_ledgerd_v1_ledgerd, 74);
 
 /**
  * @generated from message ledgerd.v1.WatchTreeRequest
@@ -3711,7 +3110,7 @@ export type WatchTreeRequest = Message<"ledgerd.v1.WatchTreeRequest"> & {
  * Use `create(WatchTreeRequestSchema)` to create a new message.
  */
 export const WatchTreeRequestSchema: GenMessage<WatchTreeRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 91);
+  messageDesc(file_ledgerd_v1_ledgerd, 75);
 
 /**
  * @generated from message ledgerd.v1.WatchTreeResponse
@@ -3728,7 +3127,7 @@ export type WatchTreeResponse = Message<"ledgerd.v1.WatchTreeResponse"> & {
  * Use `create(WatchTreeResponseSchema)` to create a new message.
  */
 export const WatchTreeResponseSchema: GenMessage<WatchTreeResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 92);
+  messageDesc(file_ledgerd_v1_ledgerd, 76);
 
 /**
  * @generated from message ledgerd.v1.GetNodeRequest
@@ -3747,7 +3146,7 @@ export type GetNodeRequest = Message<"ledgerd.v1.GetNodeRequest"> & {
  * Use `create(GetNodeRequestSchema)` to create a new message.
  */
 export const GetNodeRequestSchema: GenMessage<GetNodeRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 93);
+  messageDesc(file_ledgerd_v1_ledgerd, 77);
 
 /**
  * @generated from message ledgerd.v1.GetNodeResponse
@@ -3764,7 +3163,7 @@ export type GetNodeResponse = Message<"ledgerd.v1.GetNodeResponse"> & {
  * Use `create(GetNodeResponseSchema)` to create a new message.
  */
 export const GetNodeResponseSchema: GenMessage<GetNodeResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 94);
+  messageDesc(file_ledgerd_v1_ledgerd, 78);
 
 /**
  * @generated from message ledgerd.v1.GetClusterRequest
@@ -3783,7 +3182,7 @@ export type GetClusterRequest = Message<"ledgerd.v1.GetClusterRequest"> & {
  * Use `create(GetClusterRequestSchema)` to create a new message.
  */
 export const GetClusterRequestSchema: GenMessage<GetClusterRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 95);
+  messageDesc(file_ledgerd_v1_ledgerd, 79);
 
 /**
  * @generated from message ledgerd.v1.GetClusterResponse
@@ -3800,7 +3199,7 @@ export type GetClusterResponse = Message<"ledgerd.v1.GetClusterResponse"> & {
  * Use `create(GetClusterResponseSchema)` to create a new message.
  */
 export const GetClusterResponseSchema: GenMessage<GetClusterResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 96);
+  messageDesc(file_ledgerd_v1_ledgerd, 80);
 
 /**
  * @generated from message ledgerd.v1.GetSnapshotRequest
@@ -3819,7 +3218,7 @@ export type GetSnapshotRequest = Message<"ledgerd.v1.GetSnapshotRequest"> & {
  * Use `create(GetSnapshotRequestSchema)` to create a new message.
  */
 export const GetSnapshotRequestSchema: GenMessage<GetSnapshotRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 97);
+  messageDesc(file_ledgerd_v1_ledgerd, 81);
 
 /**
  * @generated from message ledgerd.v1.GetSnapshotResponse
@@ -3838,7 +3237,7 @@ export type GetSnapshotResponse = Message<"ledgerd.v1.GetSnapshotResponse"> & {
  * Use `create(GetSnapshotResponseSchema)` to create a new message.
  */
 export const GetSnapshotResponseSchema: GenMessage<GetSnapshotResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 98);
+  messageDesc(file_ledgerd_v1_ledgerd, 82);
 
 /**
  * @generated from message ledgerd.v1.GetGenesisRequest
@@ -3857,7 +3256,7 @@ export type GetGenesisRequest = Message<"ledgerd.v1.GetGenesisRequest"> & {
  * Use `create(GetGenesisRequestSchema)` to create a new message.
  */
 export const GetGenesisRequestSchema: GenMessage<GetGenesisRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 99);
+  messageDesc(file_ledgerd_v1_ledgerd, 83);
 
 /**
  * @generated from message ledgerd.v1.GetGenesisResponse
@@ -3891,7 +3290,7 @@ export type GetGenesisResponse = Message<"ledgerd.v1.GetGenesisResponse"> & {
  * Use `create(GetGenesisResponseSchema)` to create a new message.
  */
 export const GetGenesisResponseSchema: GenMessage<GetGenesisResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 100);
+  messageDesc(file_ledgerd_v1_ledgerd, 84);
 
 /**
  * @generated from message ledgerd.v1.WatchClusterRequest
@@ -3904,7 +3303,7 @@ export type WatchClusterRequest = Message<"ledgerd.v1.WatchClusterRequest"> & {
  * Use `create(WatchClusterRequestSchema)` to create a new message.
  */
 export const WatchClusterRequestSchema: GenMessage<WatchClusterRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 101);
+  messageDesc(file_ledgerd_v1_ledgerd, 85);
 
 /**
  * @generated from message ledgerd.v1.WatchClusterResponse
@@ -3921,7 +3320,7 @@ export type WatchClusterResponse = Message<"ledgerd.v1.WatchClusterResponse"> & 
  * Use `create(WatchClusterResponseSchema)` to create a new message.
  */
 export const WatchClusterResponseSchema: GenMessage<WatchClusterResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 102);
+  messageDesc(file_ledgerd_v1_ledgerd, 86);
 
 /**
  * @generated from message ledgerd.v1.SubscribeRequest
@@ -3947,7 +3346,7 @@ export type SubscribeRequest = Message<"ledgerd.v1.SubscribeRequest"> & {
  * Use `create(SubscribeRequestSchema)` to create a new message.
  */
 export const SubscribeRequestSchema: GenMessage<SubscribeRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 103);
+  messageDesc(file_ledgerd_v1_ledgerd, 87);
 
 /**
  * @generated from message ledgerd.v1.SubscribeResponse
@@ -3971,7 +3370,7 @@ export type SubscribeResponse = Message<"ledgerd.v1.SubscribeResponse"> & {
  * Use `create(SubscribeResponseSchema)` to create a new message.
  */
 export const SubscribeResponseSchema: GenMessage<SubscribeResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 104);
+  messageDesc(file_ledgerd_v1_ledgerd, 88);
 
 /**
  * The level that a transaction has reached. A higher level includes the lower ones.
