@@ -50,6 +50,11 @@ func (b beside) Report() crossing.Report {
 // Wake implements crossing.Node.
 func (b beside) Wake() { b.pool.Wake() }
 
+// FetchAbsent implements api.Backend.
+func (n *Node) FetchAbsent(ctx context.Context, height ledger.Height) error {
+	return n.backfill.borrow(ctx, height)
+}
+
 // Heights implements api.Backend.
 func (n *Node) Heights() (report.Heights, <-chan struct{}) { return n.pipeline.Heights() }
 

@@ -49,6 +49,8 @@ type backfill struct {
 	source  string
 	reason  string
 	indexed ledger.Height
+
+	borrowing chan struct{} // a place for each block under way for a read
 }
 
 func newBackfill(n *Node) *backfill {
@@ -59,6 +61,7 @@ func newBackfill(n *Node) *backfill {
 	b := &backfill{
 		node: n, limiter: rate.NewLimiter(rate.Limit(bytes), bytes), blocks: 16,
 		bytes: max(1, bytes/backfillPieces), done: make(chan struct{}),
+		borrowing: make(chan struct{}, borrowsAtOnce),
 	}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	return b
@@ -176,6 +179,44 @@ func (b *backfill) fetch(opened *store.Store) error {
 			return err
 		}
 		b.blocks = max(1, b.blocks/2)
+		failures = append(failures, fmt.Errorf("%s: %w", holder.name, err))
+	}
+	return errors.Join(failures...)
+}
+
+const (
+	// borrowTime bounds how long a read waits for a block of another member.
+	borrowTime = 3 * time.Second
+	// borrowsAtOnce bounds the blocks that are under way for reads.
+	borrowsAtOnce = 4
+)
+
+// borrow fetches one absent block for a read, from the first holder that gives it. The store keeps
+// it in memory for a while.
+func (b *backfill) borrow(ctx context.Context, height ledger.Height) error {
+	ctx, cancel := context.WithTimeout(ctx, borrowTime)
+	defer cancel()
+	select {
+	case b.borrowing <- struct{}{}:
+		defer func() { <-b.borrowing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	opened := b.node.Store()
+	if _, err := opened.Block(height); !errors.Is(err, store.ErrAbsent) {
+		return err // it came meanwhile
+	}
+	_, before, err := opened.Header(height - 1)
+	if err != nil {
+		return err
+	}
+	failures := []error{fmt.Errorf("block %d: %w", height, errNoHolder)}
+	for _, holder := range b.holders(height) {
+		err := b.node.exchange.Fetch(ctx, b.node.peers.id(holder.server),
+			catchup.Point{Height: height - 1, Hash: before}, height, opened.Borrow)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
 		failures = append(failures, fmt.Errorf("%s: %w", holder.name, err))
 	}
 	return errors.Join(failures...)

@@ -139,6 +139,17 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	if _, err := s.nodes[4].Store().Block(1); err == nil || s.nodes[4].State().Backfill == nil {
 		t.Fatal("the older blocks came, against the rate")
 	}
+	// A read has the block that it needs fetched, out of turn.
+	if err := s.nodes[4].FetchAbsent(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	first, err := s.nodes[1].Store().Block(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if borrowed, err := s.nodes[4].Store().Block(1); err != nil || borrowed.Hash != first.Hash {
+		t.Errorf("the block that was fetched: %v", err)
+	}
 	// The last member with all blocks is lost anyway.
 	s.stop(0)
 	s.kill(1)
@@ -151,6 +162,10 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	s.eventually("it left", func() bool {
 		return len(s.nodes[4].Store().Membership().Members) == 3
 	})
+	if err := s.nodes[4].FetchAbsent(t.Context(), 2); err == nil || !strings.Contains(err.Error(),
+		"block 2: no member that runs has it") {
+		t.Errorf("a block that nobody has: %v", err)
+	}
 	joiner := s.joinWithSnapshot(operator, 4)
 	// It soon has all blocks that the others have. At their rate it would not get there.
 	s.homes[joiner].Config.Store.BackfillBytes = 0

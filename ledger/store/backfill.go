@@ -99,8 +99,43 @@ func (s *Store) Absent() ledger.Height { return ledger.Height(s.absent.Load()) }
 func (s *Store) Unindexed() ledger.Height { return ledger.Height(s.unindexed.Load()) }
 
 func (s *Store) errAbsent(height ledger.Height) error {
-	return fmt.Errorf("store: block %d lies %w, and the blocks up to %d are not here yet: ask "+
-		"another node", height, ErrAbsent, s.Absent())
+	return &AbsentError{Height: height, Absent: s.Absent()}
+}
+
+// Borrow keeps an absent block, from any source, in memory for the next reads, until others take
+// its room. It checks the block against the hash in the chain (ErrMismatch). The store shares the
+// block's memory.
+func (s *Store) Borrow(block *ledger.Block) (err error) {
+	height := block.Header.Height
+	defer guard(height, &err)
+	if err := s.exists(height); err != nil {
+		return err
+	}
+	checked, encoded, err := s.trusted(block)
+	if err == nil {
+		s.cache.put(checked, len(encoded))
+	}
+	return err
+}
+
+// trusted returns a block from a source that is not trusted as it is in the chain, with its
+// encoding, or ErrMismatch.
+func (s *Store) trusted(block *ledger.Block) (*ledger.Block, []byte, error) {
+	height := block.Header.Height
+	hash, err := s.hash(height)
+	if err != nil {
+		return nil, nil, err
+	}
+	encoded := block.Encode()
+	checked, err := ledger.DecodeBlock(encoded) // checks that the body matches the header
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("%w: block %d: %w", ErrMismatch, height, err)
+	case checked.Hash != hash:
+		return nil, nil, fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch,
+			height, checked.Hash, hash)
+	}
+	return checked, encoded, nil
 }
 
 func (s *Store) errUnindexed(what string) error {
@@ -189,19 +224,9 @@ func (s *Store) fillBlock(block *ledger.Block) (filled *ledger.Block, bytes int,
 	if err := s.checkRunning(context.Background()); err != nil {
 		return nil, 0, err
 	}
-	hash, err := s.hash(height)
+	checked, encoded, err := s.trusted(block)
 	if err != nil {
 		return nil, 0, err
-	}
-	// The source of the block is not trusted. Decoding checks that the body matches the header.
-	encoded := block.Encode()
-	checked, err := ledger.DecodeBlock(encoded)
-	switch {
-	case err != nil:
-		return nil, 0, fmt.Errorf("%w: block %d: %w", ErrMismatch, height, err)
-	case checked.Hash != hash:
-		return nil, 0, fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch,
-			height, checked.Hash, hash)
 	}
 	if err := errors.Join(s.requireSpace(len(encoded)), s.requireDescriptors()); err != nil {
 		return nil, 0, err

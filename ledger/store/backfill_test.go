@@ -444,6 +444,25 @@ func TestFillingInAnOldStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lacks := (*AbsentError)(nil)
+	if _, err := s.Block(19); !errors.As(err, &lacks) || lacks.Height != 19 || lacks.Absent != 20 {
+		t.Errorf("an absent block: %v", err)
+	}
+	forged := *block
+	forged.Header.Height = 19
+	if err := s.Borrow(&forged); !errors.Is(err, ErrMismatch) {
+		t.Errorf("another block: %v", err)
+	}
+	lent, err := whole.Block(19)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Borrow(lent); err != nil {
+		t.Fatal(err)
+	}
+	if borrowed, err := s.Block(19); err != nil || borrowed.Hash != lent.Hash || s.Absent() != 20 {
+		t.Errorf("a borrowed block: %v", err)
+	}
 	if _, made, err := s.Verdict(block.Entry(0).ID, 20); !errors.Is(err, ErrAbsent) || made {
 		t.Errorf("a verdict without an outline: %v %v", made, err)
 	}

@@ -39,6 +39,22 @@ var (
 	ErrFailed = errors.New("store: an earlier write failed")
 )
 
+// AbsentError names an absent block that a read needs. Another node has it.
+type AbsentError struct {
+	Height ledger.Height
+	// Absent is the height up to which blocks are absent.
+	Absent ledger.Height
+}
+
+// Error returns the block and what to do.
+func (e *AbsentError) Error() string {
+	return fmt.Sprintf("store: block %d lies %v, and the blocks up to %d are not here yet: ask "+
+		"another node", e.Height, ErrAbsent, e.Absent)
+}
+
+// Is makes every AbsentError an ErrAbsent.
+func (e *AbsentError) Is(target error) bool { return target == ErrAbsent }
+
 // DamageError names a damaged block and the damage.
 type DamageError struct {
 	// Height is the first block known to be affected.

@@ -35,6 +35,11 @@ type Backend interface {
 	// given to another node. The statuses are in the order of ids.
 	Wait(ctx context.Context, ids []ledger.Hash, level report.Level) ([]report.Status, error)
 
+	// FetchAbsent fetches a block that the store lacks because it began with a snapshot from
+	// another node, and keeps it in memory for the reads that follow. It waits some seconds at
+	// most.
+	FetchAbsent(ctx context.Context, height ledger.Height) error
+
 	// Heights returns how far the chain has come at each level, and a channel that is closed when
 	// that changes. The caller reads both, uses the heights, waits on the channel, and asks again.
 	// Changes in between coalesce.

@@ -284,7 +284,17 @@ func (s *Service) streamEnds(ctx context.Context) error {
 	}
 }
 
+// subscribed returns the message with a block, which it fetches if it is absent.
 func (s *Service) subscribed(ctx context.Context, height ledger.Height,
+	withTransactions bool) (message *ledgerdv1.SubscribeResponse, err error) {
+	err = absent{s.backend}.present(ctx, func() error {
+		message, err = s.subscription(ctx, height, withTransactions)
+		return err
+	})
+	return message, err
+}
+
+func (s *Service) subscription(ctx context.Context, height ledger.Height,
 	withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
 	message := &ledgerdv1.SubscribeResponse{HeadHeight: uint64(s.backend.Store().Head().Height)}
 	if !withTransactions {

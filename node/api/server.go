@@ -143,7 +143,7 @@ func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.H
 	options := []connect.HandlerOption{
 		requests.handlerOptions(),
 		connect.WithCompressMinBytes(4 << 10),
-		connect.WithInterceptors(s.metrics, requests),
+		connect.WithInterceptors(s.metrics, requests, absent{s.service.backend}),
 		connect.WithRecover(s.recovered),
 	}
 	_, forwarded := ledgerdv1connect.NewLedgerServiceHandler(s.service, options...)

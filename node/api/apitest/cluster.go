@@ -355,6 +355,11 @@ func (n *Node) SetAbsent(height ledger.Height) {
 	n.cluster.notify()
 }
 
+// FetchAbsent implements api.Backend. No other node has more blocks.
+func (n *Node) FetchAbsent(_ context.Context, height ledger.Height) error {
+	return fmt.Errorf("no other node has block %d", height)
+}
+
 // Store implements api.Backend.
 func (n *Node) Store() *store.Store { return n.cluster.store }
 
