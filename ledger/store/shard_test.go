@@ -507,6 +507,64 @@ func TestCopiesFromTheStream(t *testing.T) {
 	}
 }
 
+// What was only relayed here is a duplicate the next time, although it used no nonce of this chain:
+// in the same block, while the block waits for the disk, from the disk, in a store that is opened
+// again, and in one that began with a snapshot.
+func TestRelayedIsRemembered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	genesis, err := shardGenesis().ForShard(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openBook(t, filepath.Join(dir, "one"), genesis, small())
+	b := newShardBook(1)
+	var registrations []ledger.Transaction
+	for shard := 1; shard <= 2; shard++ {
+		registration := b.clients[shard].Register()
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(shard)
+		registrations = append(registrations, registration)
+	}
+	apply := func(s *Store, bundle []byte) *ledger.Block {
+		t.Helper()
+		block, err := s.Apply(1, ledger.Round(s.Head().Height+1),
+			[][]byte{ledger.EncodeBatch(ledger.BatchHeader{Time: 1}, [][]byte{bundle, bundle})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return block
+	}
+	apply(s, b.signed(registrations...))
+	relayed := b.signed(b.clients[1].Transfer("org1:a", "org2:a", 1))
+	block := apply(s, relayed)
+	if block.Len() != 1 || block.Entry(0).Result.Code != ledger.Relayed {
+		t.Fatalf("a block of %d transactions, the first is %s", block.Len(), block.Entry(0).Result)
+	}
+	again := func(when string, s *Store) {
+		t.Helper()
+		if block := apply(s, relayed); block != nil {
+			t.Fatalf("%s: %d transactions are taken again, as %s", when, block.Len(),
+				block.Entry(0).Result)
+		}
+	}
+	again("the head", s)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	again("on disk", s)
+	snapshot, _ := snapshotOf(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again("opened again", openBook(t, filepath.Join(dir, "one"), genesis, small()))
+	if _, err := Restore(t.Context(), filepath.Join(dir, "two"), genesis, small(),
+		bytes.NewReader(snapshot), believe); err != nil {
+		t.Fatal(err)
+	}
+	again("a snapshot", openBook(t, filepath.Join(dir, "two"), genesis, small()))
+}
+
 // Damage to a shard's store is reported: missing or foreign rows, and flipped bits.
 func TestDamagedShard(t *testing.T) {
 	t.Parallel()

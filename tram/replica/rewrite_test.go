@@ -54,10 +54,19 @@ func (g *group) poll() {
 	}
 }
 
-// leave puts an entry into a replica's log, as if an earlier leader had left it behind.
+// leave puts entry 1 into a replica's log, as if an earlier leader had left it behind.
 func (g *group) leave(server int, counter uint64, number uint64, message []byte) {
+	g.leaveEntry(server, counter, 1, number, message)
+}
+
+// leaveAt puts an entry into a replica's log, whose number is its index.
+func (g *group) leaveAt(server int, counter, index uint64, message []byte) {
+	g.leaveEntry(server, counter, index, index, message)
+}
+
+func (g *group) leaveEntry(server int, counter, index, number uint64, message []byte) {
 	g.replicas[server].put(header{timestamp: makeTimestamp(counter, 9), source: sourceClients,
-		length: len(message), number: number, index: 1}, message)
+		length: len(message), number: number, index: index}, message)
 }
 
 // TestRewrittenEntries makes a leader take over a group in which two replicas hold different

@@ -199,6 +199,43 @@ func TestHeights(t *testing.T) {
 	check(3*heightsMax-1, 3*heightsMax-1, true)
 }
 
+// A chain that goes back takes its positions along: what replaced the blocks says what is durable,
+// also if it carries less, or nothing.
+func TestHeightsGoBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		again   []rise // the blocks that replace 7, 8 and 9
+		durable []position
+	}{
+		"nothing carried": {[]rise{{7, 7}, {8, 7}, {9, 7}},
+			[]position{{7, 7, true}, {7, 7, true}, {7, 7, true}}},
+		"less carried": {[]rise{{7, 8}, {8, 8}, {9, 9}},
+			[]position{{9, 8, true}, {9, 8, true}, {9, 9, true}}},
+		"later carried": {[]rise{{7, 7}, {8, 9}, {9, 12}},
+			[]position{{12, 7, true}, {12, 9, true}, {12, 12, true}}},
+		"in the middle": {[]rise{{8, 9}, {9, 9}},
+			[]position{{9, 9, true}, {9, 9, true}, {9, 9, true}}},
+		"the last only": {[]rise{{9, 10}},
+			[]position{{10, 9, true}, {10, 10, true}, {10, 10, true}}},
+	} {
+		var h heights
+		h.applied(6, 7)
+		h.durableTo(6)
+		h.applied(7, 9)
+		h.applied(8, 10)
+		h.applied(9, 15)
+		for _, each := range test.again {
+			h.applied(each.height, each.carried)
+		}
+		for i, want := range test.durable {
+			h.durableTo(ledger.Height(7 + i))
+			if got := h.position(); got != want {
+				t.Errorf("%s: durable to %d is %+v, want %+v", name, 7+i, got, want)
+			}
+		}
+	}
+}
+
 func FuzzMessage(f *testing.F) {
 	for _, m := range []message{
 		{kind: messageAsk, child: 3, attempt: 7}, {kind: messageOffer, child: 1, attempt: 7,

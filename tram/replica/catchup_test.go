@@ -1,0 +1,363 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// tick makes sure that there is always a next event.
+func (g *group) tick() { g.network.After(5*time.Microsecond, g.tick) }
+
+// TestEntriesBehindHoles makes a leader take over a group in which one log has an entry behind
+// empty slots, and the group has another message there. A leader that takes the first empty slot
+// for the log's end does not erase the entry's mark, and the log holds a mix of the two for a
+// while.
+func TestEntriesBehindHoles(t *testing.T) {
+	t.Parallel()
+	const window = 4
+	stays, goes := slices.Repeat([]byte("stays"), 100),
+		slices.Repeat([]byte("goes, and is longer"), 30)
+	run := func(seed, last uint64, fault Fault) error {
+		g := newGroup(t, seed, 3, Options{PayloadMax: 700, Window: window, Fault: fault})
+		for index := uint64(1); index <= last; index++ {
+			g.leaveAt(0, 2, index, stays)
+			g.leaveAt(2, 2, index, stays)
+		}
+		g.leaveEntry(1, 1, last, 2*window, goes)
+		g.replicas[0].Lead(0)
+		done := func() bool {
+			return g.replicas[0].Status().Ordered > last &&
+				g.replicas[1].at(last).timestamp == g.replicas[2].at(last).timestamp
+		}
+		g.tick()
+		for g.network.Now() < 50*time.Millisecond && !done() {
+			g.network.Step()
+			g.poll()
+			r := g.replicas[1]
+			if h := r.at(last); h.index != 0 {
+				if message := r.message(h); !bytes.Equal(message, stays) &&
+					!bytes.Equal(message, goes) {
+					return fmt.Errorf("entry %+v is neither of the two: %.60q...", h, message)
+				}
+			}
+		}
+		if !done() {
+			return fmt.Errorf("not done: %v", g.replicas[0])
+		}
+		return nil
+	}
+	for _, last := range []uint64{2, window} {
+		for seed := range uint64(20) {
+			if err := run(seed, last, FaultNone); err != nil {
+				t.Fatalf("entry %d, seed %d: %v", last, seed, err)
+			}
+		}
+		found := false
+		for seed := uint64(0); seed < 20 && !found; seed++ {
+			found = run(seed, last, FaultRewrittenInPlace) != nil
+		}
+		if !found {
+			t.Errorf("entry %d: an entry that is rewritten in place is not noticed", last)
+		}
+	}
+}
+
+// markedLog is a replica's own log that notes the mark of an entry whenever its other bytes are
+// written, or may be.
+type markedLog struct {
+	rdmanet.Region
+	mark  int // the offset of the mark
+	marks []uint64
+}
+
+func (l *markedLog) Bytes() []byte {
+	l.marks = append(l.marks, l.Load(l.mark))
+	return l.Region.Bytes()
+}
+
+func (l *markedLog) Store(offset int, value uint64) {
+	if offset != l.mark {
+		l.marks = append(l.marks, l.Load(l.mark))
+	}
+	l.Region.Store(offset, value)
+}
+
+// TestOwnMarkIsErased makes a replica put an entry into its own log where another entry of the
+// same index is. Another leader may read this log at any instant, so the index is not there until
+// the new entry is whole.
+func TestOwnMarkIsErased(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1, 1, Options{PayloadMax: 700})
+	r := g.replicas[0]
+	log := &markedLog{Region: r.log, mark: r.ring.end(1) + logIndex}
+	r.log = log
+	for counter, text := range []string{"the first", "another one, which is longer", "short"} {
+		message := slices.Repeat([]byte(text), 20)
+		log.marks = nil
+		g.leaveAt(0, uint64(counter+1), 1, message)
+		if len(log.marks) < 5 {
+			t.Fatalf("only %d writes were seen", len(log.marks))
+		}
+		if slices.Contains(log.marks, 1) {
+			t.Errorf("entry %d is written under a mark that is there: %v", counter+1, log.marks)
+		}
+		if h := r.at(1); h.index != 1 || !bytes.Equal(r.message(h), message) {
+			t.Errorf("entry %d is not there: %+v", counter+1, h)
+		}
+	}
+}
+
+// loans checks that the bytes of writes that are under way do not change.
+type loans map[int][]byte
+
+// poll makes a replica work, like group.poll.
+func (l loans) poll(g *group, server int) error {
+	r := g.replicas[server]
+	r.Complete(g.network.Now())
+	slot := func(place int) []byte { return r.staged.bytes[place*r.ring.slot:][:r.ring.slot] }
+	for place := range l {
+		if r.staged.lent[place] == 0 {
+			delete(l, place)
+		}
+	}
+	r.Poll(g.network.Now())
+	attach(g.hosts[server], r)
+	for place, lent := range r.staged.lent {
+		before, has := l[place]
+		switch {
+		case lent > 0 && !has:
+			l[place] = bytes.Clone(slot(place))
+		case has && !bytes.Equal(before, slot(place)):
+			return fmt.Errorf("at %v, the bytes of a write under way change in slot %d: %v",
+				g.network.Now(), place, r)
+		}
+	}
+	return nil
+}
+
+// lateQueue is a queue at which the completions of one peer's operations come late: a fabric may
+// take its time with operations of an attachment that was closed.
+type lateQueue struct {
+	rdmanet.Queue
+	peer rdmanet.PeerID
+	held bool
+	late []rdmanet.Completion
+}
+
+func (q *lateQueue) Poll(into []rdmanet.Completion) int {
+	if !q.held && len(q.late) > 0 {
+		count := copy(into, q.late)
+		q.late = q.late[count:]
+		return count
+	}
+	count := 0
+	for _, completion := range into[:q.Queue.Poll(into)] {
+		if q.held && completion.Peer == q.peer {
+			q.late = append(q.late, completion)
+		} else {
+			into[count] = completion
+			count++
+		}
+	}
+	return count
+}
+
+// lending is a group of three whose replica 0 leads. The completions of its writes to replica 2 may
+// come late. Meanwhile their bytes must not change.
+type lending struct {
+	*group
+	leader *Replica
+	queue  *lateQueue
+	loans  loans
+	silent int // a server that does nothing, if above 0
+}
+
+func newLending(t *testing.T, options Options) *lending {
+	t.Helper()
+	l := &lending{group: newGroup(t, 1, 3, options), loans: loans{}}
+	l.leader = l.replicas[0]
+	l.queue = &lateQueue{Queue: l.leader.wiring.queue, peer: "2"}
+	l.leader.wiring.queue = l.queue
+	l.tick()
+	l.leader.Lead(0)
+	return l
+}
+
+// run polls all replicas until something is so.
+func (l *lending) run(t *testing.T, what string, until func() bool) {
+	t.Helper()
+	for end := l.network.Now() + 50*time.Millisecond; !until(); {
+		l.network.Step()
+		if err := l.loans.poll(l.group, 0); err != nil {
+			t.Fatal(err)
+		}
+		for server := 1; server <= 2; server++ {
+			if server == l.silent {
+				continue
+			}
+			l.replicas[server].Poll(l.network.Now())
+			attach(l.hosts[server], l.replicas[server])
+			l.replicas[server].Delivered()
+		}
+		if l.network.Now() > end {
+			t.Fatalf("not so: %s: %v", what, l.leader)
+		}
+	}
+}
+
+// lends reports whether a write to replica 2 is under way, and holds its completion if so.
+func (l *lending) lends() bool {
+	l.queue.held = slices.ContainsFunc(l.leader.wiring.posts, func(p post) bool {
+		return p.link == &l.leader.members[2].link && p.lent != nil
+	})
+	return l.queue.held
+}
+
+// TestLentBytesOfEarlierLead makes a leader lose the lead while a write is under way that never
+// arrives. The next leader puts another entry into the slot, and then the first one may lead again.
+// It does not change the bytes of its write before that has completed.
+func TestLentBytesOfEarlierLead(t *testing.T) {
+	t.Parallel()
+	first, second := slices.Repeat([]byte("first"), 100), slices.Repeat([]byte("other"), 100)
+	l := newLending(t, Options{PayloadMax: 700})
+	l.silent = 1
+	l.leaveEntry(0, 1, 1, 1, first)
+	l.run(t, "a write is under way", l.lends)
+	l.network.Cut("0", "2")
+	l.leader.stepDown("the test says so")
+	for server := range 2 {
+		l.leaveEntry(server, 5, 1, 2, second)
+	}
+	l.leader.counter, l.silent = 5, 0
+	again := l.leader.notLead + 5*time.Millisecond
+	l.run(t, "it could lead again", func() bool { return l.network.Now() > again })
+	if l.leader.wiring.lent == 0 {
+		t.Fatal("no write is under way when it could lead again")
+	}
+	l.network.Mend("0", "2")
+	l.queue.held = false
+	l.run(t, "all have the other entry under its new lead", func() bool {
+		return !slices.ContainsFunc(l.replicas, func(r *Replica) bool {
+			h := r.at(1)
+			return h.index != 1 || h.timestamp.server() != 0 || !bytes.Equal(r.message(h), second)
+		})
+	})
+}
+
+// TestLentBytesOfFullLog excludes a member while a write to it is under way. The log wraps around
+// meanwhile. The slot that the write takes its bytes from is not used again before it has
+// completed.
+func TestLentBytesOfFullLog(t *testing.T) {
+	t.Parallel()
+	const slots, messages = 8, 40
+	l := newLending(t, Options{PayloadMax: 700, LogSlots: slots, Window: 2, BufferSlots: 64})
+	client, err := NewClient(l.leader.options, 0, l.hosts[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, delivered := uint64(0), 0
+	feed := func() {
+		t.Helper()
+		if sent < messages {
+			err := client.Multicast(order.Multicast{
+				ID: order.MessageID{Sender: order.Replica{Group: order.Clients},
+					Sequence: sent + 1},
+				To: []order.GroupID{0}, Payload: bytes.Repeat([]byte{byte(sent)}, 600)})
+			if err == nil {
+				sent++
+			} else if !errors.Is(err, order.ErrNotNow) {
+				t.Fatal(err)
+			}
+		}
+		client.Poll(l.network.Now())
+		attach(l.hosts[3], client)
+		delivered += len(l.leader.Delivered())
+	}
+	l.run(t, "a write is under way", func() bool {
+		feed()
+		return delivered > 2 && l.lends()
+	})
+	l.leader.Exclude(2)
+	end := l.network.Now() + 5*time.Millisecond
+	l.run(t, "the log wraps around", func() bool {
+		feed()
+		return l.network.Now() > end
+	})
+	if s := l.leader.Status(); l.leader.wiring.lent == 0 || delivered == messages ||
+		s.Taken+slots <= s.End {
+		t.Fatalf("no slot is lent and otherwise free, with %d messages delivered: %+v", delivered,
+			s)
+	}
+	l.queue.held = false
+	l.run(t, "all is delivered", func() bool {
+		feed()
+		return delivered == messages
+	})
+}
+
+// TestLentBytesOfClient makes a client's buffer wrap around while a write to one replica is under
+// way, whose fellows have taken the message. The client has no room for another one in that slot
+// before the write has completed.
+func TestLentBytesOfClient(t *testing.T) {
+	t.Parallel()
+	const slots = 4
+	l := newLending(t, Options{PayloadMax: 700, BufferSlots: slots})
+	client, err := NewClient(l.leader.options, 0, l.hosts[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue := &lateQueue{Queue: client.wiring.queue, peer: "2"}
+	client.wiring.queue = queue
+	sent := uint64(0)
+	send := func() error {
+		err := client.Multicast(order.Multicast{
+			ID: order.MessageID{Sender: order.Replica{Group: order.Clients}, Sequence: sent + 1},
+			To: []order.GroupID{0}, Payload: bytes.Repeat([]byte{byte(sent)}, 600)})
+		if err == nil {
+			sent++
+		}
+		return err
+	}
+	poll := func() {
+		client.Poll(l.network.Now())
+		attach(l.hosts[3], client)
+		l.leader.Delivered()
+	}
+	if err := send(); err != nil {
+		t.Fatal(err)
+	}
+	stream := client.streams[0]
+	l.run(t, "a write is under way", func() bool {
+		poll()
+		queue.held = slices.ContainsFunc(client.wiring.posts, func(p post) bool {
+			return p.lent != nil && p.link.peer.ID == "2"
+		})
+		return queue.held
+	})
+	before := bytes.Clone(stream.slots[:client.options.bufferRing().slot])
+	l.run(t, "the other messages are taken", func() bool {
+		poll()
+		for sent < slots && send() == nil {
+			continue
+		}
+		return sent == slots && stream.taken >= 1
+	})
+	if err := send(); !errors.Is(err, order.ErrNotNow) {
+		t.Errorf("a message for a slot that is lent: %v", err)
+	}
+	if !bytes.Equal(before, stream.slots[:len(before)]) {
+		t.Error("the bytes of a write under way change")
+	}
+	queue.held = false
+	l.run(t, "there is room again", func() bool {
+		poll()
+		return send() == nil
+	})
+}
