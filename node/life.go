@@ -239,15 +239,17 @@ func (l *life) reliable(members int) (*digraph.Digraph, error) {
 
 func (l *life) run() {
 	defer l.workers.Done()
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
+	ticks := time.NewTimer(tickEvery)
+	defer ticks.Stop()
 	for {
 		tick := false
 		select {
 		case <-l.context.Done():
 			return
-		case <-ticker.C:
+		case <-ticks.C:
 			tick = true
+			now := time.Now()
+			ticks.Reset(wire.NextBeat(now, tickEvery).Sub(now)) // with the heartbeats
 		case <-l.wake:
 		}
 		if err := l.turn(tick); err != nil {

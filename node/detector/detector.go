@@ -503,7 +503,7 @@ func (d *Detector) tick() (next time.Time, active bool) {
 	var laterRun uint64
 	if d.next != nil {
 		if !now.Before(d.beat) {
-			d.beat = now.Add(d.config.Timing.Heartbeat)
+			d.beat = wire.NextBeat(now, d.config.Timing.Heartbeat)
 			laterRun, later = d.next.Generation, d.next.successors(d.config.Self)
 		}
 		if next.IsZero() || d.beat.Before(next) {

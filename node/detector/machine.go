@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -174,7 +175,7 @@ func (m *Machine) Tick(now time.Time) (beat bool, suspicions []Suspicion) {
 		}
 	}
 	if beat = !now.Before(m.nextBeat); beat {
-		m.nextBeat = now.Add(m.timing.Heartbeat)
+		m.nextBeat = wire.NextBeat(now, m.timing.Heartbeat)
 	}
 	return beat, suspicions
 }

@@ -286,6 +286,50 @@ func TestCompleteAndAccurate(t *testing.T) {
 	})
 }
 
+// Detectors that began at different times send their heartbeats at the same times, and nothing else
+// wakes them while all is well. So one that watches another wakes once in a period.
+func TestBeatsCoincide(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		timing := testTiming
+		timing.Heartbeat = time.Duration(rapid.IntRange(1, 300).Draw(t, "heartbeat in ms")) *
+			time.Millisecond
+		start := time.Unix(rapid.Int64Range(-1000, 2_000_000_000).Draw(t, "start"), 0)
+		end := start.Add(20 * timing.Heartbeat)
+		wakes := make(map[time.Time]int)
+		for i := range 2 {
+			now := start.Add(time.Duration(rapid.Int64Range(0, int64(timing.Heartbeat)-1).Draw(t,
+				"began after")))
+			m, err := NewMachine(timing, []order.ServerID{order.ServerID(1 + i)}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if beat, _ := m.Tick(now); !beat {
+				t.Fatal("the first heartbeat is not due at once")
+			}
+			for next := m.Next(); next.Before(end); next = m.Next() {
+				if gap := next.Sub(now); gap <= 0 || gap > timing.Heartbeat {
+					t.Fatalf("heartbeats %v apart", gap)
+				}
+				now = next
+				if beat, suspicions := m.Tick(now); !beat || len(suspicions) > 0 {
+					t.Fatalf("it woke for no heartbeat, suspicions: %v", suspicions)
+				}
+				m.Heard(order.ServerID(1+i), 7, now)
+				wakes[now]++
+			}
+		}
+		for at, count := range wakes {
+			if count != 2 && at.Sub(start) >= timing.Heartbeat {
+				t.Fatalf("only %d of 2 woke after %v", count, at.Sub(start))
+			}
+		}
+		if len(wakes) > 21 {
+			t.Fatalf("%d times in 20 periods", len(wakes))
+		}
+	})
+}
+
 // However late heartbeats come, if there is a bound, mistakes end after a few. And the patience is
 // bounded.
 func TestMistakesEnd(t *testing.T) {

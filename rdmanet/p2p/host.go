@@ -64,6 +64,7 @@ type Host struct {
 	// One-sided memory: this host's regions and its links to those of others.
 	regions    *regions
 	goroutines sync.WaitGroup  // inbound streams
+	closing    chan struct{}   // closed when acknowledgements wait no longer
 	leaving    chan struct{}   // closed when inbound streams must say goodbye
 	alive      context.Context // ends when the host is dead
 	die        context.CancelFunc
@@ -120,6 +121,7 @@ func New(options Options) (*Host, error) {
 		trusted:     options.Trusted,
 		local:       options.Local,
 		tickets:     tickets,
+		closing:     make(chan struct{}),
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,
@@ -313,6 +315,7 @@ func (h *Host) Close(ctx context.Context) error {
 }
 
 func (h *Host) shutDown(ctx context.Context) error {
+	close(h.closing)
 	err := h.lanes.Flush(ctx)
 	h.farewell(ctx)
 	h.mu.Lock()

@@ -20,10 +20,16 @@ import (
 // quiet lane it waits for ackDelayMin, since a sender may wait for it. While frames keep coming the
 // wait doubles up to a share of the mend timeout: each acknowledgement wakes both processes, and
 // frees memory only. It leaves once no frame has come for ackQuiet.
+//
+// Lone frames that come one after the other, as heartbeats on an idle lane do, share an
+// acknowledgement, too: after ackLone of them, each less than ackSteady after the acknowledgement
+// of the one before, it waits for ackSteady. A host that closes waits for it that much longer.
 const (
 	ackDelayMin = 5 * time.Millisecond
 	ackQuiet    = 80 * time.Millisecond
 	ackShare    = 8
+	ackLone     = 8
+	ackSteady   = 500 * time.Millisecond
 )
 
 // ackPace decides how long the acknowledgements of a lane wait.
@@ -33,12 +39,26 @@ type ackPace struct {
 	sent  time.Time     // when it left
 	due   time.Time     // when the current one leaves at the latest
 	owed  int64         // how many frames waited for it at the last look
+	lone  int           // how many lone frames have come one after the other, at most ackLone
+	// steady says that the current one waits for ackSteady.
+	steady bool
 }
 
 // begin returns how long to wait until the first look, if the first of owed frames that wait for an
 // acknowledgement came now.
 func (p *ackPace) begin(now time.Time, owed int64) time.Duration {
-	if now.Sub(p.sent) < p.delay {
+	pause := now.Sub(p.sent)
+	if p.steady = p.lone == ackLone && pause < ackSteady; p.steady {
+		wait := min(ackSteady, p.max)
+		p.due, p.owed = now.Add(wait), owed
+		return wait
+	}
+	if pause >= p.delay && pause < ackSteady {
+		p.lone++
+	} else {
+		p.lone = 0
+	}
+	if pause < p.delay {
 		p.delay = min(2*p.delay, p.max)
 	} else {
 		p.delay = min(ackDelayMin, p.max)
@@ -52,6 +72,9 @@ func (p *ackPace) look(now time.Time, owed int64) time.Duration {
 	left := p.due.Sub(now)
 	switch {
 	case left <= 0:
+		if p.steady && owed == p.owed {
+			p.lone = 0 // the wait saved nothing
+		}
 		return 0
 	case owed == p.owed: // the lane is quiet, so the next one does not wait for long either
 		p.delay = min(ackDelayMin, p.max)
@@ -293,7 +316,7 @@ func (s *inboundStream) gather(pace *ackPace, delay *time.Timer) bool {
 			wait = pace.look(time.Now(), s.inbound.Owed())
 			continue
 		case <-s.urgent:
-		case <-s.host.leaving:
+		case <-s.host.closing: // the peer may close, too, and wait for it
 		case <-s.stopped.Done():
 			return false
 		}

@@ -56,6 +56,41 @@ func TestAckPaceOfALaneThatFallsSilent(t *testing.T) {
 	}
 }
 
+// TestAckPaceOfLoneFrames checks that frames that come one by one, as heartbeats do, share
+// acknowledgements, and that a frame that comes after them alone is acknowledged soon again.
+func TestAckPaceOfLoneFrames(t *testing.T) {
+	t.Parallel()
+	const frames, period = 100, 100 * ms
+	pace := ackPace{max: 1250 * ms}
+	begin := time.Unix(1000, 0)
+	came := func(at time.Time) int64 { return min(frames, 1+int64(at.Sub(begin)/period)) }
+	acknowledged, acks := int64(0), 0
+	var longest time.Duration
+	for acknowledged < frames {
+		next := begin.Add(time.Duration(acknowledged) * period) // it finds the lane quiet
+		wait := waited(&pace, next, func(passed time.Duration) int64 {
+			return came(next.Add(passed)) - acknowledged
+		})
+		pace.sent = next.Add(wait)
+		acknowledged = came(pace.sent)
+		longest = max(longest, wait)
+		acks++
+	}
+	// Four in five after the first ones, since the frames come at the waits' ends.
+	if acks > ackLone+2+frames/5 || longest != ackSteady {
+		t.Errorf("%d frames took %d acknowledgements, one waited for %v", frames, acks, longest)
+	}
+	pace.lone = ackLone
+	one := func(time.Duration) int64 { return 1 }
+	for i, want := range []time.Duration{ackSteady, ackDelayMin, ackDelayMin} {
+		now := pace.sent.Add(period)
+		if got := waited(&pace, now, one); got != want {
+			t.Errorf("frame %d after the last acknowledgement waits for %v, want %v", i, got, want)
+		}
+		pace.sent = now.Add(want)
+	}
+}
+
 // waited returns how long an acknowledgement waits that begins at now. owed returns how many frames
 // wait for it after a time, or -1 for more and more.
 func waited(pace *ackPace, now time.Time, owed func(time.Duration) int64) time.Duration {

@@ -119,7 +119,7 @@ func (a *Announcer) Close() {
 }
 
 func (a *Announcer) run() {
-	every := time.NewTicker(a.config.Every)
+	every := time.NewTimer(a.untilNext())
 	defer every.Stop()
 	gap := time.NewTimer(0)
 	defer gap.Stop()
@@ -147,10 +147,18 @@ func (a *Announcer) run() {
 		case <-a.closed:
 			return
 		case <-every.C:
+			every.Reset(a.untilNext())
 		case <-a.soon:
 		}
 		gap.Reset(a.config.Gap)
 	}
+}
+
+// untilNext returns how long to wait for the next announcement. All nodes announce at the same
+// time, so that each wakes once for those of all others.
+func (a *Announcer) untilNext() time.Duration {
+	now := time.Now()
+	return wire.NextBeat(now, a.config.Every).Sub(now)
 }
 
 func (a *Announcer) announce() {

@@ -159,7 +159,7 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 	network := memory.NewNetwork()
 	replaced := changed(6, map[ledger.MemberIndex]int{3: 20, 4: 21})
 	directories := map[int]*Directory{}
-	begin := func(i int) {
+	begin := func(i int) *Announcer {
 		d := directory(t, i)
 		host, c := controlOf(t, network, peerOf(t, i))
 		// Every is so long that only events cause announcements.
@@ -173,11 +173,13 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 		t.Cleanup(announcer.Close)
 		host.Watch(announcer.Event)
 		directories[i] = d
+		return announcer
 	}
-	begin(0)
+	first := begin(0)
 	if !directories[0].Learn(1, replaced) {
 		t.Fatal("a change was not learnt")
 	}
+	first.Soon() // it may have made its first announcement already
 	begin(1)
 	eventually(t, "who starts hears who is there", func() bool {
 		number, members := directories[1].Members(1)
