@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -155,6 +156,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	if changes.OutOfPlace > 0 {
 		n.fail("shard %d seals what is out of place", shard)
 	}
+	n.checkOldest(shard, c.state)
 	for i := range block.Len() {
 		c.places[block.Entry(i).ID] = len(c.entries)
 		c.entries = append(c.entries, &block.Unpacked[i])
@@ -375,6 +377,7 @@ func (n *network) replay(shard int, c *shardChain) {
 			if err != nil || restored.Digest() != s.Digest() {
 				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
 			}
+			n.checkOldest(c.genesis.Shard, restored)
 			s = restored
 		}
 	}
@@ -674,4 +677,13 @@ func drawParents(r *rapid.T, most int) []ledger.ShardID {
 		parents[order[i]] = order[rapid.IntRange(0, i-1).Draw(r, "parent")]
 	}
 	return parents
+}
+
+// checkOldest checks the oldest transaction that waits against all that wait.
+func (n *network) checkOldest(shard ledger.ShardID, s *state.State) {
+	oldest, waits := s.OldestPending()
+	all := s.AllPending()
+	if waits != (len(all) > 0) || waits && !reflect.DeepEqual(oldest, all[0]) {
+		n.fail("shard %d: %+v is the oldest of %+v", shard, oldest, all)
+	}
 }

@@ -149,6 +149,7 @@ func (s *State) Complete(divide Divide) error {
 	if err := s.checkNumbers(); err != nil {
 		return err
 	}
+	s.pending.linkRestored()
 	s.digestAll()
 	return nil
 }

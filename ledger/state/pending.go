@@ -44,6 +44,8 @@ type pending struct {
 	// signer is the organisation whose quota counts the transaction. It is empty if there was no
 	// quota when the transaction was set aside.
 	signer ledger.OrganisationName
+	// before and after are its neighbours among the transactions that wait, by place.
+	before, after *pending
 }
 
 // slot is a place for a transaction that waits. A new transaction takes the free slot with the
@@ -63,6 +65,8 @@ type pendingSet struct {
 	// waiting counts, for each other shard, the transactions that wait for it. limit is MaxWaiting.
 	waiting map[ledger.ShardID]int
 	limit   int
+	// oldest and newest are the ends of the list of all transactions that wait, ordered by place.
+	oldest, newest *pending
 }
 
 func newPendingSet() pendingSet {
@@ -83,6 +87,50 @@ func (p *pendingSet) count(entry *pending, change int) {
 		if !each.said {
 			p.waiting[each.shard] += change
 		}
+	}
+}
+
+// link appends a transaction to the list. Its place is above all others.
+func (p *pendingSet) link(entry *pending) {
+	entry.before = p.newest
+	if p.newest == nil {
+		p.oldest = entry
+	} else {
+		p.newest.after = entry
+	}
+	p.newest = entry
+}
+
+// unlink removes a transaction from the list.
+func (p *pendingSet) unlink(entry *pending) {
+	if entry.before == nil {
+		p.oldest = entry.after
+	} else {
+		entry.before.after = entry.after
+	}
+	if entry.after == nil {
+		p.newest = entry.before
+	} else {
+		entry.after.before = entry.before
+	}
+	entry.before, entry.after = nil, nil
+}
+
+// linkRestored makes the list of the restored transactions, which came ordered by slot.
+func (p *pendingSet) linkRestored() {
+	restored := make([]*pending, 0, len(p.byID))
+	for _, each := range p.slots {
+		if each.entry != nil {
+			each.entry.before, each.entry.after = nil, nil
+			restored = append(restored, each.entry)
+		}
+	}
+	slices.SortFunc(restored, func(a, b *pending) int {
+		return comparePlaces(a.height, a.index, b.height, b.index)
+	})
+	p.oldest, p.newest = nil, nil
+	for _, each := range restored {
+		p.link(each)
 	}
 }
 
@@ -126,6 +174,15 @@ func (s *State) Pending(id ledger.Hash) (Pending, bool) {
 
 // PendingCount returns the number of transactions that wait for other shards.
 func (s *State) PendingCount() int { return len(s.pending.byID) }
+
+// OldestPending returns the transaction with the lowest place in this chain among those that wait
+// for other shards, if any waits. It takes the same time however many wait.
+func (s *State) OldestPending() (Pending, bool) {
+	if s.pending.oldest == nil {
+		return Pending{}, false
+	}
+	return s.pending.oldest.public(), true
+}
 
 // AllPending returns all transactions that wait for other shards, ordered by their place in this
 // chain.
@@ -184,6 +241,7 @@ func (s *State) addPending(entry *pending) {
 	}
 	s.touchSlot(taken)
 	taken.entry = entry
+	s.pending.link(entry)
 	s.pending.count(entry, 1)
 	s.countPending(entry, true)
 	s.pending.byID[entry.id] = taken
@@ -195,6 +253,7 @@ func (s *State) removePending(found *slot) {
 	s.pending.count(found.entry, -1)
 	s.countPending(found.entry, false)
 	delete(s.pending.byID, found.entry.id)
+	s.pending.unlink(found.entry)
 	found.entry = nil
 	heap.Push(&s.pending.free, found.number)
 }

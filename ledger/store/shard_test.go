@@ -271,6 +271,12 @@ func TestShardIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := openBook(t, filepath.Join(dir, "three"), genesis, small())
+	first, firstSince, _, err := s.OldestPending()
+	again, againSince, waits, errAgain := third.OldestPending()
+	if err != nil || errAgain != nil || !waits || again.ID != first.ID || againSince != firstSince {
+		t.Errorf("the oldest is %+v since %d after the snapshot, not %+v since %d: %v", again,
+			againSince, first, firstSince, errors.Join(err, errAgain))
+	}
 	if third.Head() != head || third.Carried() != s.Carried() ||
 		third.PendingCount() != s.PendingCount() || s.PendingCount() == 0 {
 		t.Fatalf("restored %+v", third.Head())
@@ -354,6 +360,14 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		b.apply(t, s, 3, random)
 	}
 	waits := s.Pending()[0]
+	header, _, err := s.Header(waits.Height)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if oldest, since, found, err := s.OldestPending(); err != nil || !found ||
+		oldest.ID != waits.ID || since != header.Time {
+		t.Errorf("the oldest is %+v since %d: %v %v", oldest, since, found, err)
+	}
 	verdict, made, err := s.Verdict(waits.ID, waits.Height)
 	if err != nil || !made || !verdict.Good() || verdict.Shard != 1 {
 		t.Fatalf("%+v %v %v", verdict, made, err)

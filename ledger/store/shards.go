@@ -180,6 +180,24 @@ func (s *Store) Pending() []state.Pending {
 	return s.state.AllPending()
 }
 
+// OldestPending returns the cross-shard transaction with the lowest place among those that wait for
+// other shards as of the head, and the time of its block. It reports whether there is one. It takes
+// the same time however many wait, and needs no more of the block than its header.
+func (s *Store) OldestPending() (oldest state.Pending, since ledger.Milliseconds, waits bool,
+	err error) {
+	s.mutex.RLock()
+	oldest, waits = s.state.OldestPending()
+	s.mutex.RUnlock()
+	if !waits {
+		return state.Pending{}, 0, false, nil
+	}
+	header, _, err := s.Header(oldest.Height)
+	if err != nil {
+		return state.Pending{}, 0, false, fmt.Errorf("oldest waiting transaction: %w", err)
+	}
+	return oldest, header.Time, true, nil
+}
+
 // PendingCount returns the number of cross-shard transactions that wait for other shards as of the
 // head.
 func (s *Store) PendingCount() int {

@@ -37,8 +37,12 @@ type ShardState struct {
 	TransactionsTotal uint64
 	AccountsTotal     uint64
 	// Transactions in its chain that wait for other shards.
-	Pending   uint64
-	Carried   uint64                    // how much of the parent's stream is in its chain
+	Pending uint64
+	// OldestWaiting is the time of the block of the oldest of these. It is zero if none waits, and
+	// for other shards than the node's own.
+	OldestWaiting time.Time
+	// Carried is how much of the parent's stream is in its chain.
+	Carried   uint64
 	Streamed  map[ledger.ShardID]uint64 // by child: how many entries its stream to the child has
 	LastHeard time.Time                 // when any of its nodes last reported; zero: never
 }

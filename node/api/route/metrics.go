@@ -2,6 +2,7 @@ package route
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,8 +12,8 @@ import (
 // metrics collects, at scrape time, the metrics of this node's shard and its streams to child
 // shards.
 type metrics struct {
-	shards                                     Shards
-	height, pending, carried, streamed, behind *prometheus.Desc
+	shards                                             Shards
+	height, pending, oldest, carried, streamed, behind *prometheus.Desc
 }
 
 func newMetrics(shards Shards) *metrics {
@@ -26,6 +27,8 @@ func newMetrics(shards Shards) *metrics {
 			"its nodes reported."),
 		pending: describe("pending_crossings",
 			"Transactions in this shard's chain that wait for other shards."),
+		oldest: describe("oldest_waiting_seconds", "Time since the block of the oldest "+
+			"transaction in this shard's chain that waits for other shards; 0 if none waits."),
 		carried: describe("carried_total", "Entries of the parent shard's stream in this "+
 			"shard's chain."),
 		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.",
@@ -37,7 +40,8 @@ func newMetrics(shards Shards) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, each := range []*prometheus.Desc{m.height, m.pending, m.carried, m.streamed, m.behind} {
+	for _, each := range []*prometheus.Desc{m.height, m.pending, m.oldest, m.carried, m.streamed,
+		m.behind} {
 		to <- each
 	}
 }
@@ -57,6 +61,11 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(m.height, prometheus.GaugeValue, float64(state.Height))
 		to <- prometheus.MustNewConstMetric(m.pending, prometheus.GaugeValue,
 			float64(state.Pending))
+		age := 0.0
+		if !state.OldestWaiting.IsZero() {
+			age = max(time.Since(state.OldestWaiting).Seconds(), 0)
+		}
+		to <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, age)
 		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
 			float64(state.Carried))
 		for child, streamed := range state.Streamed {
