@@ -61,7 +61,7 @@ type Client struct {
 
 	mutex   sync.Mutex
 	genesis ledger.Hash // zero: not asked yet
-	packing packing
+	rules   rules
 	nonces  map[nonceStream]uint64
 }
 

@@ -54,7 +54,7 @@ func TestSenderPacksTooEarly(t *testing.T) {
 	cluster, g, c, key := newGuardedBank(t) // which takes no packed bundles
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 1})
 	c.mutex.Lock()
-	c.packing.takes = true // as another node said
+	c.rules.packs = true // as another node said
 	c.mutex.Unlock()
 	caller := s.Caller()
 	var taken []*Submission

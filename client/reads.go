@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"strconv"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -69,7 +68,7 @@ func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.genesis = genesis
-	c.packing = packing{takes: packedTaken(cluster), asked: time.Now()}
+	c.rules = rulesOf(cluster)
 	return genesis, nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
@@ -52,14 +51,21 @@ func (l *lane) carry(flight []*Submission) {
 	}
 }
 
-// number gives submissions the next nonces.
+// number gives submissions the next nonces, and deadlines if they need any.
 func (l *lane) number(flight []*Submission) error {
 	if l.stream == 0 || l.stale > 0 {
 		if err := l.draw(); err != nil {
 			return err
 		}
 	}
+	deadlines, err := l.sender.nodes.NeedsDeadlines(l.sender.ctx)
+	if err != nil {
+		return err
+	}
 	for _, t := range flight {
+		if deadlines {
+			setDeadline(&t.transaction)
+		}
 		t.transaction.Nonce = ledger.Nonce{Stream: l.stream, Sequence: l.next}
 		l.next++
 	}
@@ -106,14 +112,15 @@ func (c *Client) rest(ctx context.Context, failed int) error {
 	return c.pause(ctx, failed/len(c.urls)-1)
 }
 
-// stalled returns the submissions that changed nothing because of their nonces, and that may be
-// signed anew with others. One may not if a later one of the same caller has its outcome already:
-// then the failure is the outcome.
+// stalled returns the submissions that changed nothing because of their nonces, or because they had
+// no deadline, and that may be signed anew with others. One may not if a later one of the same
+// caller has its outcome already: then the failure is the outcome.
 func (l *lane) stalled(flight []*Submission) (again []*Submission) {
 	var passed map[*Caller]bool
 	for i := len(flight) - 1; i >= 0; i-- {
 		t := flight[i]
-		if t.err != nil || t.answer.Status.GetReasonCode() != api.ReasonCode(ledger.StaleNonce) {
+		if t.err != nil || !staleNonce(t.answer.Status) && (!lacksDeadline(t.answer.Status) ||
+			!l.sender.nodes.nowNeedsDeadline(l.sender.ctx, &t.transaction)) {
 			if t.caller != nil && t.err == nil {
 				if passed == nil {
 					passed = make(map[*Caller]bool)
@@ -183,6 +190,11 @@ func (l *lane) deliverSigned(flight []*Submission, sign func(context.Context, []
 		!l.sender.nodes.stillPacks(l.sender.ctx)) {
 		// The node may be behind the change from which on the chain takes packed bundles.
 		l.deliverSigned(flight, Sign)
+		return
+	}
+	if refused && bundle != nil && len(flight) == 1 &&
+		l.sender.nodes.nowNeedsDeadline(l.sender.ctx, &flight[0].transaction) {
+		l.deliver(flight)
 		return
 	}
 	if refused && len(flight) > 1 {

@@ -259,7 +259,7 @@ func encodedBound(t *ledger.Transaction) int {
 		length = binary.MaxVarintLen32
 		amount = 24
 	)
-	size := 1 + ledger.HashSize + length + len(t.Signer) + 3*number + 5*length + len(t.Note)
+	size := 1 + ledger.HashSize + length + len(t.Signer) + 4*number + 5*length + len(t.Note)
 	for i := range t.Registrations {
 		size += 2*length + len(t.Registrations[i].Name) + 1 + number +
 			len(t.Registrations[i].Keys)*len(ledger.PublicKey{})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -147,53 +146,6 @@ func (c *Client) Sign(ctx context.Context, keys []Key,
 	return signed(ctx, keys, bundle)
 }
 
-// packing is what a client knows of whether its nodes' chain takes packed bundles.
-type packing struct {
-	takes bool
-	asked time.Time // zero: not yet
-}
-
-// packingAsked is how long a chain is taken for one that does not take packed bundles, before the
-// client asks again: the operators may raise its version at any time. It never goes down.
-const packingAsked = time.Minute
-
-// Packs reports whether the nodes' chain takes packed bundles.
-func (c *Client) Packs(ctx context.Context) (bool, error) {
-	c.mutex.Lock()
-	known := c.packing
-	c.mutex.Unlock()
-	if known.takes || !known.asked.IsZero() && time.Since(known.asked) < packingAsked {
-		return known.takes, nil
-	}
-	cluster, err := c.Cluster(ctx)
-	switch {
-	case err == nil:
-		known.takes = packedTaken(cluster)
-	case known.asked.IsZero():
-		return false, err
-	}
-	known.asked = time.Now()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.packing = known
-	return known.takes, nil
-}
-
-// stillPacks is Packs after a node refused a packed bundle: it asks again.
-func (c *Client) stillPacks(ctx context.Context) bool {
-	c.mutex.Lock()
-	c.packing = packing{}
-	c.mutex.Unlock()
-	takes, err := c.Packs(ctx)
-	return takes && err == nil
-}
-
-// packedTaken reports whether a node's chain takes packed bundles, as ledger.TakesPacked does.
-func packedTaken(cluster *ledgerdv1.ClusterState) bool {
-	return len(cluster.GetBook()) == 0 &&
-		cluster.GetCharter().GetVersion() >= ledger.PackedVersion
-}
-
 // signed adds the keys' signatures to a bundle.
 func signed(ctx context.Context, keys []Key, bundle *ledger.Bundle) (*ledger.Bundle, error) {
 	for _, key := range keys {
@@ -222,6 +174,7 @@ const maxStale = 16
 // another nonce and signs again. The range that it draws from doubles each time, since a competing
 // client may be faster again. A transaction that failed for another reason is no error here: see
 // its status. With ErrOutcomeUnknown the status is the last reported one, or nil if there is none.
+// Post gives a transaction the deadline that SetDeadline would.
 //
 // Post never packs. If there were two forms of a transaction with one nonce, because some nodes
 // refuse packed bundles, a stale nonce would not show that nothing has changed.
@@ -245,6 +198,9 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 	if err := transaction.Validate(); err != nil {
 		return nil, err
 	}
+	if err := c.SetDeadline(ctx, &transaction); err != nil {
+		return nil, err
+	}
 	for stale := range maxStale {
 		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer,
 			transaction.Nonce.Stream, min(uint64(1)<<stale, nonceJump)); err != nil {
@@ -255,13 +211,14 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 			return nil, err
 		}
 		statuses, err := c.Submit(ctx, bundle, level)
-		if err != nil && len(statuses) > 0 {
+		switch {
+		case err != nil && len(statuses) > 0:
 			return statuses[0], err
-		}
-		if err != nil {
+		case err != nil && (!refuses(err) || !c.nowNeedsDeadline(ctx, &transaction)):
 			return nil, err
-		}
-		if statuses[0].GetReasonCode() != api.ReasonCode(ledger.StaleNonce) {
+		case err != nil || staleNonce(statuses[0]):
+			continue
+		case !lacksDeadline(statuses[0]) || !c.nowNeedsDeadline(ctx, &transaction):
 			return statuses[0], nil
 		}
 	}

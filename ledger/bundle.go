@@ -128,6 +128,16 @@ func (b *Bundle) hashIDs() {
 	b.root = b.tree.root()
 }
 
+// HasDeadline reports whether a transaction of the bundle names a deadline.
+func (b *Bundle) HasDeadline() bool {
+	for i := range b.transactions {
+		if b.transactions[i].Deadline != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // checkBodies returns ErrBundleSize if bodies of this many bytes leave no room for signatures.
 func checkBodies(size int) error {
 	if size > MaxBundleBytes-MaxBundleSignatures*(MaxOrganisationName+1+32+64)-16 {

@@ -90,6 +90,10 @@ func bundleSeed(f *testing.F) []byte {
 func FuzzTransaction(f *testing.F) {
 	body, _, _, _, _ := seeds(f)
 	f.Add(body)
+	acme := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	timed := acme.Transfer("acme:issuer", "acme:a", 5)
+	timed.Deadline = 1_700_000_000_000
+	f.Add(acme.Bundle(timed).Body(0))
 	for _, bundle := range changeSeeds() {
 		f.Add(bundle.Body(0))
 	}

@@ -210,7 +210,7 @@ func packedIDs(root *Hash, count int) []Hash {
 // plain reports whether a transaction is a plain transfer: two postings of one asset, the first of
 // which takes what the second one gives to another account, and nothing else.
 func (t *Transaction) plain() bool {
-	if len(t.Postings) != 2 ||
+	if len(t.Postings) != 2 || t.Deadline != 0 ||
 		len(t.Registrations)+len(t.Openings)+len(t.Records)+len(t.Note) > 0 ||
 		t.Change != nil || t.Verdict != nil || t.Policy != nil || t.Charter != nil {
 		return false

@@ -102,6 +102,12 @@ const (
 	// PendingQuota: as many of the signer's transactions wait for other shards as may
 	// (Quotas.Pending).
 	PendingQuota
+	// DeadlinePassed: the block's time is the transaction's deadline or later.
+	DeadlinePassed
+	// DeadlineMissing: the transaction concerns several shards and names no deadline.
+	DeadlineMissing
+	// DeadlineTooFar: the deadline is more than MaxDeadline beyond the block's time.
+	DeadlineTooFar
 	codes
 )
 
@@ -132,7 +138,10 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"the organisation's quota of accounts is used up",
 	"the organisation's quota of assets in its accounts is used up",
 	"the organisation's quota of records is used up",
-	"too many of the signer's transactions wait for other shards: its quota is used up; try again"}
+	"too many of the signer's transactions wait for other shards: its quota is used up; try again",
+	"its deadline has passed",
+	"it concerns several shards and names no deadline: sign it again with one",
+	"its deadline is too far ahead: sign it again with an earlier one"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -20,6 +20,11 @@ const (
 	NoTime = clock.NoTime
 )
 
+// MaxDeadline is the furthest that the deadline of a transaction that concerns several shards may
+// be beyond the time of the block that executes it: seven days. So what a shard must remember of
+// such a transaction until its deadline is bounded.
+const MaxDeadline Milliseconds = 7 * 24 * 3600 * 1000
+
 // MemberClockSize is the most bytes that a member's clock adds to a batch.
 const MemberClockSize = 5 + 3
 

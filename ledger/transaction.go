@@ -30,6 +30,8 @@ const (
 	quotasCharterVersion  = 6
 	// The version of a change of the charter that names the chain's version.
 	versionedCharterVersion = 7
+	// The version of a client's transaction that names a deadline. Version 8 is packedBodyVersion.
+	deadlineVersion = 9
 )
 
 const transactionDomain = "ledgerd/transaction/1\x00"
@@ -129,7 +131,15 @@ type Transaction struct {
 	Nonce  Nonce            `json:"nonce"`
 	// LastValid is the height of the last block that may apply the transaction; 0 means that it
 	// never expires. In a book of several shards it is a height of the home shard of the signer.
-	LastValid     Height         `json:"last_valid,omitempty"`
+	LastValid Height `json:"last_valid,omitempty"`
+	// Deadline is the time of the first blocks that may not apply the transaction any more; 0 means
+	// that there is none. Each shard that the transaction concerns compares it with the time of its
+	// own block that executes the transaction there. If that time is the deadline or later, the
+	// shard refuses, and the transaction takes effect nowhere. A shard that set its part aside in
+	// time waits for the others all the same: they may have done so, too. From version
+	// DeadlineVersion of a chain on, a transaction that concerns several shards must have a
+	// deadline, at most MaxDeadline ahead. Before, no transaction may.
+	Deadline      Milliseconds   `json:"deadline,omitempty"`
 	Registrations []Registration `json:"registrations,omitempty"`
 	Openings      []Opening      `json:"openings,omitempty"`
 	// Postings are none, or at least two that add up to zero for each asset.
@@ -227,6 +237,9 @@ func (t *Transaction) checkForm() error {
 	if err := t.Signer.Validate(); err != nil {
 		return err
 	}
+	if t.Deadline < 0 {
+		return fmt.Errorf("%w: a deadline before 1970", ErrMalformed)
+	}
 	if len(t.Registrations) > MaxRegistrations || len(t.Openings) > MaxOpenings ||
 		len(t.Postings) > MaxPostings || len(t.Records) > MaxRecords || len(t.Note) > MaxNote {
 		return fmt.Errorf("%w: too large: at most %d registrations, %d openings, %d postings, "+
@@ -276,9 +289,10 @@ func (t *Transaction) checkAdministrative() error {
 		return fmt.Errorf(
 			"%w: the nonce of an admission is in stream %d, and is the number of the "+
 				"membership that it makes", ErrMalformed, uint64(AdmitStream))
-	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0:
-		return fmt.Errorf("%w: a change of the membership stands alone in its transaction",
-			ErrMalformed)
+	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
+		t.Deadline != 0:
+		return fmt.Errorf("%w: a change of the membership stands alone in its transaction, and "+
+			"has no deadline", ErrMalformed)
 	case len(t.Note) > MaxNote:
 		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
 	}
@@ -353,12 +367,19 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	if t.Charter != nil {
 		return t.appendCharterChange(to)
 	}
-	to = append(to, transactionVersion)
+	version := byte(transactionVersion)
+	if t.Deadline != 0 {
+		version = deadlineVersion
+	}
+	to = append(to, version)
 	to = append(to, t.Ledger[:]...)
 	to = codec.AppendString(to, t.Signer)
 	to = binary.AppendUvarint(to, t.Nonce.Stream)
 	to = binary.AppendUvarint(to, t.Nonce.Sequence)
 	to = binary.AppendUvarint(to, uint64(t.LastValid))
+	if t.Deadline != 0 {
+		to = binary.AppendUvarint(to, uint64(t.Deadline))
+	}
 	to = binary.AppendUvarint(to, uint64(len(t.Registrations)))
 	for i := range t.Registrations {
 		to = t.Registrations[i].append(to)
@@ -480,8 +501,9 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 			len(body), MaxTransactionBytes)
 	}
 	r := read(body)
-	switch version := r.Byte(); version {
-	case transactionVersion:
+	version := r.Byte()
+	switch version {
+	case transactionVersion, deadlineVersion:
 	case administrativeVersion:
 		t.decodeAdministrative(&r)
 		if err := r.End(); err != nil {
@@ -512,6 +534,11 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 	t.Signer = OrganisationName(r.String("bytes of organisation", MaxOrganisationName))
 	t.Nonce = Nonce{Stream: r.Uvarint(), Sequence: r.Uvarint()}
 	t.LastValid = Height(r.Uvarint())
+	if version == deadlineVersion {
+		if t.Deadline = Milliseconds(r.Uvarint()); t.Deadline == 0 {
+			r.Fail("a deadline that is none")
+		}
+	}
 	if count := r.Count("registrations", MaxRegistrations, 4); count > 0 {
 		t.Registrations = make([]Registration, count)
 		for i := range t.Registrations {

@@ -300,6 +300,12 @@ func newExamples(t *testing.T) *examples {
 		t.Postings = []ledger.Posting{posting("alice:cash", "unit", "-5"),
 			posting("bob:cash", "unit", "5")}
 	})
+	add("two shards: a transfer between them with a deadline", at(shards, 3),
+		func(t *ledger.Transaction) {
+			t.Deadline = 1_700_000_000_000
+			t.Postings = []ledger.Posting{posting("alice:cash", "unit", "-5"),
+				posting("bob:cash", "unit", "5")}
+		})
 	crossing := e.find(t, "two shards: a transfer between them")
 	e.verdict = ledger.Verdict{ID: ledger.Hash(idOf(&crossing)), Shard: 1,
 		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}

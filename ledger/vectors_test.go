@@ -353,9 +353,16 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		nonce()
 		charterParts(&p, &t.Charter.Charter)
 	default:
-		begin(1, true)
+		version := byte(1)
+		if t.Deadline != 0 {
+			version = 9
+		}
+		begin(version, true)
 		nonce()
 		p.uvarint("last valid height", uint64(t.LastValid))
+		if t.Deadline != 0 {
+			p.uvarint("deadline", uint64(t.Deadline))
+		}
 		entryParts(&p, t)
 	}
 	p.string("note", t.Note)

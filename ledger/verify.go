@@ -105,6 +105,10 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 				"they are", ErrInvalidTransaction)
 		}
 	}
+	if bundle.HasDeadline() && !TakesDeadlines(authority.Charter().Version) {
+		return fmt.Errorf("%w: this chain takes no deadlines yet: send the transactions without "+
+			"them, or let the operators run `ledgerd cluster upgrade`", ErrInvalidTransaction)
+	}
 	for i := range bundle.signatures {
 		if err := checkSigner(bundle, &bundle.signatures[i], genesis, authority); err != nil {
 			return err
@@ -177,8 +181,8 @@ func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 	if !genesis.Sharded() || len(transaction.Registrations) == 0 {
 		return nil
 	}
-	if transaction.LastValid != 0 || len(transaction.Openings)+len(transaction.Postings)+
-		len(transaction.Records) > 0 {
+	if transaction.LastValid != 0 || transaction.Deadline != 0 || len(transaction.Openings)+
+		len(transaction.Postings)+len(transaction.Records) > 0 {
 		return errors.New(RegistrationNotAlone.String())
 	}
 	for i := range transaction.Registrations {

@@ -19,8 +19,11 @@ const (
 	// PackedVersion is the version from which on a chain takes packed bundles (see PackBundle), and
 	// the roots over transactions and results have a leaf for each bundle (see Header.ByBundle).
 	PackedVersion = 3
+	// DeadlineVersion is the version from which on transactions may name a deadline, and those that
+	// concern several shards must (see Transaction.Deadline).
+	DeadlineVersion = 4
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = PackedVersion
+	NewestVersion = DeadlineVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -35,6 +38,10 @@ var ErrVersion = errors.New("ledger: this program is too old for the chain")
 func TakesPacked(version int, genesis *Genesis) bool {
 	return version >= PackedVersion && !genesis.Sharded()
 }
+
+// TakesDeadlines reports whether a chain of this version takes transactions that name a deadline.
+// Programs that do not know the version cannot decode them.
+func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 
 // CheckVersion returns ErrVersion if this package does not know a chain's version.
 func CheckVersion(version int) error {

@@ -50,7 +50,11 @@ type shardChain struct {
 
 func newBook(seed uint64, parents ...ledger.ShardID) *book {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
+	if seed%4 > 0 {
+		genesis.Version = ledger.DeadlineVersion
+	}
 	b := &book{tree: genesis.ShardTree(), random: rand.New(rand.NewPCG(seed, 0)),
+		time:    genesis.Time,
 		changed: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
 	for shard := range parents {
 		one, err := genesis.ForShard(ledger.ShardID(shard))
@@ -125,7 +129,8 @@ func (b *book) round(shard ledger.ShardID) bool {
 		batch.Bundles = append(batch.Bundles, bundle.Encode())
 	}
 	b.time++
-	batch.Header.Time = b.time
+	batch.Header.Time, batch.Clocks = b.time, []ledger.MemberClock{{Member: 0}}
+	c.parent.Members = c.state.Membership
 	draft := c.state.Seal(c.parent, 1, ledger.Round(b.time),
 		ledger.VerifyBatches([][]byte{batch.Encode()}), func(id ledger.Hash,
 			_ *ledger.Transaction) bool {
@@ -170,6 +175,39 @@ func (b *book) round(shard ledger.ShardID) bool {
 	})
 	b.notify()
 	return true
+}
+
+// now is the time of the book.
+func (b *book) now() time.Time {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return time.UnixMilli(int64(b.time))
+}
+
+// later lets a time pass in which nothing happens.
+func (b *book) later(after time.Duration) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.time += ledger.Milliseconds(after.Milliseconds())
+}
+
+// quiet waits until nothing is under way any more.
+func (b *book) quiet() {
+	busy := func() bool {
+		b.mutex.Lock()
+		defer b.mutex.Unlock()
+		for i, c := range b.shards {
+			parent, below := b.tree.Parent(ledger.ShardID(i))
+			if len(c.pool) > 0 || c.state.PendingCount() > 0 || below && int(c.state.Carried()) <
+				len(b.shards[parent].streams[ledger.ShardID(i)]) {
+				return true
+			}
+		}
+		return false
+	}
+	for busy() {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (b *book) notify() {
@@ -395,6 +433,31 @@ func (d door) Submit(ctx context.Context, bundle *ledger.Bundle,
 
 // A chain of several shards takes no packed bundles.
 func (d door) Packs(context.Context) (bool, error) { return false, nil }
+
+func (d door) NeedsDeadlines(context.Context) (bool, error) {
+	d.book.mutex.Lock()
+	defer d.book.mutex.Unlock()
+	return ledger.TakesDeadlines(d.book.shards[0].state.Version()), nil
+}
+
+func (d door) Record(_ context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse,
+	error) {
+	d.book.mutex.Lock()
+	defer d.book.mutex.Unlock()
+	home := d.book.shards[d.book.shards[0].state.HomeShard(key.Organisation())]
+	if _, written := home.state.Record(key); !written {
+		return nil, errNotFound
+	}
+	for _, entry := range home.entries {
+		for _, record := range entry.Transaction().Records {
+			if record.Key == key && entry.Result.OK() { // these records are written only once
+				return &ledgerdv1.GetRecordResponse{Record: &ledgerdv1.Record{
+					Key: string(key), Value: record.Value}}, nil
+			}
+		}
+	}
+	return nil, errNotFound
+}
 
 // WaitAll is not asked in a book of several shards.
 func (d door) WaitAll(context.Context, []ledger.Hash,

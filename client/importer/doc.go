@@ -15,7 +15,8 @@
 // # Exactly once
 //
 // A transaction is a function of the organisation, its issuers, the ledger, the file's first line,
-// the line itself and its number, or of its group of lines if it is packed. A second import of the
+// the line itself and its number, or of its group of lines if it is packed. (For deadlines, see
+// below.) A second import of the
 // file therefore makes the same transactions with the same ids, and the ledger executes an id once.
 // The nonce's stream is a hash of organisation and first line; its sequence is the line's number.
 // Every transaction opens the accounts that it names, unless it is packed. Opening an open account
@@ -119,6 +120,12 @@
 //     reason. Other lines that waited for the same opening submit their own.
 //   - An opening's nonce comes too late: an earlier run continued without it, since it remembered
 //     the account as open. The opening gets another nonce, as opening again changes nothing.
+//   - A line that crosses shards has a deadline where the chain asks for one (deadlines.go), so its
+//     transaction also depends on when it is submitted. Deadlines are multiples of five days. The
+//     first run notes in a record, once, when the import began. A later run asks for a line with
+//     each deadline since then before it gives it another, and takes the one that the ledger knows.
+//     All forms of a line have one nonce, so at most one takes effect. If a shard executes a line
+//     after its deadline, the line fails.
 //   - A node does not know a newly registered organisation yet: for a short time after a
 //     registration no refusal is final.
 //

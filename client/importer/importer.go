@@ -72,6 +72,7 @@ type Options struct {
 	whole   bool   // no lines are packed, as in programs of before
 	window  uint64 // a smaller bound on the lines under way
 	few     int    // a smaller bound on the lines of a segment and of a bundle
+	now     func() time.Time
 }
 
 // Progress is the progress of an import.
@@ -143,6 +144,7 @@ type run struct {
 	conflicts  *conflicts // nil if all lines go one way
 	openings   *openings
 	lanes      lanes
+	deadlines  deadlines
 	asking     int      // crossing lines being checked
 	packs      bool     // plain lines are packed
 	probing    bool     // lines of the next group may be in the ledger as whole transactions
@@ -213,6 +215,9 @@ func Run(ctx context.Context, nodes Nodes, source *Source, options Options) (Res
 		options.window = maxAhead
 	} else if options.window == 0 {
 		options.window = maxAheadSpread
+	}
+	if options.now == nil {
+		options.now = time.Now
 	}
 	now := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
@@ -386,7 +391,10 @@ func (r *run) prepare(ctx context.Context, first []byte) error {
 		}
 	}
 	r.meet(ctx)
-	return r.organise(ctx, first)
+	if err := r.organise(ctx, first); err != nil {
+		return err
+	}
+	return r.beginDeadlines(ctx, genesis, first)
 }
 
 // resume skips the lines of an earlier run, if the ledger and the file confirm its progress file.

@@ -153,15 +153,27 @@ func (r *run) dispatch(ctx context.Context) error {
 // give signs a bundle and sends it.
 func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 	made := &bundle{lane: to, jobs: jobs}
-	if err := r.sign(ctx, made); err != nil {
-		return err
+	timed := to.kind == laneOfCrossings && r.deadlines.needed
+	if !timed {
+		if err := r.sign(ctx, made); err != nil {
+			return err
+		}
 	}
 	to.underWay++
 	r.lanes.underWay++
 	nodes := r.shard(to.entry)
 	if to.kind != laneInOrder {
 		r.work.Go(func() {
-			statuses, err := r.settle(ctx, nodes.loose, made)
+			var err error
+			if timed {
+				if err = r.setDeadlines(ctx, made, nodes.loose); err == nil {
+					err = r.sign(ctx, made)
+				}
+			}
+			var statuses []*ledgerdv1.TransactionStatus
+			if err == nil {
+				statuses, err = r.settle(ctx, nodes.loose, made)
+			}
 			r.tell(ctx, event{bundle: made, statuses: statuses, err: err})
 		})
 		return nil

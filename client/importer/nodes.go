@@ -22,6 +22,8 @@ type Nodes interface {
 	WaitAll(ctx context.Context, ids []ledger.Hash,
 		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
 	Packs(ctx context.Context) (bool, error)
+	NeedsDeadlines(ctx context.Context) (bool, error)
+	Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse, error)
 	Submit(ctx context.Context, bundle *ledger.Bundle,
 		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
 	SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,

@@ -98,6 +98,7 @@ func (j *journal) run(b *book, options Options) (Result, error) {
 		return Result{}, err
 	}
 	options.Key, options.Issuers, options.Connect = testKey, []string{"mint"}, b.connect
+	options.now = b.now
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return Run(ctx, door{b, ledger.ShardID(len(b.shards) - 1)}, source, options)
@@ -143,6 +144,8 @@ func TestSpread(t *testing.T) {
 		}
 		// Again, as on another machine: the transactions are the same, so nothing is new.
 		before := b.transactions()
+		b.quiet()
+		b.later(time.Duration(rapid.IntRange(0, 30).Draw(t, "days")) * 24 * time.Hour)
 		result, err = j.run(b, options)
 		if err == nil {
 			err = j.check(b, result)
@@ -205,7 +208,7 @@ func TestSpreadInterrupted(t *testing.T) {
 				ctx, cancel := context.WithTimeout(testContext(t), length)
 				result, err = Run(ctx, door{b, 1}, source,
 					Options{Key: testKey, Organisations: 5, Issuers: []string{"mint"},
-						Connect: b.connect, StateFolder: state, few: 10, window: 100})
+						Connect: b.connect, now: b.now, StateFolder: state, few: 10, window: 100})
 				cancel()
 				_ = source.Close()
 				if err != nil && ctx.Err() == nil {
@@ -214,6 +217,50 @@ func TestSpreadInterrupted(t *testing.T) {
 			}
 			t.Logf("%d runs, the last one skipped %d lines", runs, result.Skipped)
 			if err := j.check(b, result); err != nil || runs < 2 {
+				t.Fatalf("%d runs: %v", runs, err)
+			}
+		})
+	}
+}
+
+// An import that is killed and continued weeks later, when other deadlines are due, imports each
+// line once: also the lines whose outcome it did not see, with the progress file and without.
+func TestSpreadLater(t *testing.T) {
+	t.Parallel()
+	for seed := range fewer(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			j := rapid.Custom(func(t *rapid.T) *journal {
+				return drawJournal(t, 150, true)
+			}).Example(seed)
+			path, state := writeFile(t, j.text), ""
+			if seed%2 == 0 {
+				state = t.TempDir()
+			}
+			b := newBook(uint64(4*seed+1), trees["fork"]...)
+			defer b.close()
+			var result Result
+			runs := 0
+			for err, length := error(context.Canceled), 5*time.Millisecond; err !=
+				nil; runs, length = runs+1, 2*length {
+				b.quiet()
+				b.later(time.Duration(runs*seed) * 24 * time.Hour)
+				source, failure := OpenFile(path)
+				if failure != nil {
+					t.Fatal(failure)
+				}
+				ctx, cancel := context.WithTimeout(testContext(t), length)
+				result, err = Run(ctx, door{b, 1}, source,
+					Options{Key: testKey, Organisations: 5, Issuers: []string{"mint"},
+						Connect: b.connect, StateFolder: state, few: 10, window: 100, now: b.now})
+				cancel()
+				_ = source.Close()
+				if err != nil && ctx.Err() == nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%d runs, the last one skipped %d lines", runs, result.Skipped)
+			if err := j.check(b, result); err != nil {
 				t.Fatalf("%d runs: %v", runs, err)
 			}
 		})

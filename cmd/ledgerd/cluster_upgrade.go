@@ -30,6 +30,8 @@ that of --to. A version is the set of rules by which the nodes execute blocks:
      account can be proven as of any block
   3  ledgers of one shard take packed bundles of plain transfers, which cost a
      fraction; blocks have fewer hashes. Auditors need a program that knows it, too
+  4  transactions that cross shards must have a deadline. Clients that are older than
+     this version cannot make one, so install newer ones first
 
 The block with this change is the first one of the new version, in each shard at a
 height of its own. Nothing else changes: blocks, ids and proofs from before stay

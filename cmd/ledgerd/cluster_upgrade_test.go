@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -29,15 +30,15 @@ func TestClusterUpgrade(t *testing.T) {
 	if version() != newest {
 		t.Errorf("version %v", version())
 	}
-	s.refuses("has version 3 already", upgrade+"%d/operator.key"+via)
-	s.refuses("has version 3 already", upgrade+"%d/operator.key --to 2"+via)
+	s.refuses("already: nothing to do", upgrade+"%d/operator.key"+via)
+	s.refuses("already: nothing to do", upgrade+"%d/operator.key --to 2"+via)
 	// What changes the charter afterwards leaves the version as it is.
 	s.must("cluster quotas set accounts=9 --operator %d/operator.key" + via)
 	if list := s.object("cluster operators list" + via); list["version"] != newest {
 		t.Errorf("%v", list)
 	}
 	s.must("account open acme:cash %n %k")
-	for _, to := range []string{"1", "4", "0", "-1"} {
+	for _, to := range []string{"1", fmt.Sprint(ledger.NewestVersion + 1), "0", "-1"} {
 		line := upgrade + "%d/operator.key --to " + to + via
 		if result := s.run(line); result.status != exitUsage {
 			t.Errorf("%s: %+v", line, result)

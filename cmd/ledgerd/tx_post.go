@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ import (
 type draft struct {
 	Signer        string              `json:"signer"`
 	LastValid     uint64              `json:"last_valid"`
+	Deadline      string              `json:"deadline"`
 	Organisations []draftOrganisation `json:"organisations"`
 	Accounts      []draftAccount      `json:"accounts"`
 	Postings      []draftPosting      `json:"postings"`
@@ -61,6 +63,7 @@ type txPostOptions struct {
 	note      string
 	signer    string
 	lastValid uint64
+	deadline  string
 	out       string
 }
 
@@ -74,18 +77,21 @@ func newTxPostCommand() *cobra.Command {
 
 Its parts come from a JSON file (- is the standard input), from --posting, or
 from both. The file needs nothing but "postings" or another part:
-from both. Nothing but "postings" or another part is needed in the file:
 
   {"postings":      [{"account": "acme:cash", "amount": "-25", "asset": "EUR"},
                      {"account": "globex:cash", "amount": 25, "asset": "EUR"}],
    "records":       [{"key": "acme:invoice-7", "value": "paid"}],
    "accounts":      [{"account": "acme:vault", "issuer": false}],
    "organisations": [{"name": "acme", "public_keys": ["4f…"]}],
-   "note": "anything", "signer": "acme", "last_valid": 1200}
+   "note": "anything", "signer": "acme", "last_valid": 1200, "deadline": "90m"}
 
 Postings add up to zero for each asset. Every organisation that gives something
 has to sign; the keyring needs the key of each. The first of them is the signer,
 whose number makes the transaction unique, unless --signer names another.
+
+A transaction that crosses shards has a deadline. If one of its shards has not
+executed it by then, it takes effect nowhere, and what it set aside is free again.
+The deadline may be seven days ahead.
 
 With --out the signed transaction goes into a file and to no node; ledgerd tx
 submit sends it later, as often as you like: it takes effect once. (The command
@@ -114,6 +120,7 @@ elsewhere.`,
 		"organisation that submits (default the first that has to sign)")
 	flags.Uint64Var(&options.lastValid, "last-valid", 0,
 		"height of the last block that may take the transaction; 0 means that it does not expire")
+	bindDeadline(command, &options.deadline)
 	flags.StringVar(&options.out, "out", "",
 		"write the signed transaction to this file instead of submitting it")
 	completeFlag(command, "signer", keyCompletion(&options.post.keys))
@@ -152,6 +159,12 @@ func (o *txPostOptions) run(command *cobra.Command, arguments []string) error {
 	}
 	if o.lastValid != 0 {
 		transaction.LastValid = ledger.Height(o.lastValid)
+	}
+	if o.deadline != "" {
+		parts.Deadline = o.deadline
+	}
+	if transaction.Deadline, err = parseDeadline(parts.Deadline, time.Now()); err != nil {
+		return err
 	}
 	signers := signersOf(&transaction)
 	if len(signers) == 0 {
@@ -297,7 +310,8 @@ func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.Organisati
 	return report.write(command, o.post.json, bundle)
 }
 
-// completeTransaction sets a transaction's ledger and an unused nonce.
+// completeTransaction sets a transaction's ledger, an unused nonce and, if it needs one, a
+// deadline.
 func completeTransaction(ctx context.Context, nodes *client.Client,
 	transaction *ledger.Transaction) error {
 	genesis, err := nodes.Genesis(ctx)
@@ -312,6 +326,9 @@ func completeTransaction(ctx context.Context, nodes *client.Client,
 	transaction.Ledger = genesis
 	transaction.Nonce = ledger.Nonce{Stream: stream,
 		Sequence: next + rand.Uint64N(ledger.WindowSize/2)}
+	if err := nodes.SetDeadline(ctx, transaction); err != nil {
+		return err
+	}
 	return transaction.Validate()
 }
 

@@ -199,7 +199,8 @@ func reportProven(proof *ledger.Proof, change *changeReport) (*transactionReport
 			Height: uint64(header.Height), Index: &proof.Index},
 		BlockHash: proof.BlockHash.String(), BlockTimeMS: uint64(header.Time),
 		Signer: string(transaction.Signer), LastValid: uint64(transaction.LastValid),
-		Proof: &proofReport{Verified: true, BlockHash: proof.BlockHash.String()},
+		DeadlineMS: uint64(transaction.Deadline),
+		Proof:      &proofReport{Verified: true, BlockHash: proof.BlockHash.String()},
 	}
 	if !proof.Result.OK() {
 		report.State, report.ReasonCode = "failed", api.ReasonCode(proof.Result.Code)
@@ -230,6 +231,7 @@ func crosses(proof *ledger.Proof) bool {
 func (r *transactionReport) agrees(proven *transactionReport, proof *ledger.Proof) error {
 	switch {
 	case r.Signer != proven.Signer || r.LastValid != proven.LastValid ||
+		r.DeadlineMS != proven.DeadlineMS ||
 		!slices.Equal(r.Postings, proven.Postings):
 		return errors.New("the transaction that the node shows is not the one that it proved: " +
 			"do not trust this node")

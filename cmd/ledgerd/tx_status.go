@@ -30,6 +30,7 @@ type transactionReport struct {
 	Policy      *ledger.Policy       `json:"policy,omitempty"`
 	Charter     *charterReport       `json:"charter,omitempty"`
 	LastValid   uint64               `json:"last_valid,omitempty"`
+	DeadlineMS  uint64               `json:"deadline_ms,omitempty"`
 	Note        any                  `json:"note,omitempty"`
 	Proof       *proofReport         `json:"proof,omitempty"`
 	Places      []placeReport        `json:"places,omitempty"`  // in a ledger of several shards
@@ -203,7 +204,8 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 		statusReport: reportStatus(transaction.GetStatus()),
 		BlockTimeMS:  transaction.GetBlockTimeMs(), Signer: body.GetSigner(),
 		Change:    reportChange(body.GetMembershipChange()),
-		LastValid: body.GetLastValid(), Note: noteReport(body.GetNote()),
+		LastValid: body.GetLastValid(), DeadlineMS: body.GetDeadline(),
+		Note:     noteReport(body.GetNote()),
 		Postings: reportPostings(body.GetPostings()),
 	}
 	if hash := transaction.GetBlockHash(); len(hash) > 0 {
@@ -326,6 +328,9 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	}
 	if r.LastValid > 0 {
 		rows.add("valid to", fmt.Sprintf("block %d", r.LastValid))
+	}
+	if r.DeadlineMS > 0 {
+		rows.add("deadline", moment(r.DeadlineMS))
 	}
 	if r.Verdict != nil {
 		rows.add("verdict", fmt.Sprintf("shard %d says %s of %s", r.Verdict.Shard, r.Verdict.Says,

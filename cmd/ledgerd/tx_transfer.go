@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -9,7 +11,7 @@ import (
 // newTxTransferCommand returns the `ledgerd tx transfer` command.
 func newTxTransferCommand() *cobra.Command {
 	var options postOptions
-	var from, to, amount, asset, note string
+	var from, to, amount, asset, note, deadline string
 	command := &cobra.Command{
 		Use:   "transfer FROM TO AMOUNT [ASSET]",
 		Short: "Move an amount from one account to another",
@@ -23,7 +25,10 @@ account would fall below zero, the transfer fails, unless the account is an issu
 
 The command answers when the transfer is on the disks of a majority of the
 nodes, or earlier with --wait. If it is interrupted before, ask ledgerd tx status
-for the outcome; running it again makes a second transfer.`,
+for the outcome; running it again makes a second transfer.
+
+A transfer that crosses shards has a deadline. If one of its shards has not
+executed it by then, it takes effect nowhere, and what it set aside is free again.`,
 		Example: `  ledgerd tx transfer acme:mint acme:cash 100
   ledgerd tx transfer acme:cash globex:cash 25 EUR --note "invoice 7"
 
@@ -48,6 +53,9 @@ for the outcome; running it again makes a second transfer.`,
 				return err
 			}
 			transaction.Note = []byte(note)
+			if transaction.Deadline, err = parseDeadline(deadline, time.Now()); err != nil {
+				return err
+			}
 			return options.post(command, signersOf(&transaction), transaction)
 		},
 		ValidArgsFunction: accountCompletion(&options.remote, 2),
@@ -58,6 +66,7 @@ for the outcome; running it again makes a second transfer.`,
 	flags.StringVar(&amount, "amount", "", "how much, a whole number above zero")
 	flags.StringVar(&asset, "asset", "", `asset (default "unit")`)
 	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
+	bindDeadline(command, &deadline)
 	options.bind(command)
 	completeFlag(command, "from", accountCompletion(&options.remote, 1))
 	completeFlag(command, "to", accountCompletion(&options.remote, 1))

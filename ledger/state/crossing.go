@@ -88,10 +88,14 @@ type part struct {
 // attemptPart decides on this shard's part of a cross-shard transaction. If it succeeds, the part
 // can be applied or released later, whatever the other shards decide. It changes nothing. Every
 // destination makes the same decision where it depends only on the transaction and the directory.
-// Only the home shard of the signer checks the nonce and the last valid block.
+// Only the home shard of the signer checks the nonce and the last valid block. Each destination
+// compares the deadline with its own time.
 func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature) ledger.Result {
 	if result := s.attemptWhole(t, signatures); result.Code != ledger.Applied {
 		return result
+	}
+	if code := s.attemptDeadline(t); code != ledger.Applied {
+		return whole(code)
 	}
 	if s.HomeShard(t.Signer) == s.shard {
 		if t.LastValid != 0 && s.height > t.LastValid {
@@ -122,6 +126,25 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 		return whole(ledger.PendingQuota)
 	}
 	return whole(ledger.SetAside)
+}
+
+// deadlinePassed reports whether a transaction has a deadline that is over in this block.
+func (s *State) deadlinePassed(t *ledger.Transaction) bool {
+	return t.Deadline != 0 && s.time >= t.Deadline
+}
+
+// attemptDeadline decides on the deadline of a cross-shard transaction. Destinations may decide
+// differently, as they may on funds.
+func (s *State) attemptDeadline(t *ledger.Transaction) ledger.Code {
+	switch {
+	case t.Deadline == 0 && ledger.TakesDeadlines(s.Version()):
+		return ledger.DeadlineMissing
+	case s.deadlinePassed(t):
+		return ledger.DeadlinePassed
+	case t.Deadline > s.time && t.Deadline-s.time > ledger.MaxDeadline:
+		return ledger.DeadlineTooFar
+	}
+	return ledger.Applied
 }
 
 // attemptWhole makes the part of the decision that is the same in every destination. It requires

@@ -49,6 +49,9 @@ type network struct {
 	// limit replaces MaxWaiting unless it is 0.
 	limit int
 	time  ledger.Milliseconds
+	// upgrades says that the version rises on the way, so shards that do not have it yet may get
+	// transactions with deadlines.
+	upgrades bool
 }
 
 func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
@@ -59,7 +62,8 @@ func newNetworkOf(fail func(string, ...any), genesis *ledger.Genesis) *network {
 	parents := genesis.Tree
 	n := &network{fail: fail, tree: genesis.ShardTree(),
 		transactions: map[ledger.Hash]*ledger.Transaction{},
-		inbox:        make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{}}
+		inbox:        make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{},
+		time: genesis.Time}
 	for shard := range parents {
 		one, err := genesis.ForShard(ledger.ShardID(shard))
 		if err != nil {
@@ -118,6 +122,16 @@ func (n *network) stream(shard ledger.ShardID) []ledger.Carried {
 func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.Block {
 	c := n.shards[shard]
 	n.time++
+	if n.plant == "released at the deadline" {
+		// The shard takes the other one's silence for a verdict.
+		for _, each := range c.state.AllPending() {
+			if deadline := n.transactions[each.ID].Deadline; deadline != 0 && n.time >= deadline {
+				batches[0].Verdicts = append([]ledger.Verdict{{ID: each.ID, Shard: each.Waits[0],
+					Result: ledger.Result{Code: ledger.DeadlinePassed, Item: ledger.NoItem}}},
+					batches[0].Verdicts...)
+			}
+		}
+	}
 	payloads := make([][]byte, len(batches))
 	for i, batch := range batches {
 		batch.Header.Time = n.time
@@ -135,7 +149,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 		n.resubmit(shard, batches)
 		return nil
 	}
-	if draft.Malformed > 0 {
+	if draft.Malformed > 0 && !n.upgrades {
 		n.fail("shard %d: %d malformed", shard, draft.Malformed)
 	}
 	nets := map[ledger.Hash][]ledger.Posting{}
@@ -413,6 +427,8 @@ type traffic struct {
 	clients []*ledgertest.Client
 	funds   int64
 	keys    map[ledger.OrganisationName]ed25519.PrivateKey
+	// now is the time from which deadlines are counted. It is nil if there are none.
+	now func() ledger.Milliseconds
 }
 
 func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int,
@@ -517,6 +533,15 @@ func (f *traffic) transaction() ledger.Transaction {
 	case 4:
 		transaction.Ledger[0]++
 	}
+	if f.now != nil {
+		switch f.random.IntN(20) {
+		case 0:
+		case 1:
+			transaction.Deadline = f.now() + 2*ledger.MaxDeadline
+		default:
+			transaction.Deadline = f.now() + ledger.Milliseconds(1+f.random.IntN(60))
+		}
+	}
 	return transaction
 }
 
@@ -569,9 +594,16 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
 	plant string) (applied, refused int) {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
-	genesis.VouchedCrossings, genesis.Version = random.IntN(2) == 0, 1+random.IntN(2)
+	version := random.IntN(4)
+	genesis.VouchedCrossings = random.IntN(2) == 0
+	genesis.Version = []int{1, 2, 2, ledger.DeadlineVersion}[version]
 	n := newNetworkOf(fail, genesis)
+	n.upgrades = version == 2
 	f := newTraffic(random, n.shards[0].genesis, 5, funds)
+	now := func() ledger.Milliseconds { return n.time }
+	if genesis.Version == ledger.DeadlineVersion {
+		f.now = now
+	}
 	for _, client := range f.clients[:4] {
 		n.submit(n.tree.Root(), f.registration(client))
 	}
@@ -587,6 +619,14 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 			// One client registers late. Its registration races with transactions that involve it.
 			n.submit(n.tree.Root(), f.registration(f.clients[4]))
 			n.enter(f, f.opening(f.clients[4]))
+		}
+		if step == 8 && n.upgrades {
+			charter := genesis.Charter()
+			charter.Number, charter.Version = 1, ledger.DeadlineVersion
+			n.submit(n.tree.Root(), ledgertest.Signed(ledger.Operator, []string{"operator"},
+				ledger.Transaction{Ledger: genesis.Book(),
+					Charter: &ledger.CharterChange{Charter: charter}}))
+			f.now = now
 		}
 		var transactions []ledger.Transaction
 		for range 1 + random.IntN(3) {
@@ -632,7 +672,7 @@ func TestCrossingsAgainstModel(t *testing.T) {
 		applied, refused = applied+took, refused+not
 	})
 	t.Logf("%d transactions across shards took effect, %d did not", applied, refused)
-	if applied < 300 || refused < 150 {
+	if applied < 150 || refused < 150 {
 		t.Error("the histories hold too little of either outcome")
 	}
 }
@@ -640,7 +680,8 @@ func TestCrossingsAgainstModel(t *testing.T) {
 // Each planted bug is found within some seeds.
 func TestCrossingModelFindsBugs(t *testing.T) {
 	t.Parallel()
-	for _, plant := range []string{"counted twice", "forgotten", "moved twice"} {
+	for _, plant := range []string{"counted twice", "forgotten", "moved twice",
+		"released at the deadline"} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(30) {

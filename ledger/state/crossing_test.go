@@ -19,7 +19,12 @@ type airlines struct {
 }
 
 func newAirlines(t *testing.T, parents ...ledger.ShardID) *airlines {
-	a := &airlines{network: newNetwork(t.Fatalf, parents), t: t}
+	return newAirlinesOf(t, ledgertest.ShardedGenesis(1, parents...))
+}
+
+func newAirlinesOf(t *testing.T, genesis *ledger.Genesis) *airlines {
+	parents := genesis.Tree
+	a := &airlines{network: newNetworkOf(t.Fatalf, genesis), t: t}
 	f := newTraffic(rand.New(rand.NewPCG(1, 1)), a.shards[0].genesis, len(parents), 100)
 	a.clients = f.clients
 	for shard, client := range a.clients {

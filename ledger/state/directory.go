@@ -22,7 +22,8 @@ func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature
 	if t.Ledger != s.ledger {
 		return whole(ledger.WrongLedger)
 	}
-	if len(t.Openings)+len(t.Postings)+len(t.Records) > 0 || t.LastValid != 0 {
+	if len(t.Openings)+len(t.Postings)+len(t.Records) > 0 || t.LastValid != 0 ||
+		t.Deadline != 0 {
 		return whole(ledger.RegistrationNotAlone)
 	}
 	within := func(name ledger.OrganisationName) (ledger.Organisation, bool) {

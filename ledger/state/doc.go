@@ -121,6 +121,16 @@
 //     transaction aside asks there.
 //   - A shard stops for long: the transactions that wait for it are bounded, and further ones are
 //     refused (MaxWaiting).
+//   - A transaction is too late: from version ledger.DeadlineVersion on it names a deadline. Each
+//     destination compares it with the time of its own block that executes the part. Its verdict is
+//     DeadlinePassed if that time is the deadline or later, so no clock is read, and the decision
+//     is as final as any other. A shard that set its part aside in time keeps it until all verdicts
+//     are there, also after the deadline: the others may have done so in time, and the verdicts
+//     that say so may be on their way. So the deadline bounds when shards decide, not when they
+//     learn of each other's decisions.
+//   - Members whose program does not know deadlines cannot decode a bundle with one. So Seal leaves
+//     such bundles out until the version before the block takes them. A stream does not skip one:
+//     it waits for the next block.
 //   - Heights differ between chains: LastValid is a height of the home shard of the signer. Only
 //     that shard checks it, and only that shard checks the nonce. A transaction that was set aside
 //     takes its nonce even if it is released later.

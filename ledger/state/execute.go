@@ -28,6 +28,7 @@ func ofItem(code ledger.Code, item uint32) ledger.Result {
 type execution struct {
 	height  ledger.Height
 	round   ledger.Round
+	time    ledger.Milliseconds
 	index   uint32
 	counter uint64
 	history []HistoryChange
@@ -126,7 +127,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	if s.preparedFor != draft {
 		s.prepared = nil
 	}
-	s.begin(block.Header.Height, block.Header.Round)
+	s.begin(&block.Header)
 	s.history = make([]HistoryChange, 0, 2*block.Len())
 	var crossings Crossings
 	if s.tree == nil {
@@ -219,8 +220,8 @@ func (s *State) account(t *ledger.Transaction, posting int) *account {
 	return s.find(t.Postings[posting].Account)
 }
 
-func (s *State) begin(height ledger.Height, round ledger.Round) {
-	s.height, s.round = height, round
+func (s *State) begin(header *ledger.Header) {
+	s.height, s.round, s.time = header.Height, header.Round, header.Time
 	s.arena = make([]byte, 0, max(1024, s.arenaSize))
 	s.kept = s.kept[:0]
 	s.undo.clear()
@@ -488,6 +489,8 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return whole(ledger.OutOfPlace)
 	case t.LastValid != 0 && s.height > t.LastValid:
 		return whole(ledger.Expired)
+	case s.deadlinePassed(t):
+		return whole(ledger.DeadlinePassed)
 	case t.Change != nil:
 		return s.attemptChange(t, root, signatures)
 	case t.Policy != nil:

@@ -67,7 +67,9 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	}
 	parent := s.head
 	parent.Members = s.Membership
-	parent.Packed = ledger.TakesPacked(s.Charter().Version, s.genesis)
+	version := s.Charter().Version
+	parent.Packed = ledger.TakesPacked(version, s.genesis)
+	parent.Deadlines = ledger.TakesDeadlines(version)
 	draft = state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)

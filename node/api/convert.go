@@ -63,6 +63,10 @@ var reasonCodes = [...]string{
 	ledger.AssetQuota:   "asset_quota",
 	ledger.RecordQuota:  "record_quota",
 	ledger.PendingQuota: "pending_quota",
+	// Of deadlines.
+	ledger.DeadlinePassed:  "deadline_passed",
+	ledger.DeadlineMissing: "deadline_missing",
+	ledger.DeadlineTooFar:  "deadline_too_far",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -192,6 +196,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		Signer:    string(t.Signer),
 		Nonce:     &ledgerdv1.Nonce{Stream: t.Nonce.Stream, Sequence: t.Nonce.Sequence},
 		LastValid: uint64(t.LastValid),
+		Deadline:  uint64(t.Deadline),
 
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
 		Charter: changeOfCharterToProto(t.Charter),
@@ -235,6 +240,7 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 		Nonce: ledger.Nonce{Stream: body.GetNonce().GetStream(),
 			Sequence: body.GetNonce().GetSequence()},
 		LastValid: ledger.Height(body.GetLastValid()),
+		Deadline:  ledger.Milliseconds(body.GetDeadline()),
 		Note:      []byte(body.GetNote()),
 	}
 	for i, registration := range body.GetOrganisations() {

@@ -910,7 +910,11 @@ type TransactionBody struct {
 	Policy *Policy `protobuf:"bytes,10,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Set in a change of the operators, which they sign (a Signature without organisation). It has
 	// nothing else but a note; signer is empty.
-	Charter       *Charter `protobuf:"bytes,11,opt,name=charter,proto3" json:"charter,omitempty"`
+	Charter *Charter `protobuf:"bytes,11,opt,name=charter,proto3" json:"charter,omitempty"`
+	// Milliseconds since 1970, 0 for none. No block of this time or a later one applies the
+	// transaction. From version 4 of a chain on, a transaction that concerns several shards must have
+	// one, at most 7 days ahead; before, none may.
+	Deadline      uint64 `protobuf:"varint,12,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1020,6 +1024,13 @@ func (x *TransactionBody) GetCharter() *Charter {
 		return x.Charter
 	}
 	return nil
+}
+
+func (x *TransactionBody) GetDeadline() uint64 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
 }
 
 type Signature struct {
@@ -1210,7 +1221,7 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\apending\x18\x05 \x01(\x04R\apending\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x8e\x04\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xaa\x04\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -1224,7 +1235,8 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x11membership_change\x18\t \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\x12*\n" +
 	"\x06policy\x18\n" +
 	" \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12-\n" +
-	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\"l\n" +
+	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12\x1a\n" +
+	"\bdeadline\x18\f \x01(\x04R\bdeadline\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +

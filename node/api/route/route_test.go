@@ -40,8 +40,13 @@ func newBook(t *testing.T) *book {
 // newBookOf is newBook with another tree.
 func newBookOf(t *testing.T, parents ...ledger.ShardID) *book {
 	t.Helper()
-	b := &book{T: t, Book: apitest.NewBook(t, ledgertest.ShardedGenesis(1, parents...),
-		api.Options{})}
+	return newBookFrom(t, ledgertest.ShardedGenesis(1, parents...))
+}
+
+// newBookFrom is newBook with another genesis.
+func newBookFrom(t *testing.T, genesis *ledger.Genesis) *book {
+	t.Helper()
+	b := &book{T: t, Book: apitest.NewBook(t, genesis, api.Options{})}
 	for shard := range b.clients {
 		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
 			b.Door(ledger.ShardID(shard)).URL)

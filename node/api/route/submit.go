@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -80,6 +81,7 @@ func (r *router) predecessor(ctx context.Context, after ledger.Hash) (*report.Re
 
 // misuse returns why a bundle cannot be submitted to a book of several shards, or nil if it can.
 func (r *router) misuse(bundle *ledger.Bundle) *report.Refusal {
+	deadlines := ledger.TakesDeadlines(r.backend.Store().Charter().Version)
 	for i := range bundle.Len() {
 		t := bundle.Transaction(i)
 		malformed := func(format string, arguments ...any) *report.Refusal {
@@ -91,7 +93,8 @@ func (r *router) misuse(bundle *ledger.Bundle) *report.Refusal {
 		case t.Verdict != nil:
 			return malformed("the shards make their verdicts themselves: it cannot be submitted")
 		case len(t.Registrations) > 0:
-			if t.LastValid != 0 || len(t.Openings)+len(t.Postings)+len(t.Records) > 0 {
+			if t.LastValid != 0 || t.Deadline != 0 ||
+				len(t.Openings)+len(t.Postings)+len(t.Records) > 0 {
 				return malformed("in a book of several shards a registration stands alone in " +
 					"its transaction and does not expire: register first, and open accounts in " +
 					"a transaction after it")
@@ -102,6 +105,14 @@ func (r *router) misuse(bundle *ledger.Bundle) *report.Refusal {
 				return malformed("it opens %s and concerns shards %v: open accounts first, in a "+
 					"transaction that concerns their own organisation only", t.Openings[0].Account,
 					destinations)
+			}
+		case deadlines && t.Deadline == 0 && t.Change == nil && !t.BookWide():
+			destinations := r.shards.Tree().Destinations(t, r.backend.Store())
+			if len(destinations) > 1 {
+				return malformed("it concerns shards %v and names no deadline: sign it again with "+
+					"one, at most %s ahead, or use a program that knows version %d of the chain",
+					destinations, time.Duration(ledger.MaxDeadline)*time.Millisecond,
+					ledger.DeadlineVersion)
 			}
 		}
 	}
