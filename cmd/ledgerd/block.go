@@ -90,6 +90,8 @@ type blockOptions struct {
 	remote remoteOptions
 	shard  shardFlag
 	follow bool
+	book   bool
+	begin  []string
 	limit  int
 	json   bool
 }
@@ -112,7 +114,12 @@ goes on at the next node without a gap. With --json each line is a JSON object.
 
 In a ledger of several shards, each shard has a chain of its own. Without --shard,
 the blocks are those of the asked node's shard; only a block named by its hash is
-looked up in all shards.`,
+looked up in all shards.
+
+With --follow --book, the blocks of all shards are shown, those of one shard in
+their order. To go on later where you stopped, name the next height of each shard
+with --begin. A shard that does not answer is named, and its blocks come once it
+answers.`,
 		Example: `  ledgerd block
   ledgerd block head
   ledgerd block 17 --json | jq -r '.transactions[].id'
@@ -121,7 +128,10 @@ looked up in all shards.`,
   ledgerd block 1 --follow --json
 
   # The newest block of shard 2, whichever node is asked
-  ledgerd block head --shard 2`,
+  ledgerd block head --shard 2
+
+  # The blocks of all shards, from block 18 of shard 0 and block 40 of shard 1 on
+  ledgerd block --follow --book --begin 0:18,1:40 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: options.run,
 		ValidArgsFunction: cobra.FixedCompletions([]string{"head"},
@@ -131,6 +141,10 @@ looked up in all shards.`,
 	options.shard.bind(command, &options.remote,
 		"blocks of this shard's chain (default the asked node's)")
 	command.Flags().BoolVar(&options.follow, "follow", false, "show blocks as they come")
+	command.Flags().BoolVar(&options.book, "book", false,
+		"with --follow: blocks of all shards")
+	command.Flags().StringSliceVar(&options.begin, "begin", nil, "with --book: where to begin, "+
+		"as SHARD:HEIGHT,... (default the named height, or after the newest block)")
 	command.Flags().IntVar(&options.limit, "limit", 20,
 		"show at most so many blocks, or transactions of a block; 0 means all")
 	addJSONFlag(command, &options.json)
@@ -150,6 +164,15 @@ func (o *blockOptions) run(command *cobra.Command, arguments []string) error {
 		if request, err = parseBlockName(arguments[0]); err != nil {
 			return err
 		}
+	}
+	if o.book && !o.follow {
+		return usagef("--book is for --follow: a list has the blocks of one shard")
+	}
+	if o.book && o.shard.number != nil {
+		return usagef("--book shows all shards: leave out --shard")
+	}
+	if len(o.begin) > 0 && !o.book {
+		return usagef("--begin is for --follow --book: name a height instead")
 	}
 	if o.follow {
 		if request.GetHashHex() != "" {
@@ -322,32 +345,106 @@ func (o *blockOptions) list(ctx context.Context, command *cobra.Command,
 // followFrom prints blocks until the command is stopped.
 func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, nodes *client.Client,
 	request *ledgerdv1.GetBlockRequest) error {
-	out := command.OutOrStdout()
 	nodes, end, err := o.shard.nodesOf(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	defer end()
-	err = nodes.Subscribe(ctx, ledger.Height(request.GetHeight()),
-		o.json, func(message *ledgerdv1.SubscribeResponse) error {
-			report := reportBlock(message.GetBlock().GetHeader())
-			if o.json {
-				for _, item := range message.GetBlock().GetTransactions() {
-					report.Transactions = append(report.Transactions, reportBlockItem(item))
-				}
-				report.More = len(report.Transactions) < int(report.TransactionCount)
-				return writeJSONLine(out, report)
-			}
-			_, err := fmt.Fprintf(out, "block %d  %s  %s, %d failed  %s\n", report.Height,
-				moment(report.TimeMS),
-				plural(int(report.TransactionCount), "transaction"), report.FailedCount,
-				report.Hash)
-			return err
-		})
+	handle := func(message *ledgerdv1.SubscribeResponse) error {
+		return o.print(command, message)
+	}
+	from := ledger.Height(request.GetHeight())
+	if o.book {
+		err = o.followBook(ctx, nodes, from, handle)
+	} else {
+		err = nodes.Subscribe(ctx, from, o.json, handle)
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		client.CodeOf(err) == connect.CodeDeadlineExceeded {
 		// The command was stopped, or --timeout is over. The node may notice the timeout first.
 		return nil
 	}
+	return err
+}
+
+// followBook takes the blocks of all shards. Those that --begin does not name begin at a height.
+func (o *blockOptions) followBook(ctx context.Context, nodes *client.Client, from ledger.Height,
+	handle func(*ledgerdv1.SubscribeResponse) error) error {
+	named, err := parseBegin(o.begin)
+	if err != nil {
+		return err
+	}
+	tree, err := nodes.Tree(ctx)
+	if err != nil {
+		return err
+	}
+	begin := make(map[ledger.ShardID]ledger.Height)
+	for _, each := range tree.GetShards() {
+		shard := ledger.ShardID(each.GetShard())
+		height, is := named[shard]
+		if begin[shard] = from; is {
+			begin[shard] = height
+		}
+		delete(named, shard)
+	}
+	for shard := range named {
+		return usagef("--begin: the book has no shard %d; `ledgerd shards` lists them", shard)
+	}
+	return nodes.SubscribeBook(ctx, begin, o.json, handle)
+}
+
+// parseBegin parses heights by shard, as in 0:18.
+func parseBegin(places []string) (map[ledger.ShardID]ledger.Height, error) {
+	begin := make(map[ledger.ShardID]ledger.Height, len(places))
+	for _, place := range places {
+		first, second, _ := strings.Cut(place, ":")
+		shard, err := strconv.ParseUint(first, 10, 32)
+		height, failed := strconv.ParseUint(second, 10, 64)
+		if err != nil || failed != nil {
+			return nil, usagef("--begin %s: name a shard and a height, as in 0:18", place)
+		}
+		if _, twice := begin[ledger.ShardID(shard)]; twice {
+			return nil, usagef("--begin names shard %d twice", shard)
+		}
+		begin[ledger.ShardID(shard)] = ledger.Height(height)
+	}
+	return begin, nil
+}
+
+// print shows a message of a subscription on a line of its own.
+func (o *blockOptions) print(command *cobra.Command, message *ledgerdv1.SubscribeResponse) error {
+	if message.Block == nil {
+		return o.printSilent(command, message.GetSilentShards())
+	}
+	out, report := command.OutOrStdout(), reportBlock(message.GetBlock().GetHeader())
+	if o.json {
+		for _, item := range message.GetBlock().GetTransactions() {
+			report.Transactions = append(report.Transactions, reportBlockItem(item))
+		}
+		report.More = len(report.Transactions) < int(report.TransactionCount)
+		return writeJSONLine(out, report)
+	}
+	shard := ""
+	if o.book {
+		shard = fmt.Sprintf("shard %d  ", report.Shard)
+	}
+	_, err := fmt.Fprintf(out, "%sblock %d  %s  %s, %d failed  %s\n", shard, report.Height,
+		moment(report.TimeMS), plural(int(report.TransactionCount), "transaction"),
+		report.FailedCount, report.Hash)
+	return err
+}
+
+// printSilent tells which shards do not answer.
+func (o *blockOptions) printSilent(command *cobra.Command, silent []uint32) error {
+	if o.json {
+		return writeJSONLine(command.OutOrStdout(), map[string]any{
+			"silent_shards": append([]uint32{}, silent...)})
+	}
+	text := "all shards answer"
+	if len(silent) > 0 {
+		text = fmt.Sprintf("no answer from %s now: the blocks come later; `ledgerd shards` shows "+
+			"the nodes", client.ShardNames(silent))
+	}
+	_, err := fmt.Fprintln(command.ErrOrStderr(), text)
 	return err
 }

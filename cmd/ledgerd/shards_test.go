@@ -102,6 +102,34 @@ func TestCommandsOnShards(t *testing.T) {
 		"shard 2 says good of "+waited["id"].(string)) {
 		t.Error(text)
 	}
+	for _, test := range []struct{ line, want string }{
+		{"block 1 --follow --book --timeout 500ms %n", "shard 2  block 1  "},
+		{"block 1 --follow --book --json --timeout 500ms %n", `"shard":1,"height":2,`},
+		{"block 1 --follow --book --begin 0:2,1:2 --timeout 500ms %n", "shard 0  block 2  "},
+	} {
+		text := s.must(test.line)
+		if !strings.Contains(text, test.want) ||
+			strings.Contains(test.line, "--begin") && strings.Contains(text, "shard 1  block 1  ") {
+			t.Errorf("%s: %s", test.line, text)
+		}
+	}
+	book.Silence(2, true)
+	if result := s.run("block 1 --follow --book --timeout 500ms %n"); !strings.Contains(result.errs,
+		"no answer from shard 2 now") || !strings.Contains(result.out, "shard 1  block 1") {
+		t.Error(result)
+	}
+	if text := s.must("block 1 --follow --book --json --timeout 500ms %n"); !strings.Contains(text,
+		`{"silent_shards":[2]}`) {
+		t.Error(text)
+	}
+	book.Silence(2, false)
+	for _, line := range []string{"block --book %n", "block --follow --begin 0:1 %n",
+		"block --follow --book --shard 1 %n", "block --follow --book --begin 0 %n",
+		"block --follow --book --begin 0:1,0:2 %n", "block --follow --book --begin 3:1 %n"} {
+		if result := s.run(line); result.status != exitUsage {
+			t.Errorf("%s: %v", line, result)
+		}
+	}
 	if text := s.must("cluster status --shard 2 --via " + book.Door(1).URL); !strings.Contains(text,
 		"shard 2 of 3") {
 		t.Error(text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -216,6 +217,9 @@ func (s *Service) ListBlocks(ctx context.Context,
 	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
 	}
+	if err := s.awaitHeight(ctx, request.Msg); err != nil {
+		return nil, err
+	}
 	head := uint64(s.backend.Store().Head().Height)
 	ascending := request.Msg.GetAscending()
 	next := request.Msg.GetFromHeight()
@@ -232,7 +236,7 @@ func (s *Service) ListBlocks(ctx context.Context,
 	if !ascending {
 		next = min(next, head)
 	}
-	answer := &ledgerdv1.ListBlocksResponse{}
+	answer := &ledgerdv1.ListBlocksResponse{HeadHeight: head}
 	for ; len(answer.Blocks) < size && next >= 1 && next <= head; next = step(next, ascending) {
 		if failed := ContextError(ctx); failed != nil {
 			return nil, failed
@@ -247,6 +251,38 @@ func (s *Service) ListBlocks(ctx context.Context,
 		answer.NextPageToken = numberToken('b', next)
 	}
 	return connect.NewResponse(answer), nil
+}
+
+// maxWaitForBlock bounds how long a ListBlocks waits, in milliseconds.
+const maxWaitForBlock = 30_000
+
+// awaitHeight waits for the first block of a list, if the request asks for that. It is no failure
+// if the block does not come: the list is empty then.
+func (s *Service) awaitHeight(ctx context.Context, request *ledgerdv1.ListBlocksRequest) error {
+	wait := request.GetWaitMs()
+	switch {
+	case wait == 0:
+		return nil
+	case wait > maxWaitForBlock:
+		return invalid("wait_ms %d: at most %d is possible", wait, maxWaitForBlock)
+	case !request.GetAscending() || request.GetFromHeight() == 0 || request.GetPageToken() != "":
+		return invalid("wait_ms is for ascending lists from a height on")
+	}
+	patient, cancel := s.Waiting(ctx)
+	defer cancel()
+	patient, end := context.WithTimeout(patient, time.Duration(wait)*time.Millisecond)
+	defer end()
+	for {
+		heights, changed := s.backend.Heights()
+		if uint64(heights.Ordered) >= request.GetFromHeight() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-patient.Done():
+			return s.streamEnds(ctx)
+		}
+	}
 }
 
 func step(height uint64, ascending bool) uint64 {

@@ -63,6 +63,66 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
+// A list of blocks waits for the first of them if the request asks for that. If it does not come,
+// the list is empty.
+func TestListBlocksWaits(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	list := func(from uint64, wait uint32) *ledgerdv1.ListBlocksResponse {
+		answer, err := b.client.ListBlocks(b.context(),
+			connect.NewRequest(&ledgerdv1.ListBlocksRequest{FromHeight: from, Ascending: true,
+				WaitMs: wait}))
+		must(t, err)
+		return answer.Msg
+	}
+	if answer := list(1, 30_000); len(answer.Blocks) != 1 || answer.HeadHeight != 1 {
+		t.Errorf("%v", answer)
+	}
+	if answer := list(2, 1); len(answer.Blocks) != 0 || answer.HeadHeight != 1 {
+		t.Errorf("%v", answer)
+	}
+	came := make(chan *ledgerdv1.ListBlocksResponse)
+	go func() { came <- list(2, 30_000) }()
+	b.done(transfer("bank:mint", "bank:a", 1))
+	if answer := <-came; len(answer.Blocks) != 1 || answer.Blocks[0].Height != 2 ||
+		answer.HeadHeight != 2 {
+		t.Errorf("%v", answer)
+	}
+	for name, request := range map[string]*ledgerdv1.ListBlocksRequest{
+		"descending":     {FromHeight: 9, WaitMs: 1},
+		"from the start": {Ascending: true, WaitMs: 1},
+		"for too long":   {FromHeight: 9, Ascending: true, WaitMs: 30_001},
+	} {
+		if _, err := b.client.ListBlocks(b.context(),
+			connect.NewRequest(request)); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// In a book of one shard, a subscription to the book is one to its chain.
+func TestSubscribeToOneShard(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	b.done(transfer("bank:mint", "bank:a", 1))
+	stream, err := b.client.Subscribe(b.context(), connect.NewRequest(
+		&ledgerdv1.SubscribeRequest{Book: true, FromHeight: 1,
+			Begin: []*ledgerdv1.ShardHeight{{Height: 2}}}))
+	must(t, err)
+	if !stream.Receive() || stream.Msg().Block.Header.Height != 2 {
+		t.Fatalf("%v, %v", stream.Msg(), stream.Err())
+	}
+	none, err := b.client.Subscribe(b.context(), connect.NewRequest(
+		&ledgerdv1.SubscribeRequest{Book: true, Begin: []*ledgerdv1.ShardHeight{{Shard: 1}}}))
+	if err == nil {
+		none.Receive()
+		err = none.Err()
+	}
+	if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("another shard: %v", err)
+	}
+}
+
 // Height 0 means after the head. The subscription is active when its headers arrive.
 func TestSubscribeFromNow(t *testing.T) {
 	t.Parallel()

@@ -66,6 +66,7 @@ var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.TransactionBody.postings":             ledger.MaxPostings,
 	"ledgerd.v1.TransactionBody.records":              ledger.MaxRecords,
 	"ledgerd.v1.OrganisationRegistration.public_keys": ledger.MaxKeys,
+	"ledgerd.v1.SubscribeRequest.begin":               ledger.MaxShards,
 }
 
 // bundlesOf is the list that the node's options bound.

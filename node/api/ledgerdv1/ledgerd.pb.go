@@ -2189,12 +2189,14 @@ func (x *GetBlockResponse) GetNextPageToken() string {
 }
 
 type ListBlocksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	FromHeight    uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"` // 0 stands for the head (descending) or block 1 (ascending)
-	Ascending     bool                   `protobuf:"varint,2,opt,name=ascending,proto3" json:"ascending,omitempty"`
-	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 50, at most 1,000
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard         *uint32                `protobuf:"varint,5,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	FromHeight uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"` // 0 stands for the head (descending) or block 1 (ascending)
+	Ascending  bool                   `protobuf:"varint,2,opt,name=ascending,proto3" json:"ascending,omitempty"`
+	PageSize   uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 50, at most 1,000
+	PageToken  string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard      *uint32                `protobuf:"varint,5,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
+	// Ascending, from a height above the head: how long to wait for the block, at most 30,000.
+	WaitMs        uint32 `protobuf:"varint,6,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2264,10 +2266,18 @@ func (x *ListBlocksRequest) GetShard() uint32 {
 	return 0
 }
 
+func (x *ListBlocksRequest) GetWaitMs() uint32 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
 type ListBlocksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Blocks        []*BlockHeader         `protobuf:"bytes,1,rep,name=blocks,proto3" json:"blocks,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	HeadHeight    uint64                 `protobuf:"varint,3,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"` // the current height of the chain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2314,6 +2324,13 @@ func (x *ListBlocksResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListBlocksResponse) GetHeadHeight() uint64 {
+	if x != nil {
+		return x.HeadHeight
+	}
+	return 0
 }
 
 type Balance struct {
@@ -6481,6 +6498,8 @@ type SubscribeRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	FromHeight       uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"`                   // 0 begins after the head
 	WithTransactions bool                   `protobuf:"varint,2,opt,name=with_transactions,json=withTransactions,proto3" json:"with_transactions,omitempty"` // adds summaries of each block's transactions (at most 1,000 a block)
+	Book             bool                   `protobuf:"varint,3,opt,name=book,proto3" json:"book,omitempty"`                                                 // the chains of all shards, each from from_height on if begin does not name it
+	Begin            []*ShardHeight         `protobuf:"bytes,4,rep,name=begin,proto3" json:"begin,omitempty"`                                                // with book: where to begin in these chains
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -6529,10 +6548,27 @@ func (x *SubscribeRequest) GetWithTransactions() bool {
 	return false
 }
 
+func (x *SubscribeRequest) GetBook() bool {
+	if x != nil {
+		return x.Book
+	}
+	return false
+}
+
+func (x *SubscribeRequest) GetBegin() []*ShardHeight {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
 type SubscribeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Block         *Block                 `protobuf:"bytes,1,opt,name=block,proto3" json:"block,omitempty"`
-	HeadHeight    uint64                 `protobuf:"varint,2,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"` // the current height of the chain
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Missing if the message only tells which shards are silent.
+	Block      *Block `protobuf:"bytes,1,opt,name=block,proto3" json:"block,omitempty"`
+	HeadHeight uint64 `protobuf:"varint,2,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"` // the current height of the block's chain
+	// With book: the shards that do not answer now. Their blocks come once they answer.
+	SilentShards  []uint32 `protobuf:"varint,3,rep,packed,name=silent_shards,json=silentShards,proto3" json:"silent_shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6577,6 +6613,66 @@ func (x *SubscribeResponse) GetBlock() *Block {
 func (x *SubscribeResponse) GetHeadHeight() uint64 {
 	if x != nil {
 		return x.HeadHeight
+	}
+	return 0
+}
+
+func (x *SubscribeResponse) GetSilentShards() []uint32 {
+	if x != nil {
+		return x.SilentShards
+	}
+	return nil
+}
+
+// A place in the chain of a shard.
+type ShardHeight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Height        uint64                 `protobuf:"varint,2,opt,name=height,proto3" json:"height,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardHeight) Reset() {
+	*x = ShardHeight{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardHeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardHeight) ProtoMessage() {}
+
+func (x *ShardHeight) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
+func (*ShardHeight) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ShardHeight) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardHeight) GetHeight() uint64 {
+	if x != nil {
+		return x.Height
 	}
 	return 0
 }
@@ -6746,7 +6842,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06_shard\"c\n" +
 	"\x10GetBlockResponse\x12'\n" +
 	"\x05block\x18\x01 \x01(\v2\x11.ledgerd.v1.BlockR\x05block\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb3\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xcc\x01\n" +
 	"\x11ListBlocksRequest\x12\x1f\n" +
 	"\vfrom_height\x18\x01 \x01(\x04R\n" +
 	"fromHeight\x12\x1c\n" +
@@ -6754,11 +6850,14 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x19\n" +
-	"\x05shard\x18\x05 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\"m\n" +
+	"\x05shard\x18\x05 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x17\n" +
+	"\await_ms\x18\x06 \x01(\rR\x06waitMsB\b\n" +
+	"\x06_shard\"\x8e\x01\n" +
 	"\x12ListBlocksResponse\x12/\n" +
 	"\x06blocks\x18\x01 \x03(\v2\x17.ledgerd.v1.BlockHeaderR\x06blocks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
+	"\vhead_height\x18\x03 \x01(\x04R\n" +
+	"headHeight\"p\n" +
 	"\aBalance\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\tR\x06amount\x12\x1b\n" +
@@ -7097,15 +7196,21 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"hashPrefix\"\x15\n" +
 	"\x13WatchClusterRequest\"J\n" +
 	"\x14WatchClusterResponse\x122\n" +
-	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"`\n" +
+	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"\xa3\x01\n" +
 	"\x10SubscribeRequest\x12\x1f\n" +
 	"\vfrom_height\x18\x01 \x01(\x04R\n" +
 	"fromHeight\x12+\n" +
-	"\x11with_transactions\x18\x02 \x01(\bR\x10withTransactions\"]\n" +
+	"\x11with_transactions\x18\x02 \x01(\bR\x10withTransactions\x12\x12\n" +
+	"\x04book\x18\x03 \x01(\bR\x04book\x12-\n" +
+	"\x05begin\x18\x04 \x03(\v2\x17.ledgerd.v1.ShardHeightR\x05begin\"\x82\x01\n" +
 	"\x11SubscribeResponse\x12'\n" +
 	"\x05block\x18\x01 \x01(\v2\x11.ledgerd.v1.BlockR\x05block\x12\x1f\n" +
 	"\vhead_height\x18\x02 \x01(\x04R\n" +
-	"headHeight*\x88\x01\n" +
+	"headHeight\x12#\n" +
+	"\rsilent_shards\x18\x03 \x03(\rR\fsilentShards\";\n" +
+	"\vShardHeight\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
+	"\x06height\x18\x02 \x01(\x04R\x06height*\x88\x01\n" +
 	"\x05Level\x12\x15\n" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLEVEL_ADMITTED\x10\x01\x12\x11\n" +
@@ -7183,7 +7288,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7278,21 +7383,22 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*WatchClusterResponse)(nil),      // 90: ledgerd.v1.WatchClusterResponse
 	(*SubscribeRequest)(nil),          // 91: ledgerd.v1.SubscribeRequest
 	(*SubscribeResponse)(nil),         // 92: ledgerd.v1.SubscribeResponse
-	(*Bundle)(nil),                    // 93: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 94: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 95: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 96: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 97: ledgerd.v1.MembershipChange
-	(*Record)(nil),                    // 98: ledgerd.v1.Record
-	(*Policy)(nil),                    // 99: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 100: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 101: ledgerd.v1.Charter
+	(*ShardHeight)(nil),               // 93: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 94: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 95: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 96: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 97: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 98: ledgerd.v1.MembershipChange
+	(*Record)(nil),                    // 99: ledgerd.v1.Record
+	(*Policy)(nil),                    // 100: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 101: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 102: ledgerd.v1.Charter
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	93,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	94,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	93,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	94,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7301,12 +7407,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	94,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	95,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	94,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	95,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	95,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	96,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	18,  // 19: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
 	0,   // 20: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
@@ -7316,8 +7422,8 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	24,  // 24: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	26,  // 25: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 26: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	96,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	97,  // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	97,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	98,  // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
 	25,  // 29: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
 	24,  // 30: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
 	31,  // 31: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
@@ -7325,12 +7431,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	32,  // 33: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
 	31,  // 34: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
 	37,  // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	98,  // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	99,  // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	99,  // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	100, // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
 	42,  // 38: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
 	42,  // 39: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	100, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	100, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	101, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	101, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
 	51,  // 42: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
 	24,  // 43: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
 	52,  // 44: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
@@ -7350,7 +7456,7 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	66,  // 58: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
 	69,  // 59: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
 	70,  // 60: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	101, // 61: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	102, // 61: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
 	75,  // 62: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
 	74,  // 63: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
 	73,  // 64: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
@@ -7359,70 +7465,71 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	66,  // 67: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
 	72,  // 68: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
 	72,  // 69: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	25,  // 70: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	4,   // 71: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 72: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 73: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 74: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 75: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 76: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 77: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 78: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 79: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 80: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 81: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 82: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 83: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 84: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 85: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 86: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 87: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	53,  // 88: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 89: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 90: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 91: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	81,  // 92: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	83,  // 93: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	77,  // 94: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	87,  // 95: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	85,  // 96: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	91,  // 97: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	89,  // 98: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	79,  // 99: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 100: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 101: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 102: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 103: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 104: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 105: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 106: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 107: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 108: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 109: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 110: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 111: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 112: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 113: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 114: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 115: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 116: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	54,  // 117: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 118: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 119: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 120: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	82,  // 121: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	84,  // 122: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	78,  // 123: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	88,  // 124: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	86,  // 125: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	92,  // 126: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	90,  // 127: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	80,  // 128: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	100, // [100:129] is the sub-list for method output_type
-	71,  // [71:100] is the sub-list for method input_type
-	71,  // [71:71] is the sub-list for extension type_name
-	71,  // [71:71] is the sub-list for extension extendee
-	0,   // [0:71] is the sub-list for field type_name
+	93,  // 70: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 71: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	4,   // 72: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 73: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 74: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 75: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 76: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 77: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 78: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 79: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 80: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 81: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 82: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 83: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 84: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 85: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 86: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 87: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 88: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	53,  // 89: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	57,  // 90: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	60,  // 91: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	62,  // 92: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	81,  // 93: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	83,  // 94: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	77,  // 95: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	87,  // 96: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	85,  // 97: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	91,  // 98: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	89,  // 99: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	79,  // 100: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 101: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 102: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 103: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 104: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 105: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 106: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 107: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 108: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 109: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 110: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 111: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 112: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 113: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 114: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 115: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 116: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 117: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	54,  // 118: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	58,  // 119: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	61,  // 120: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	63,  // 121: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	82,  // 122: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	84,  // 123: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	78,  // 124: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	88,  // 125: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	86,  // 126: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	92,  // 127: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	90,  // 128: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	80,  // 129: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	101, // [101:130] is the sub-list for method output_type
+	72,  // [72:101] is the sub-list for method input_type
+	72,  // [72:72] is the sub-list for extension type_name
+	72,  // [72:72] is the sub-list for extension extendee
+	0,   // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7453,7 +7560,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   89,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,8 +11,8 @@
 // # Which shard answers
 //
 // A node of the shard that owns a call's subject answers the call: this node, or another after one
-// hop. Shards has the clients for that hop. Methods that concern no other shard, and streams, are
-// those of the embedded Service.
+// hop. Shards has the clients for that hop. Methods that concern no other shard are those of the
+// embedded Service.
 //
 //   - A query for an account, a record or a nonce goes to the home shard of its organisation.
 //   - A query that names a shard goes to that shard.
@@ -21,6 +21,8 @@
 //   - A bundle is admitted where it enters the tree. The node then waits for its transactions in
 //     the chains of their signers' homes, which decide on them.
 //   - A transaction shows its place in the chain of each shard that it concerns.
+//   - A subscription to the book takes the blocks of each shard from a node of that shard. While
+//     there is one, one call to each other shard waits for its next block, for all subscriptions.
 //
 // # What always holds
 //
@@ -31,7 +33,9 @@
 //   - A shard that does not answer costs a bounded time, and an error with api.HeaderRetry. If it
 //     may have admitted a bundle all the same, the error has api.HeaderUnsure.
 //   - In order, the admitted bundles of a SubmitMany are a prefix, across all shards.
-//   - Memory is bounded: it remembers the shards of at most 2*maxSent transactions.
+//   - A subscription has each block of a shard once and in order, whichever nodes of it answer.
+//   - Memory is bounded: it remembers the shards of at most 2*maxSent transactions, and maxRecent
+//     blocks of each shard that a subscription follows.
 //
 // # Files
 //
@@ -41,6 +45,8 @@
 //	learn.go        organisations whose registration is still on its way down the tree
 //	waiting.go      waiting at the homes, and finding transactions that no shard knows yet
 //	wherever.go     a transaction from the chains of all shards that have it
+//	subscribe.go    the blocks of all shards in one stream
+//	watch.go        waiting for another shard's next block
 //	whereabouts.go  where this node sent transactions
 //	tree.go         the tree, and the state of each shard
 //	metrics.go      the streams to the child shards, for Prometheus

@@ -44,6 +44,8 @@ type router struct {
 	shards  Shards
 	// sent records transactions that entered other shards, or are decided there.
 	sent whereabouts
+	// watches follow the chains of other shards for subscriptions to the whole book.
+	watches watches
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*router)(nil)

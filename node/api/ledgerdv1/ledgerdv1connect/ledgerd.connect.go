@@ -200,7 +200,9 @@ type LedgerServiceClient interface {
 	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSnapshotResponse], error)
 	// Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
 	// slow reader falls back to the store and slows down no other reader. A reader that was cut off
-	// subscribes again from the height after the last block that it received.
+	// subscribes again from the height after the last block that it received. With `book` it streams
+	// the blocks of all shards: those of one shard in their order, those of different shards as they
+	// come.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error)
 	// WatchCluster streams the cluster's state whenever it changes, at most a few times a second.
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchClusterResponse], error)
@@ -672,7 +674,9 @@ type LedgerServiceHandler interface {
 	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest], *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error
 	// Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
 	// slow reader falls back to the store and slows down no other reader. A reader that was cut off
-	// subscribes again from the height after the last block that it received.
+	// subscribes again from the height after the last block that it received. With `book` it streams
+	// the blocks of all shards: those of one shard in their order, those of different shards as they
+	// come.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error
 	// WatchCluster streams the cluster's state whenever it changes, at most a few times a second.
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest], *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error

@@ -1,0 +1,211 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Subscribe streams the blocks of this shard's chain, or of all chains.
+func (r *router) Subscribe(ctx context.Context,
+	request *connect.Request[ledgerdv1.SubscribeRequest],
+	stream *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {
+	if !request.Msg.GetBook() {
+		return r.Service.Subscribe(ctx, request, stream)
+	}
+	next, err := r.begin(ctx, request.Msg)
+	if err != nil {
+		return err
+	}
+	return r.StreamBlocks(ctx, request, stream, func(ctx context.Context, send api.Sent) error {
+		return r.followAll(ctx, next, request.Msg.GetWithTransactions(), send)
+	})
+}
+
+// begin returns the height at which a subscription begins in each chain, by shard. 0 stands for the
+// height after the head that the shard names first, because no node of it has been heard yet.
+func (r *router) begin(ctx context.Context,
+	request *ledgerdv1.SubscribeRequest) ([]ledger.Height, error) {
+	named, err := api.Begin(request)
+	if err != nil {
+		return nil, err
+	}
+	next := make([]ledger.Height, r.shards.Tree().Shards())
+	var open []ledger.ShardID
+	for i := range next {
+		shard := ledger.ShardID(i)
+		height, is := named[shard]
+		if !is {
+			height = ledger.Height(request.GetFromHeight())
+		}
+		delete(named, shard)
+		if next[i] = height; height == 0 && shard != r.shards.Own() {
+			open = append(open, shard)
+		}
+	}
+	if len(named) > 0 {
+		return nil, connect.NewError(connect.CodeInvalidArgument,
+			fmt.Errorf("begin: the book has %d shards, from 0 on", len(next)))
+	}
+	next[r.shards.Own()] = r.After(next[r.shards.Own()])
+	heads, failures := callAll(ctx, askTime, open, r.headOf)
+	states := r.shards.States()
+	for i, shard := range open {
+		if failures[i] == nil {
+			next[shard] = heads[i] + 1
+		} else if heard := states[shard].Height; heard > 0 {
+			next[shard] = heard + 1
+		}
+	}
+	return next, nil
+}
+
+// headOf asks another shard for its chain's height.
+func (r *router) headOf(ctx context.Context, shard ledger.ShardID) (ledger.Height, error) {
+	answer, err := r.shards.Client(shard).ListBlocks(ctx,
+		connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageSize: 1}))
+	if err != nil || len(answer.Msg.GetBlocks()) == 0 { // there may be nothing but the genesis
+		return 0, err
+	}
+	return ledger.Height(answer.Msg.GetBlocks()[0].GetHeight()), nil
+}
+
+// news is what a subscription learns of one shard: a block, or whether the shard is silent.
+type news struct {
+	shard   ledger.ShardID
+	message *ledgerdv1.SubscribeResponse // nil if the news is silent
+	silent  bool
+}
+
+// followAll passes the blocks of all chains to send, those of one chain in their order, until the
+// context ends or something fails. It also tells which shards are silent, when that changes. Next
+// has a height for each shard. A slow reader stops its own subscription only.
+func (r *router) followAll(ctx context.Context, next []ledger.Height, withTransactions bool,
+	send api.Sent) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	defer cancel()
+	incoming := make(chan news)
+	failed := make(chan error, len(next))
+	take := func(n news) error {
+		select {
+		case incoming <- n:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for i, height := range next {
+		shard := ledger.ShardID(i)
+		followers.Go(func() {
+			if shard == r.shards.Own() {
+				failed <- r.Follow(ctx, height, withTransactions,
+					func(message *ledgerdv1.SubscribeResponse) error {
+						return take(news{shard: shard, message: message})
+					})
+				return
+			}
+			failed <- r.followThere(ctx, shard, height, withTransactions, take)
+		})
+	}
+	var silent []uint32
+	for {
+		select {
+		case n := <-incoming:
+			message := n.message
+			if message == nil {
+				place, is := slices.BinarySearch(silent, uint32(n.shard))
+				switch {
+				case is == n.silent:
+					continue
+				case is:
+					silent = slices.Delete(slices.Clone(silent), place, place+1)
+				default:
+					silent = slices.Insert(slices.Clone(silent), place, uint32(n.shard))
+				}
+				message = &ledgerdv1.SubscribeResponse{SilentShards: silent}
+			}
+			if err := send(message); err != nil {
+				return err
+			}
+		case err := <-failed:
+			return err
+		}
+	}
+}
+
+// followThere passes the blocks of another shard's chain to take, from a height on.
+func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next ledger.Height,
+	withTransactions bool, take func(news) error) error {
+	watch, end := r.watches.open(r, shard)
+	defer end()
+	silent := false
+	for {
+		view := watch.look(next)
+		if view.silent != silent {
+			silent = view.silent
+			if err := take(news{shard: shard, silent: silent}); err != nil {
+				return err
+			}
+		}
+		blocks := view.blocks
+		if view.behind {
+			var err error
+			if blocks, err = r.blocksFrom(ctx, shard, next); err != nil && !passes(err) {
+				return forwardError(ctx, shard, err)
+			}
+		}
+		for i, each := range blocks {
+			message, err := each.message(ctx, r, shard, withTransactions)
+			if err != nil && !passes(err) {
+				return forwardError(ctx, shard, err)
+			}
+			if err != nil {
+				blocks = blocks[:i]
+				break
+			}
+			if each.height() != uint64(next) {
+				return wrongBlock(shard, each.height(), uint64(next))
+			}
+			message.HeadHeight = max(view.head, each.height())
+			if err := take(news{shard: shard, message: message}); err != nil {
+				return err
+			}
+			next++
+		}
+		switch {
+		case len(blocks) > 0:
+		case view.behind || len(view.blocks) > 0: // the shard does not answer now, or its node lags
+			if !sleep(ctx, retryPause) {
+				return ctx.Err()
+			}
+		default:
+			if next == 0 && view.known {
+				next = ledger.Height(view.head) + 1
+				continue
+			}
+			select {
+			case <-view.changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// passes reports whether another shard may answer the same call later.
+func passes(err error) bool {
+	code := connect.CodeOf(err)
+	return !errors.Is(err, context.Canceled) && (unanswered(err) ||
+		code == connect.CodeResourceExhausted || code == connect.CodeUnavailable ||
+		code == connect.CodeNotFound)
+}

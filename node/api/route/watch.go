@@ -1,0 +1,228 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+const (
+	// watchWait is how long another shard's node may wait for the next block before it answers.
+	watchWait = 10 * time.Second
+	// watchPage bounds the headers of one answer.
+	watchPage = 100
+	// maxRecent bounds the blocks that a watch keeps for its readers.
+	maxRecent = 32
+	// maxShown is how many transactions of a block a subscription shows, as api.Service does.
+	maxShown = 1000
+)
+
+// watches has a watch on each other shard whose blocks subscriptions follow now. So there is one
+// call under way to a shard for all of them.
+type watches struct {
+	mutex sync.Mutex
+	all   map[ledger.ShardID]*watch
+}
+
+// watch follows the head of another shard's chain.
+type watch struct {
+	readers int // guarded by the mutex of watches
+	cancel  context.CancelFunc
+	ended   chan struct{}
+
+	mutex   sync.Mutex
+	known   bool   // whether the shard has answered
+	head    uint64 // of its chain, as it answered last
+	recent  []*watchedBlock
+	silent  bool
+	changed chan struct{} // closed at the next change
+}
+
+// watchedBlock is a block that several subscriptions may take.
+type watchedBlock struct {
+	header *ledgerdv1.BlockHeader
+	mutex  sync.Mutex
+	whole  *ledgerdv1.Block // with its transactions; nil until the first one asks
+}
+
+// open returns the watch on a shard. The caller ends its use with the returned function, after
+// which the watch has no goroutine any more if nobody else uses it.
+func (w *watches) open(r *router, shard ledger.ShardID) (*watch, func()) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	found := w.all[shard]
+	if found == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		found = &watch{cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{})}
+		if w.all == nil {
+			w.all = make(map[ledger.ShardID]*watch)
+		}
+		w.all[shard] = found
+		go found.run(ctx, r, shard)
+	}
+	found.readers++
+	return found, func() {
+		w.mutex.Lock()
+		found.readers--
+		last := found.readers == 0
+		if last {
+			delete(w.all, shard)
+		}
+		w.mutex.Unlock()
+		if last {
+			found.cancel()
+			<-found.ended
+		}
+	}
+}
+
+// run asks for blocks until the context ends.
+func (w *watch) run(ctx context.Context, r *router, shard ledger.ShardID) {
+	defer close(w.ended)
+	for ctx.Err() == nil {
+		begun := time.Now()
+		came, err := w.ask(ctx, r, shard)
+		if err != nil && ctx.Err() == nil {
+			w.change(func() { w.silent = true })
+		}
+		// An older program does not wait.
+		if err != nil || !came && time.Since(begun) < retryPause {
+			sleep(ctx, retryPause)
+		}
+	}
+}
+
+// ask asks for the blocks after the head, and reports whether some came. The first time it asks for
+// the head only.
+func (w *watch) ask(ctx context.Context, r *router, shard ledger.ShardID) (bool, error) {
+	w.mutex.Lock()
+	known, head, silent := w.known, w.head, w.silent
+	w.mutex.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, watchWait+r.Options().MaxReadTime)
+	defer cancel()
+	if !known {
+		height, err := r.headOf(ctx, shard)
+		if err == nil {
+			w.change(func() { w.known, w.head, w.silent = true, uint64(height), false })
+		}
+		return err == nil, err
+	}
+	request := &ledgerdv1.ListBlocksRequest{FromHeight: head + 1, Ascending: true,
+		PageSize: watchPage}
+	if !silent { // else the readers wait to hear that the shard is back
+		request.WaitMs = uint32(watchWait / time.Millisecond)
+	}
+	answer, err := r.shards.Client(shard).ListBlocks(ctx, connect.NewRequest(request))
+	if err != nil {
+		return false, err
+	}
+	headers := answer.Msg.GetBlocks()
+	for i, header := range headers {
+		if header.GetHeight() != head+1+uint64(i) {
+			return false, wrongBlock(shard, header.GetHeight(), head+1+uint64(i))
+		}
+	}
+	if len(headers) == 0 && !silent {
+		return false, nil
+	}
+	w.change(func() {
+		w.silent = false
+		w.head += uint64(len(headers))
+		for _, header := range headers {
+			w.recent = append(w.recent, &watchedBlock{header: header})
+		}
+		if surplus := len(w.recent) - maxRecent; surplus > 0 {
+			w.recent = append([]*watchedBlock(nil), w.recent[surplus:]...)
+		}
+	})
+	return len(headers) > 0, nil
+}
+
+// wrongBlock returns the error of a list with another block than the one that was asked for.
+func wrongBlock(shard ledger.ShardID, height, want uint64) error {
+	return connect.NewError(connect.CodeDataLoss,
+		fmt.Errorf("shard %d: block %d came instead of block %d", shard, height, want))
+}
+
+// change changes the watch and wakes its readers.
+func (w *watch) change(f func()) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	f()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// watchView is what a watch has for a reader.
+type watchView struct {
+	blocks  []*watchedBlock // from the reader's height on
+	behind  bool            // the reader must ask the shard for its block
+	known   bool
+	head    uint64
+	silent  bool
+	changed <-chan struct{} // closed once there is something new
+}
+
+// look returns what there is from a height on.
+func (w *watch) look(next ledger.Height) watchView {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	view := watchView{known: w.known, head: w.head, silent: w.silent, changed: w.changed}
+	switch place := int(uint64(next) - w.head - 1 + uint64(len(w.recent))); {
+	case next == 0 || !w.known || uint64(next) > w.head:
+	case place < 0:
+		view.behind = true
+	default:
+		view.blocks = w.recent[place:len(w.recent):len(w.recent)]
+	}
+	return view
+}
+
+// blocksFrom asks another shard for blocks from a height on.
+func (r *router) blocksFrom(ctx context.Context, shard ledger.ShardID,
+	from ledger.Height) ([]*watchedBlock, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
+	defer cancel()
+	answer, err := r.shards.Client(shard).ListBlocks(ctx,
+		connect.NewRequest(&ledgerdv1.ListBlocksRequest{FromHeight: uint64(from), Ascending: true,
+			PageSize: watchPage}))
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]*watchedBlock, len(answer.Msg.GetBlocks()))
+	for i, header := range answer.Msg.GetBlocks() {
+		blocks[i] = &watchedBlock{header: header}
+	}
+	return blocks, nil
+}
+
+func (b *watchedBlock) height() uint64 { return b.header.GetHeight() }
+
+// message returns the message of a subscription with the block, without the head's height. Others
+// may send the same block, so it must not be changed.
+func (b *watchedBlock) message(ctx context.Context, r *router, shard ledger.ShardID,
+	withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
+	if !withTransactions {
+		return &ledgerdv1.SubscribeResponse{Block: &ledgerdv1.Block{Header: b.header}}, nil
+	}
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.whole == nil {
+		ctx, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
+		defer cancel()
+		answer, err := r.shards.Client(shard).GetBlock(ctx,
+			connect.NewRequest(&ledgerdv1.GetBlockRequest{PageSize: maxShown,
+				Block: &ledgerdv1.GetBlockRequest_Height{Height: b.height()}}))
+		if err != nil {
+			return nil, err
+		}
+		b.whole = answer.Msg.GetBlock()
+	}
+	return &ledgerdv1.SubscribeResponse{Block: b.whole}, nil
+}
