@@ -229,6 +229,16 @@ func CodeOf(err error) connect.Code {
 	return 0
 }
 
+// lateError means that the caller's time ended before a node answered.
+type lateError struct {
+	address string
+	ended   error // of the context
+}
+
+func (e *lateError) Error() string { return e.address + " did not answer in time" }
+
+func (e *lateError) Unwrap() error { return e.ended }
+
 // explain converts a call's error to a sentence.
 func (c *Client) explain(ctx context.Context, address string, err error) error {
 	if err == nil {
@@ -236,7 +246,7 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 	}
 	if ended := ctx.Err(); ended != nil {
 		if errors.Is(ended, context.DeadlineExceeded) {
-			return fmt.Errorf("%s did not answer in time: %w", address, ended)
+			return &lateError{address, ended}
 		}
 		return ended
 	}

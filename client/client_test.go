@@ -555,3 +555,24 @@ func TestPlainAnswers(t *testing.T) {
 		}
 	}
 }
+
+// A node that does not answer in time is named, in words, and the error matches the context's.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-gone:
+		}
+	}))
+	defer server.Close()
+	defer close(gone)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := newTestClient(t, server.URL).Node(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) ||
+		err.Error() != server.URL+" did not answer in time" {
+		t.Error(err)
+	}
+}

@@ -230,7 +230,7 @@ test.describe("a book of several shards", () => {
       if (!transaction) throw new Error("there is no such transaction");
       await page.goto(node.url);
       const totals = page.getByLabel("The ledger at a glance");
-      for (const label of ["Head", "Transactions/s", "Entries", "Accounts", "Nodes ordering"])
+      for (const label of ["Head", "Transactions/s", "Entries", "Accounts", "Nodes"])
         await expect(totals.getByText(`${label}, shard 0`, { exact: true })).toBeVisible();
       await expect(page.getByTestId("counted")).toContainText(
         "Entries are transactions and changes of the members, verdicts of other shards, " +
