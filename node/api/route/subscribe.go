@@ -21,6 +21,11 @@ func (r *router) Subscribe(ctx context.Context,
 	if !request.Msg.GetBook() {
 		return r.Service.Subscribe(ctx, request, stream)
 	}
+	end, err := r.watches.admit(r.shards.Tree().Shards())
+	if err != nil {
+		return err
+	}
+	defer end()
 	next, err := r.begin(ctx, request.Msg)
 	if err != nil {
 		return err

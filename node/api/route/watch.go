@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
@@ -26,8 +28,30 @@ const (
 // watches has a watch on each other shard whose blocks subscriptions follow now. So there is one
 // call under way to a shard for all of them.
 type watches struct {
-	mutex sync.Mutex
-	all   map[ledger.ShardID]*watch
+	mutex     sync.Mutex
+	all       map[ledger.ShardID]*watch
+	followers int // of all subscriptions, one for each shard
+}
+
+// maxFollowers bounds the goroutines of all subscriptions to the book. Each has one for each shard.
+const maxFollowers = 1 << 14
+
+// admit makes room for a subscription to a book of so many shards. The caller ends it with the
+// returned function.
+func (w *watches) admit(shards int) (func(), error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.followers+shards > maxFollowers {
+		return nil, api.Retryable(connect.CodeResourceExhausted, errors.New("this node already "+
+			"serves its maximum of subscriptions to the book: try again later or ask another node"),
+			nil)
+	}
+	w.followers += shards
+	return func() {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.followers -= shards
+	}, nil
 }
 
 // watch follows the head of another shard's chain.
