@@ -111,7 +111,8 @@ func newFile(name string, content []byte) (*static.File, error) {
 
 // pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them.
 var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|nodes|search|` +
-	`shards(?:/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|(?:block|tx|account|organisation|record)/.+)?$`)
+	`shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
+	`(?:block|tx|account|organisation|record)/.+)?$`)
 
 // ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser
 // gets a 404 as the application's own page, which says so; other clients get a line of text.

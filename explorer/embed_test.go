@@ -125,6 +125,7 @@ func TestPaths(t *testing.T) {
 		{"/tx/00ff", 200, page, "no-cache"},
 		{"/nodes/", 200, page, "no-cache"},
 		{"/shards/2/blocks/17", 200, page, "no-cache"},
+		{"/shards/blocks", 200, page, "no-cache"},
 		{"/account/bank:a.b:c", 200, page, "no-cache"},
 		{"/account/bank:invoice.js", 200, page, "no-cache"},
 		{"/organisation/acme.example", 200, page, "no-cache"},

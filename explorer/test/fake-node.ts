@@ -451,6 +451,26 @@ export class FakeNode {
         }
       },
       subscribe: async function* (request, context) {
+        if (request.book) {
+          const next = shards.chains.map(({ shard, head }) => ({
+            shard,
+            height: request.begin.find((place) => place.shard === shard)?.height ?? head + 1n,
+          }));
+          const silent = next.filter(({ shard }) => shards.mode(shard) === "silent");
+          if (silent.length > 0) yield { silentShards: silent.map(({ shard }) => shard) };
+          while (!context.signal.aborted) {
+            for (const place of next) {
+              const chain = shards.chain(place.shard);
+              if (!chain || silent.includes(place)) continue;
+              for (let block = chain.at(place.height); block; block = chain.at(place.height)) {
+                yield { block: { header: block.header }, headHeight: chain.head };
+                place.height++;
+              }
+            }
+            await pause(50, context.signal);
+          }
+          return;
+        }
         for (let height = request.fromHeight; !context.signal.aborted;) {
           const block = chain.at(height);
           if (block) {

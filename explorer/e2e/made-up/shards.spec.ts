@@ -223,6 +223,36 @@ test.describe("a book of several shards", () => {
     }
   });
 
+  test("the blocks of all shards come in one list, and silent shards are named", async ({
+    page,
+  }) => {
+    const node = await FakeNode.start({
+      blocks: 20,
+      everyMs: 200,
+      parents: [0, 0, 0],
+      silent: [2],
+    });
+    try {
+      await page.goto(`${node.url}/blocks`);
+      await page.getByRole("link", { name: "all shards" }).click();
+      await expect(
+        page.getByRole("heading", { level: 1, name: "Blocks of all shards" }),
+      ).toBeFocused();
+      await expect(page.getByTestId("silent")).toHaveText("no answer from shard 2");
+      const rows = page.getByTestId("book-blocks").locator("tbody tr");
+      for (const shard of ["0", "1"])
+        await expect(
+          rows.filter({ has: page.locator("td:first-child", { hasText: shard }) }).first(),
+        ).toBeVisible();
+      const before = await rows.first().textContent();
+      await expect.poll(async () => await rows.first().textContent()).not.toBe(before);
+      await page.getByRole("link", { name: "shard 1", exact: true }).first().click();
+      await expect(page).toHaveURL(/\/shards\/1\/blocks$/);
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("totals name the shard that they cover, and what they count", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0] });
     const transaction = node.chain.at(12n)?.transactions[2];

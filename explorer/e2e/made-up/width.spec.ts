@@ -23,10 +23,11 @@ test.describe("what is as long as a chain can have it fits", () => {
     "book",
     "shards",
     "shard",
+    "bookblocks",
     "path",
   ] as const) {
     test(page, async ({ page: browser }) => {
-      const sharded = ["book", "shards", "shard", "path"].includes(page);
+      const sharded = ["book", "shards", "shard", "bookblocks", "path"].includes(page);
       const node = await FakeNode.start({
         blocks: 40,
         everyMs: 250,
@@ -56,6 +57,7 @@ test.describe("what is as long as a chain can have it fits", () => {
           book: "/",
           shards: "/shards",
           shard: "/shards/2",
+          bookblocks: "/shards/blocks",
           path: `/tx/${block?.transactions[2]?.status?.idHex}`,
         };
         if (page === "path" && block?.transactions[2])

@@ -55,6 +55,17 @@ async function crossed(): Promise<{ id: string; verdictHeight: string }> {
 
 const final = "✓ final, verified in this browser";
 
+test("one list has the blocks of all shards as they come", async ({ page }) => {
+  await page.goto(`${url()}/shards/blocks`);
+  const rows = page.getByTestId("book-blocks").locator("tbody tr");
+  for (const shard of ["0", "1", "2"])
+    await expect(
+      rows.filter({ has: page.locator("td:first-child", { hasText: shard }) }).first(),
+    ).toBeVisible();
+  const before = await rows.first().textContent();
+  await expect.poll(async () => await rows.first().textContent()).not.toBe(before);
+});
+
 test("the tree of a running book moves, and each shard has its blocks", async ({ page }) => {
   await page.goto(`${url()}/shards`);
   await expect(page.getByTestId("ordering")).toHaveText("3 of 3");

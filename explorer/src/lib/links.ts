@@ -16,6 +16,8 @@ export const blockPath = (key: bigint | string, shard?: number): string =>
 export const blocksPath = (shard?: number, from?: bigint): string =>
   (shard === undefined ? "/blocks" : `/shards/${shard}/blocks`) +
   (from === undefined ? "" : `?from=${from}`);
+/** The page with the blocks of all shards. */
+export const bookBlocksPath = "/shards/blocks";
 export const shardPath = (shard: number): string => `/shards/${shard}`;
 export const transactionPath = (idHex: string): string => `/tx/${idHex}`;
 export const accountPath = (account: string): string => `/account/${escapeKey(account)}`;

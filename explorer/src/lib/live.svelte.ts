@@ -3,18 +3,19 @@
 //
 // One link to the node carries all of it. It begins with a greeting. Then it has the stream of
 // blocks from the height after the last block seen, a heartbeat, and, while some page shows them,
-// the streams of the cluster's state and of the tree of shards. When any of them ends, the link
-// ends and is made again after a growing wait. A hidden page holds no connection: browsers allow
-// six to an origin, and a few forgotten tabs would block a new one.
+// the streams of the cluster's state, of the tree of shards, and of the blocks of all shards. When
+// any of them ends, the link ends and is made again after a growing wait. A hidden page holds no
+// connection: browsers allow six to an origin, and a few forgotten tabs would block a new one.
 //
-// Bounds: blockCapacity headers, rateSeconds buckets and as many latency samples, however long the
-// session. Blocks that arrive while the view is paused are counted and kept, within the same
-// bounds.
+// Bounds: blockCapacity headers, twice as many of all shards, rateSeconds buckets and as many
+// latency samples, however long the session. Blocks that arrive while the view is paused are
+// counted and kept, within the same bounds.
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { BlockHeader, ClusterState, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
 import { Level } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, explain, type Problem } from "./api";
 import { backoffMs, sleep } from "./backoff";
+import { BookBlocks } from "./bookblocks";
 import { equalBytes } from "./bytes";
 import { RateSeries } from "./series";
 
@@ -24,6 +25,8 @@ export const rateSeconds = 180;
 const rateSecondsAtFirst = 60;
 /** A page further behind than this reads the newest blocks instead of all blocks that it missed. */
 const catchUpBlocks = 2_000n;
+/** How many blocks of each shard a list of all shards begins with. */
+const bookPageSize = 50;
 const publishEveryMs = 500;
 const heartbeatEveryMs = 5_000;
 const heartbeatTimeoutMs = 5_000;
@@ -96,6 +99,10 @@ class Live {
   cluster = $state.raw<ClusterState>();
   /** The tree of shards as this node reports it, as shown; undefined in a book of one shard. */
   tree = $state.raw<Tree>();
+  /** The newest blocks of all shards, newest first, as shown; undefined until they are here. */
+  book = $state.raw<readonly BlockHeader[]>();
+  /** The shards whose blocks do not come now, because they do not answer. */
+  silent = $state.raw<readonly number[]>([]);
   rate = $state.raw<{ seconds: number[]; rates: (number | null)[] }>({ seconds: [], rates: [] });
   latency = $state.raw<readonly LatencySample[]>([]);
   /** False until the first blocks arrive. It distinguishes an empty chain from an unknown one. */
@@ -112,6 +119,8 @@ class Live {
   private skewMs = 0;
   private readonly clusterWatch = new Watched();
   private readonly treeWatch = new Watched();
+  private readonly bookWatch = new Watched();
+  private bookBlocks: BookBlocks | undefined;
   private publishTimer: ReturnType<typeof setTimeout> | undefined;
   private session: AbortController | undefined;
   private wake = new AbortController();
@@ -145,6 +154,11 @@ class Live {
   /** Requests the stream of the tree of shards until the returned function is called. */
   watchTree(): () => void {
     return this.treeWatch.watch();
+  }
+
+  /** Requests the stream of all shards' blocks until the returned function is called. */
+  watchBook(): () => void {
+    return this.bookWatch.watch();
   }
 
   /** The node's own shard; undefined in a book of one shard. */
@@ -231,6 +245,7 @@ class Live {
           this.followBlocks(link.signal),
           this.followCluster(link.signal),
           this.followTree(link.signal),
+          this.followBook(link.signal),
           this.beat(link.signal),
         ]);
       } catch (error) {
@@ -282,6 +297,7 @@ class Live {
 
   private forget(): void {
     this.ring = [];
+    this.bookBlocks = undefined;
     this.lastSeen = 0n;
     this.series = new RateSeries(rateSeconds, rateSecondsAtFirst);
     this.samples = [];
@@ -319,6 +335,42 @@ class Live {
         this.schedulePublish();
       }
     });
+  }
+
+  private async followBook(signal: AbortSignal): Promise<void> {
+    await this.bookWatch.follow(signal, async (either) => {
+      const blocks = await this.newestOfBook(either);
+      this.schedulePublish();
+      const request = { book: true, begin: blocks.begin() };
+      for await (const { block, silentShards } of api.subscribe(request, { signal: either })) {
+        if (block?.header) blocks.take(block.header);
+        else blocks.silent = silentShards;
+        this.schedulePublish();
+      }
+    });
+  }
+
+  /**
+   * Fetches the newest blocks of the shards of which there are none yet or too many were missed. A
+   * shard that does not answer comes in later.
+   */
+  private async newestOfBook(signal: AbortSignal): Promise<BookBlocks> {
+    const blocks = (this.bookBlocks ??= new BookBlocks(blockCapacity));
+    const behind = (this.newestTree?.shards ?? [{ shard: 0, height: 0n }]).filter(
+      ({ shard, height }) =>
+        blocks.head(shard) === 0n || height - blocks.head(shard) > catchUpBlocks,
+    );
+    await Promise.allSettled(
+      behind.map(async ({ shard }) => {
+        const answer = await api.listBlocks(
+          { pageSize: bookPageSize, shard },
+          { signal, timeoutMs: heartbeatTimeoutMs },
+        );
+        blocks.forget(shard);
+        for (const header of answer.blocks.reverse()) blocks.take(header);
+      }),
+    );
+    return blocks;
   }
 
   /** The tree of shards; undefined from a node whose API has none. */
@@ -403,6 +455,8 @@ class Live {
     this.blocks = this.ring.slice();
     this.cluster = this.newestCluster;
     this.tree = this.newestTree;
+    this.book = this.bookBlocks?.blocks();
+    this.silent = this.bookBlocks?.silent ?? [];
     this.nowMs = Date.now() + this.skewMs;
     this.rate = this.series.window(this.nowMs);
     this.latency = [...this.samples];

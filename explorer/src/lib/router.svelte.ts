@@ -4,6 +4,7 @@ export interface Route {
   name:
     | "overview"
     | "blocks"
+    | "bookblocks"
     | "block"
     | "transaction"
     | "accounts"
@@ -30,6 +31,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/organisations": "organisations",
   "/nodes": "nodes",
   "/shards": "shards",
+  "/shards/blocks": "bookblocks",
   "/search": "search",
 };
 
