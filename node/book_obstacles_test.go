@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -98,4 +100,51 @@ func TestNodesRefuseWhatCrossesToAShardThatIsDown(t *testing.T) {
 	}
 	b.holds(2, 1000+sent)
 	b.holds(1, 1000-sent)
+}
+
+// While a shard is down, most of the transactions that may wait in another shard wait for it. Then
+// the node where more enter refuses them, in a third shard: none is ordered only to fail.
+func TestNodesRefuseWhatCrossesToAShardThatIsFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tens of thousands of crossings")
+	}
+	t.Parallel()
+	b := newBook(t, 1, 0, 0, 0)
+	for _, h := range b.homes {
+		h.Config.Shards.RefuseAfter = time.Hour // the shard does not count as down
+	}
+	b.open()
+	issuer := b.clients[1].Account("issuer")
+	payments := func() *ledger.Bundle {
+		transactions := make([]ledger.Transaction, 2048)
+		for i := range transactions {
+			transactions[i] = b.clients[1].Transfer(issuer, b.clients[2].Account("a"), 1)
+		}
+		return b.signed(transactions...)
+	}
+	b.stop(2)
+	sent := 0
+	for {
+		bundle := payments()
+		err := b.offer(0, bundle, false)
+		failure := (*client.Failure)(nil)
+		if errors.As(err, &failure) && failure.Reason == report.ReasonShardFull {
+			if failure.Code != connect.CodeResourceExhausted ||
+				!strings.Contains(failure.Message, "shard 1 is full since") {
+				t.Errorf("%v", err)
+			}
+			break
+		}
+		if err != nil || sent > state.MaxWaiting {
+			t.Fatalf("after %d: %v", sent, err)
+		}
+		sent += bundle.Len()
+		b.eventually("they wait for shard 2", func() bool {
+			return b.nodes[1].Store().PendingCount() >= sent
+		})
+	}
+	if sent < state.MaxWaiting/2 || b.nodes[1].Store().WaitingFor(2) != sent {
+		t.Errorf("%d were taken, %d wait", sent, b.nodes[1].Store().WaitingFor(2))
+	}
+	b.executed(b.submitAt(0, b.pay(1, 0, 1))) // which does not concern shard 2
 }

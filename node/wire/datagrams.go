@@ -50,8 +50,8 @@ const (
 	KindStatement Kind = 11
 	// KindRecorded: complete rounds of a run that are on the sender's disk (package node).
 	KindRecorded Kind = 12
-	// KindFull: the shards for whose verdicts nearly as many transactions of the sender's shard
-	// wait as may (package shards).
+	// KindFull: the shards for whose verdicts so many transactions of the sender's shard wait that
+	// further ones should not be admitted (package shards).
 	KindFull Kind = 13
 )
 

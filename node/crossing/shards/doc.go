@@ -65,9 +65,9 @@
 //
 //   - Down: no member has reported for RefuseAfter that the shard orders. Time in which this node
 //     was paused does not count. The shard is up again once it has ordered for a while.
-//   - Full: the table of a shard's transactions that wait for one other shard is nearly full. A
-//     node sees this of its own shard and tells the others, which forget it unless it is repeated.
-//     With vouched crossings more than half of the members have to say so.
+//   - Full: most of the transactions that may wait in a shard for one other shard do. A node sees
+//     this of its own shard and tells the others, which forget it unless it is repeated. With
+//     vouched crossings more than half of the members have to say so.
 //   - A member that lies can only keep a shard that is down from being refused. Then the tables of
 //     the other shards fill, and their own members see that.
 //

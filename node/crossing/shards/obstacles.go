@@ -14,10 +14,10 @@ import (
 )
 
 // A shard is full for another one from fullFrom waiting transactions on, until fewer than fullUntil
-// wait. What is on its way when the others hear of it still finds room.
+// wait. What other nodes admit until they hear of it, in a quarter of a second, still finds room.
 const (
-	fullFrom  = state.MaxWaiting / 8 * 7
-	fullUntil = state.MaxWaiting / 4 * 3
+	fullFrom  = state.MaxWaiting / 4 * 3
+	fullUntil = state.MaxWaiting / 2
 )
 
 // backAfter bounds how long a shard that was down has to order before it is not down any more. One
@@ -41,9 +41,9 @@ type ObstaclesConfig struct {
 }
 
 // Obstacles are why transactions that cross to some shards are refused at admission. A shard is in
-// the way while it is down: no member has reported for a while that it orders. And it is in the way
-// of what also concerns another shard while nearly as many of its transactions wait for that shard
-// as may. Neither flaps: see outage and fullFrom. All methods are safe for concurrent use.
+// the way while it is down: no member has reported for a while that it orders. And while many of
+// its transactions wait for another shard, it is in the way of what concerns both. Neither flaps:
+// see outage and fullFrom. All methods are safe for concurrent use.
 type Obstacles struct {
 	config ObstaclesConfig
 
