@@ -43,6 +43,9 @@ type Options struct {
 	WaitTime time.Duration
 	// MaxAnswerBytes bounds an answer; default 64 MiB.
 	MaxAnswerBytes int
+	// Queue lets transactions that cross shards wait for shards that are down or full. Without it
+	// the nodes refuse them (Failure.Reason).
+	Queue bool
 }
 
 // Client talks to one or several nodes of a ledger. In a book of several shards each node answers
@@ -212,7 +215,11 @@ type Failure struct {
 	Message string   // a sentence for people
 	Retry   bool     // the same call may be made again later or at another node
 	Writers []string // addresses of nodes that take writes, if the node named some
-	err     error
+	// Reason is shard_down or shard_full if a submission was refused because of another shard;
+	// Options.Queue lets it wait. The client asks each node once, and does not try again: such a
+	// shard may be away for hours.
+	Reason string
+	err    error
 }
 
 // Error implements error.
@@ -238,6 +245,12 @@ type lateError struct {
 func (e *lateError) Error() string { return e.address + " did not answer in time" }
 
 func (e *lateError) Unwrap() error { return e.ended }
+
+// obstructed reports whether a node refused a submission because of another shard.
+func obstructed(err error) bool {
+	failure := (*Failure)(nil)
+	return errors.As(err, &failure) && failure.Reason != ""
+}
 
 // explain converts a call's error to a sentence.
 func (c *Client) explain(ctx context.Context, address string, err error) error {
@@ -267,7 +280,8 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 		}
 	}
 	failure := &Failure{Code: coded.Code(), Message: coded.Message(),
-		Retry: coded.Meta().Get(api.HeaderRetry) == "true", err: err}
+		Retry:  coded.Meta().Get(api.HeaderRetry) == "true",
+		Reason: coded.Meta().Get(api.HeaderReason), err: err}
 	if writers := coded.Meta().Get(api.HeaderWriters); writers != "" {
 		failure.Writers = strings.Split(writers, ",")
 	}
@@ -331,7 +345,8 @@ func (c *Client) pause(ctx context.Context, round int) error {
 }
 
 // call asks one node after the other. A patient call makes further rounds after a pause; otherwise
-// it makes one round. If no node could be reached at all, it gives up after the first round.
+// it makes one round. If no node could be reached at all, or each refuses because of another shard,
+// it gives up after that round.
 func call[Request, Answer any](ctx context.Context, c *Client, patient bool, message *Request,
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
 		*connect.Request[Request]) (*connect.Response[Answer], error),
@@ -369,6 +384,7 @@ func callAt[Answer any](ctx context.Context, c *Client, limit time.Duration, pat
 				return none, errors.Join(explained, err)
 			}
 		}
+		again := false // another round may help
 		for range c.urls {
 			answer, verdict, err := onceAt(ctx, c, limit, ask)
 			if err == nil {
@@ -380,8 +396,9 @@ func callAt[Answer any](ctx context.Context, c *Client, limit time.Duration, pat
 				return none, explained
 			}
 			reached = reached || verdict == unknown || connect.IsWireError(err)
+			again = again || !obstructed(err)
 		}
-		if !reached {
+		if !reached || !again {
 			break
 		}
 	}

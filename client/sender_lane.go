@@ -186,13 +186,14 @@ func (l *lane) deliverSigned(flight []*Submission, sign func(context.Context, []
 			return
 		}
 	}
-	if refused && bundle != nil && bundle.Packed() && (len(flight) == 1 ||
+	way := refused && bundle != nil && !obstructed(err) // another bundle may find its way
+	if way && bundle.Packed() && (len(flight) == 1 ||
 		!l.sender.nodes.stillPacks(l.sender.ctx)) {
 		// The node may be behind the change from which on the chain takes packed bundles.
 		l.deliverSigned(flight, Sign)
 		return
 	}
-	if refused && bundle != nil && len(flight) == 1 &&
+	if way && len(flight) == 1 &&
 		l.sender.nodes.nowNeedsDeadline(l.sender.ctx, &flight[0].transaction) {
 		l.deliver(flight)
 		return
@@ -255,6 +256,7 @@ func (l *lane) settle(bundle *ledger.Bundle) (statuses []*ledgerdv1.TransactionS
 	ctx, cancel := context.WithTimeout(l.sender.ctx, l.sender.options.Patience)
 	defer cancel()
 	taken := false                          // a node may have it
+	obstructions := 0                       // in a row
 	var told []*ledgerdv1.TransactionStatus // last, by a node that has it
 	for failed, next := 0, stepSend; ; {
 		statuses, err = nil, nil
@@ -267,6 +269,11 @@ func (l *lane) settle(bundle *ledger.Bundle) (statuses []*ledgerdv1.TransactionS
 				})
 			if !taken && verdict == final && untouched(err, verdict) {
 				return nil, refuses(err), err
+			}
+			if !obstructed(err) {
+				obstructions = 0
+			} else if obstructions++; !taken && obstructions >= len(nodes.urls) {
+				return nil, true, err // it may be because of one transaction
 			}
 			if taken = taken || !untouched(err, verdict); taken {
 				next = stepWait

@@ -136,7 +136,7 @@ func (n *node) submitUnary(ctx context.Context, bundle *ledger.Bundle,
 	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	answer, err := n.client.services[n.at].Submit(ctx,
 		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
-			Wait: level}))
+			Wait: level, Queue: n.client.options.Queue}))
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,8 @@ func (n *node) open(ctx context.Context) (*stream, error) {
 // newStream opens a stream. It returns once the node takes bundles on it.
 func (n *node) newStream(ctx context.Context) (*stream, error) {
 	life, cancel := context.WithCancel(n.life)
-	s := &stream{cancel: cancel, waiting: make(map[uint64]chan result)}
+	s := &stream{cancel: cancel, queue: n.client.options.Queue,
+		waiting: make(map[uint64]chan result)}
 	abandon := context.AfterFunc(ctx, cancel)
 	late := time.AfterFunc(streamOpenTime, cancel)
 	defer abandon()
@@ -232,6 +233,7 @@ type stream struct {
 		ledgerdv1.SubmitStreamResponse]
 	cancel  context.CancelFunc
 	closing *time.Timer
+	queue   bool // Options.Queue
 	sending sync.Mutex
 
 	mutex   sync.Mutex
@@ -250,7 +252,7 @@ type result struct {
 func (s *stream) submit(ctx context.Context, bundle *ledger.Bundle,
 	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	request := &ledgerdv1.SubmitStreamRequest{Bundle: bundle.Encode(), Wait: level,
-		WaitMs: milliseconds(ctx)}
+		WaitMs: milliseconds(ctx), Queue: s.queue}
 	answered := make(chan result, 1)
 	s.mutex.Lock()
 	if s.ended != nil {
@@ -334,6 +336,9 @@ func refusalError(refusal *ledgerdv1.BundleRefusal) error {
 		errors.New(refusal.GetReason()))
 	if refusal.GetRetry() {
 		refused.Meta().Set(api.HeaderRetry, "true")
+	}
+	if reason := refusal.GetReasonCode(); reason != "" {
+		refused.Meta().Set(api.HeaderReason, reason)
 	}
 	if refusal.GetUnsure() {
 		refused.Meta().Set(api.HeaderUnsure, "true")

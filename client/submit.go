@@ -97,7 +97,8 @@ func unknownOutcome(bundle *ledger.Bundle, err error) error {
 // asked.
 func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
 	after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
-	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: true}
+	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: true,
+		Queue: c.options.Queue}
 	if !after.IsZero() {
 		request.After = after[:]
 	}

@@ -169,7 +169,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 	n.peers.table.Store(table)
 	if n.crossing, err = crossing.New(crossing.Config{Genesis: n.home.Genesis, Self: own,
-		Key: n.home.Key, Dir: n.home.Dir, Node: beside{n}, Logger: n.logger}); err != nil {
+		Key: n.home.Key, Dir: n.home.Dir, RefuseAfter: n.home.Config.Shards.RefuseAfter,
+		Node: beside{n}, Logger: n.logger}); err != nil {
 		return nil, err
 	}
 	n.host = options.Host

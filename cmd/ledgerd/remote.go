@@ -29,6 +29,7 @@ type remoteOptions struct {
 	nodes       []string
 	timeout     time.Duration
 	credentials credentials
+	queue       bool // of the commands that bindQueue
 }
 
 // credentials are the flags with which a command trusts nodes and identifies itself to them.
@@ -117,6 +118,12 @@ func (o *remoteOptions) bind(command *cobra.Command, endless bool) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
+// bindQueue adds the flag --queue to a command that submits what may cross shards.
+func (o *remoteOptions) bindQueue(command *cobra.Command) {
+	command.Flags().BoolVar(&o.queue, "queue", false, "let what crosses to a shard that is down "+
+		"or full wait for it; otherwise the nodes refuse it")
+}
+
 // addresses returns the nodes to ask.
 func (o *remoteOptions) addresses() []string {
 	given := o.nodes
@@ -143,6 +150,7 @@ func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, boun
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	options.Queue = o.queue
 	nodes, err = client.New(o.addresses(), options)
 	if err != nil {
 		return nil, nil, nil, asUsage(err)

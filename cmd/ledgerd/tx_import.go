@@ -88,7 +88,10 @@ After an interruption of any kind, run the same command again to go on. No line
 is imported twice, even from another machine with the same key. Lines may not
 change meanwhile. If a node fails, the next one is asked; the nodes that the first
 one knows count as well. A line that the ledger refuses is reported with its
-reason, and the others go on: the exit status is 1 then.`,
+reason, and the others go on: the exit status is 1 then.
+
+If a shard is down or full, lines that cross to it hold the import up, and
+--patience bounds for how long. With --queue they wait in the other shards.`,
 		Example: `  ledgerd tx import entries.jsonl.gz --issuer coinbase
 
   # Quicker, and still safe to run again: wait for the order only
@@ -103,6 +106,7 @@ reason, and the others go on: the exit status is 1 then.`,
 		RunE: options.run,
 	}
 	options.remote.bind(command, true)
+	options.remote.bindQueue(command)
 	options.keys.bind(command)
 	options.keys.passphrases.bindNew()
 	flags := command.Flags()
@@ -173,7 +177,7 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 		Key: key, Organisations: o.spread, Issuers: o.issuers, Wait: level, StopOnError: o.stop,
 		StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
 		Connect: func(addresses []string) (importer.Nodes, error) {
-			return nodes.Beside(addresses, client.Options{})
+			return nodes.Beside(addresses, client.Options{Queue: o.remote.queue})
 		},
 	})
 	progress.end()
@@ -223,7 +227,7 @@ func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, e
 			addresses = append(addresses, address)
 		}
 	}
-	return nodes.Beside(addresses, client.Options{})
+	return nodes.Beside(addresses, client.Options{Queue: remote.queue})
 }
 
 // memberAddress returns the address of a member's API, or "" if it has announced no usable one.

@@ -91,7 +91,8 @@ whose number makes the transaction unique, unless --signer names another.
 
 A transaction that crosses shards has a deadline. If one of its shards has not
 executed it by then, it takes effect nowhere, and what it set aside is free again.
-The deadline may be seven days ahead.
+The deadline may be seven days ahead. While one of its shards is down or full, the
+nodes refuse it, and say which. With --queue it waits for that shard.
 
 With --out the signed transaction goes into a file and to no node; ledgerd tx
 submit sends it later, as often as you like: it takes effect once. (The command
@@ -112,6 +113,7 @@ elsewhere.`,
 		RunE: options.run,
 	}
 	options.post.bind(command)
+	options.post.remote.bindQueue(command)
 	flags := command.Flags()
 	flags.StringArrayVar(&options.postings, "posting",
 		nil, "a posting ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET; repeat it")

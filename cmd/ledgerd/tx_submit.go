@@ -96,6 +96,7 @@ node says so, and the file has the signatures so far.`,
 		},
 	}
 	options.bind(command)
+	options.remote.bindQueue(command)
 	command.Flags().StringSliceVar(&operators, "operator", nil, "file with an operator's "+
 		"key that signs, too; several with commas or repeated")
 	command.Flags().BoolVar(&sign, "sign", false,

@@ -28,7 +28,9 @@ nodes, or earlier with --wait. If it is interrupted before, ask ledgerd tx statu
 for the outcome; running it again makes a second transfer.
 
 A transfer that crosses shards has a deadline. If one of its shards has not
-executed it by then, it takes effect nowhere, and what it set aside is free again.`,
+executed it by then, it takes effect nowhere, and what it set aside is free again.
+While one of its shards is down or full, the nodes refuse it, and say which. With
+--queue it waits for that shard.`,
 		Example: `  ledgerd tx transfer acme:mint acme:cash 100
   ledgerd tx transfer acme:cash globex:cash 25 EUR --note "invoice 7"
 
@@ -68,6 +70,7 @@ executed it by then, it takes effect nowhere, and what it set aside is free agai
 	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
 	bindDeadline(command, &deadline)
 	options.bind(command)
+	options.remote.bindQueue(command)
 	completeFlag(command, "from", accountCompletion(&options.remote, 1))
 	completeFlag(command, "to", accountCompletion(&options.remote, 1))
 	return command

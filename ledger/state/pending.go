@@ -175,6 +175,10 @@ func (s *State) Pending(id ledger.Hash) (Pending, bool) {
 // PendingCount returns the number of transactions that wait for other shards.
 func (s *State) PendingCount() int { return len(s.pending.byID) }
 
+// WaitingFor returns the number of transactions that wait for the verdict of another shard. At
+// MaxWaiting further ones are refused.
+func (s *State) WaitingFor(shard ledger.ShardID) int { return s.pending.waiting[shard] }
+
 // OldestPending returns the transaction with the lowest place in this chain among those that wait
 // for other shards, if any waits. It takes the same time however many wait.
 func (s *State) OldestPending() (Pending, bool) {

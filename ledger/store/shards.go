@@ -206,6 +206,14 @@ func (s *Store) PendingCount() int {
 	return s.state.PendingCount()
 }
 
+// WaitingFor returns the number of transactions that wait for the verdict of another shard as of
+// the head, of at most state.MaxWaiting.
+func (s *Store) WaitingFor(shard ledger.ShardID) int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.WaitingFor(shard)
+}
+
 // Standing is the position of a chain towards a verdict of another shard.
 type Standing uint8
 

@@ -23,7 +23,7 @@ type Backend interface {
 	// The mempool keeps the order of admission: two bundles admitted one after the other at one
 	// node are broadcast in that order. With inOrder, the first refusal makes all later bundles
 	// refused with RefusedPredecessor, so the admitted bundles are always a prefix. The Backend
-	// owns the bundles from the call on.
+	// owns the bundles from the call on. The context says whether the caller Queues.
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal
 
 	// Status returns how far a transaction has come, from the mempool, the pipeline or the store.

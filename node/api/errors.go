@@ -20,6 +20,10 @@ const (
 	// HeaderUnsure is "true" if a submission may have been admitted despite the error: the node
 	// passed it to another shard, which did not answer.
 	HeaderUnsure = "Ledgerd-Unsure"
+	// HeaderReason is a stable word for why a bundle was refused because of another shard:
+	// shard_down or shard_full (see report.Refusal). Other errors do not have it. A caller that
+	// makes the same call again at once has little hope, here or elsewhere.
+	HeaderReason = "Ledgerd-Reason"
 	// HeaderWriters lists the API addresses of nodes that take writes, separated by commas.
 	HeaderWriters = "Ledgerd-Writers"
 )
@@ -54,10 +58,15 @@ func notFound(format string, arguments ...any) *connect.Error {
 func RefusalError(refusal *report.Refusal) *connect.Error {
 	if refusal.Retry() {
 		code := connect.CodeUnavailable
-		if refusal.Code == report.RefusedOverloaded {
+		switch refusal.Code {
+		case report.RefusedOverloaded, report.RefusedShardFull:
 			code = connect.CodeResourceExhausted
 		}
-		return Retryable(code, refusal, refusal.Writers)
+		retryable := Retryable(code, refusal, refusal.Writers)
+		if word := refusal.Word(); word != "" {
+			retryable.Meta().Set(HeaderReason, word)
+		}
+		return retryable
 	}
 	code := connect.CodeInvalidArgument
 	switch refusal.Code {

@@ -22,7 +22,7 @@ func (s *Service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.Waiting(ctx)
+	ctx, cancel := s.Waiting(Queueing(ctx, request.Msg.GetQueue()))
 	defer cancel()
 	statuses, err := s.submit(ctx, bundle, level)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Service) SubmitMany(ctx context.Context,
 			return connect.NewResponse(RefuseAll(len(messages), refusal)), nil
 		}
 	}
-	ctx, cancel := s.Waiting(ctx)
+	ctx, cancel := s.Waiting(Queueing(ctx, request.Msg.GetQueue()))
 	defer cancel()
 	bundles, refusals := s.admitMany(ctx, messages, request.Msg.GetInOrder())
 	var ids []ledger.Hash
@@ -186,7 +186,8 @@ func (s *Service) Predecessor(ctx context.Context, after ledger.Hash) (*report.R
 
 // RefusedOutcome returns the outcome of a refused bundle.
 func RefusedOutcome(refusal *report.Refusal) *ledgerdv1.BundleOutcome {
-	return &ledgerdv1.BundleOutcome{Refused: refusal.Error(), Retry: refusal.Retry()}
+	return &ledgerdv1.BundleOutcome{Refused: refusal.Error(), Retry: refusal.Retry(),
+		ReasonCode: refusal.Word()}
 }
 
 // RefuseAll returns the answer that refuses all bundles of a request.

@@ -245,7 +245,7 @@ func (t *streamed) take(request *ledgerdv1.SubmitStreamRequest) ([]*ledgerdv1.St
 	if wait := request.GetWaitMs(); wait > 0 {
 		left = time.Duration(wait) * time.Millisecond
 	}
-	ctx, cancel := t.waitingFor(t.ctx, left)
+	ctx, cancel := t.waitingFor(Queueing(t.ctx, request.GetQueue()), left)
 	defer cancel()
 	return t.submit(ctx, bundle, level)
 }
@@ -309,6 +309,7 @@ func refusedAnswer(number uint64, err error) *ledgerdv1.BundleAnswer {
 		refusal.Retry = coded.Meta().Get(HeaderRetry) == "true"
 		refusal.Unsure = coded.Meta().Get(HeaderUnsure) == "true"
 		refusal.Writers = writersIn(coded)
+		refusal.ReasonCode = coded.Meta().Get(HeaderReason)
 	}
 	return &ledgerdv1.BundleAnswer{Number: number, Refusal: refusal}
 }

@@ -73,7 +73,7 @@ func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 		}
 		header.Set("Access-Control-Expose-Headers",
 			strings.Join([]string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin",
-				HeaderRetry, HeaderWriters, HeaderUnsure}, ", "))
+				HeaderRetry, HeaderReason, HeaderWriters, HeaderUnsure}, ", "))
 		protected.ServeHTTP(w, r)
 	}), nil
 }

@@ -178,7 +178,8 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s: %d %q %s", c.name, code, got.Get("Access-Control-Allow-Origin"), text)
 		}
 		readable := got.Get("Access-Control-Expose-Headers")
-		for _, name := range []string{api.HeaderRetry, api.HeaderWriters, api.HeaderUnsure} {
+		for _, name := range []string{api.HeaderRetry, api.HeaderReason, api.HeaderWriters,
+			api.HeaderUnsure} {
 			if c.method == "POST" && c.allows != "" && !strings.Contains(readable, name) {
 				t.Errorf("%s: a page cannot read %s, only %s", c.name, name, readable)
 			}

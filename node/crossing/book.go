@@ -30,11 +30,13 @@ var errNoRegions = errors.New("the fabric has no one-sided memory, which a book 
 //	directory  the members of all shards; the announcer and the trails keep it up to date
 //	streams    from the parent shard into this node's batches, from the own chain to the children
 //	verdicts   this shard's verdicts for the other shards, and theirs into this node's batches
+//	obstacles  why transactions that cross to some shards are refused
 //	calls      clients' calls to other shards, and calls of other shards to this node
 type book struct {
 	config    Config
 	host      rdmanet.Host
 	directory *shards.Directory
+	obstacles *shards.Obstacles
 	announcer *shards.Announcer
 	trails    *shards.TrailExchange // nil without vouched crossings
 	streams   *streams.Streams
@@ -87,6 +89,13 @@ func newBook(config Config) (*book, error) {
 		chain: config.Genesis.Hash(), lies: lies{logged: map[ledger.MemberIndex]time.Time{}},
 		strays:  make(chan *ledger.Bundle, straysMax),
 		serving: make(chan struct{})}
+	if b.obstacles, err = shards.NewObstacles(shards.ObstaclesConfig{Directory: directory,
+		RefuseAfter: config.RefuseAfter, Logger: config.Logger,
+		Waiting: func(shard ledger.ShardID) int {
+			return config.Node.Store().WaitingFor(shard)
+		}}); err != nil {
+		return nil, err
+	}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
 	return b, nil
@@ -136,7 +145,7 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	node, logger := b.config.Node, b.config.Logger
 	b.directory.SetOwn(node.Store().Membership())
 	announcing := shards.AnnouncerConfig{Directory: b.directory, Control: lane,
-		Own: b.announcement, Gap: announceGap, Logger: logger}
+		Own: b.announcement, Full: b.obstacles.OwnFull, Gap: announceGap, Logger: logger}
 	if b.directory.Vouched() {
 		if b.trails, err = shards.NewTrailExchange(shards.TrailExchangeConfig{
 			Directory: b.directory, Host: host, Own: b.ownTrail, Logger: logger}); err != nil {

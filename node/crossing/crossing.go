@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
@@ -57,7 +58,7 @@ type Crossing interface {
 	API(backend api.Backend, options api.Options) (*api.Server, error)
 }
 
-// Config is the configuration of a Crossing. All fields are required.
+// Config is the configuration of a Crossing. All fields but RefuseAfter are required.
 type Config struct {
 	Genesis *ledger.Genesis
 	// Self is this node's identity on the fabric.
@@ -65,9 +66,12 @@ type Config struct {
 	// Key is the node's private key. With it the node vouches for what comes from other shards.
 	Key ed25519.PrivateKey
 	// Dir is the node's home, which keeps the members of other shards.
-	Dir    string
-	Node   Node
-	Logger *slog.Logger
+	Dir string
+	// RefuseAfter is how long another shard must be down until transactions that cross to it are
+	// refused at admission. 0 means that none are, also not for full shards.
+	RefuseAfter time.Duration
+	Node        Node
+	Logger      *slog.Logger
 }
 
 // Node is the node around a Crossing, which calls it from Start on. Every method is safe for

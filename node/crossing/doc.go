@@ -30,6 +30,8 @@
 //     entry out for ever.
 //   - A bundle that enters at another shard is handed over there, or dropped with a line in the
 //     log: its client sends it again. At most straysMax bundles wait.
+//   - What was admitted once, such as a stray, is not refused because of a shard that is down or
+//     full (shards.Obstacles).
 //   - Other shards learn this shard's members once the change is durable, and never earlier. With
 //     vouched crossings they learn them once the change is certified.
 //   - Close ends every goroutine, and waits for it.

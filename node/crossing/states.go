@@ -32,7 +32,9 @@ func (b *book) announcement() shards.Announcement {
 	} else if membership := opened.MembershipAt(self.Heights.Durable); membership.Number > 0 {
 		a.Membership = &membership
 	}
-	b.directory.Heard(b.config.Self, a, time.Now())
+	now := time.Now()
+	b.directory.Heard(b.config.Self, a, now)
+	b.obstacles.Look(now)
 	return a
 }
 
@@ -85,3 +87,6 @@ func (b *book) States() []report.ShardState {
 	}
 	return states
 }
+
+// Obstacles implements route.Shards.
+func (b *book) Obstacles() []report.Obstacle { return b.obstacles.List() }

@@ -62,7 +62,8 @@ func (b *book) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
 	answer, err := b.clients[entry].SubmitMany(ctx,
 		connect.NewRequest(&ledgerdv1.SubmitManyRequest{
 			Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)},
-			Wait:    ledgerdv1.Level_LEVEL_ADMITTED}))
+			Wait:    ledgerdv1.Level_LEVEL_ADMITTED,
+			Queue:   true})) // it was admitted before
 	if err != nil {
 		return err
 	}

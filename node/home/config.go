@@ -33,6 +33,7 @@ type Config struct {
 	Admin    AdminConfig    `koanf:"admin"`
 	Fabric   FabricConfig   `koanf:"fabric"`
 	Ordering OrderingConfig `koanf:"ordering"`
+	Shards   ShardsConfig   `koanf:"shards"`
 	Store    StoreConfig    `koanf:"store"`
 	Runtime  RuntimeConfig  `koanf:"runtime"`
 	Log      LogConfig      `koanf:"log"`
@@ -116,6 +117,13 @@ type OrderingConfig struct {
 	ServerMTTFHour int `koanf:"server_mttf_hours"`
 }
 
+// ShardsConfig configures how the node deals with other shards of a book of several.
+type ShardsConfig struct {
+	// How long another shard must be down until the node refuses transactions that cross to it,
+	// unless their caller queues. 0s means never; then it refuses none for full shards, either.
+	RefuseAfter time.Duration `koanf:"refuse_after"`
+}
+
 // StoreConfig configures the use of the disk.
 type StoreConfig struct {
 	// Writes are refused if fewer bytes are free. 0 means 256 MiB.
@@ -169,7 +177,8 @@ func Default() Config {
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
-		Log: LogConfig{Level: "info", Format: "text"},
+		Shards: ShardsConfig{RefuseAfter: 30 * time.Second},
+		Log:    LogConfig{Level: "info", Format: "text"},
 	}
 }
 
@@ -236,6 +245,8 @@ func (c *Config) Validate() error {
 	case c.Ordering.ServerMTTFHour < 1:
 		return wrong("ordering.server_mttf_hours", "%d is less than an hour",
 			c.Ordering.ServerMTTFHour)
+	case c.Shards.RefuseAfter < 0:
+		return wrong("shards.refuse_after", "%v is negative", c.Shards.RefuseAfter)
 	case c.Store.ReserveBytes < 0:
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
 	case c.Store.BackfillBytes < 0:
@@ -305,7 +316,7 @@ var keys = []string{
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
 	"ordering.prompt",
 	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
-	"store.reserve_bytes",
+	"shards.refuse_after", "store.reserve_bytes",
 	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",
 	"log.level", "log.format",
 }
@@ -393,6 +404,11 @@ pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d
 
+[shards]                 # only in a book of several shards
+# refuse_after is how long another shard must be down until transactions that cross to it are
+# refused, unless their callers queue (docs/shards.md); 0s: never
+refuse_after = "%s"
+
 [store]
 reserve_bytes = %d          # writes are refused when less disk is free; 0: the default
 # backfill_bytes_per_second bounds how fast the blocks before the snapshot that the node began with
@@ -420,7 +436,7 @@ format = %q            # text or json
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax, logRounds, prompt,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
-		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
+		c.Shards.RefuseAfter, c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
 		c.Runtime.MemoryLimitBytes, c.Log.Level, c.Log.Format)
 }
 

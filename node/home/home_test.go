@@ -99,6 +99,8 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 		"a key that is none": {replace(KeyFile, "PRIVATE", "PUBLIC"), ErrHome, "private key"},
 		"a mistyped key": {replace(ConfigFile, "heartbeat =", "hartbeat ="), ErrConfig,
 			"hartbeat"},
+		"a negative time": {replace(ConfigFile, `refuse_after = "30s"`, `refuse_after = "-1s"`),
+			ErrConfig, "shards.refuse_after"},
 		"an engine that is none": {replace(ConfigFile, `"allconcur+"`, `"raft"`), ErrConfig,
 			"ordering.engine"},
 		"a fabric that is none": {replace(ConfigFile, `kind = "p2p"`, `kind = "tcp"`), ErrConfig,

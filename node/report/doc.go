@@ -7,7 +7,8 @@
 //	refusal.go      why a bundle was not admitted: Refusal
 //	node.go         one node: NodeMode, EngineState, NodeState, Backfill
 //	cluster.go      the node's own shard, as the node sees it: ClusterState, MemberState
-//	shard.go        any shard of the book, as its members announce it: ShardState, ShardMember
+//	shard.go        any shard of the book, as its members announce it: ShardState, ShardMember,
+//	                and why transactions that cross to it are refused: Obstacle
 //
 // # What always holds
 //

@@ -20,6 +20,16 @@ const (
 	RefusedNotWriting
 	// In a submission in order, a bundle before it was refused.
 	RefusedPredecessor
+	// It crosses to a shard that has been down for a while (Obstacle).
+	RefusedShardDown
+	// It crosses to a shard that is full (Obstacle).
+	RefusedShardFull
+)
+
+// The words for refusals because of another shard.
+const (
+	ReasonShardDown = "shard_down"
+	ReasonShardFull = "shard_full"
 )
 
 // Refusal is the reason why a bundle was not admitted. Nothing of a refused bundle is kept.
@@ -36,6 +46,17 @@ func (r *Refusal) Error() string {
 		return r.Reason
 	}
 	return r.Reason + "; these nodes take writes: " + strings.Join(r.Writers, ", ")
+}
+
+// Word returns a stable word for programs, or "" if the kind of refusal has none.
+func (r *Refusal) Word() string {
+	switch r.Code {
+	case RefusedShardDown:
+		return ReasonShardDown
+	case RefusedShardFull:
+		return ReasonShardFull
+	}
+	return ""
 }
 
 // Retry reports whether the refusal is temporary.

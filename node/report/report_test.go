@@ -3,6 +3,7 @@ package report_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -103,11 +104,21 @@ const none report.Level = 255
 // Only the refusals that will pass invite to send the same bytes again.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
-	for code := report.RefusedMalformed; code <= report.RefusedPredecessor; code++ {
+	for code := report.RefusedMalformed; code <= report.RefusedShardFull; code++ {
 		want := code == report.RefusedOverloaded || code == report.RefusedNotWriting ||
-			code == report.RefusedPredecessor
+			code == report.RefusedPredecessor || code == report.RefusedShardDown ||
+			code == report.RefusedShardFull
 		if got := (&report.Refusal{Code: code}).Retry(); got != want {
 			t.Errorf("code %d is temporary: %v", code, got)
+		}
+	}
+	for word, obstacle := range map[string]report.Obstacle{
+		"shard_down": {Shard: 2, Since: time.Unix(0, 0)},
+		"shard_full": {Shard: 1, Since: time.Unix(0, 0), Full: true, Awaited: 2},
+	} {
+		if got := obstacle.Refusal(); got.Word() != word || !got.Retry() ||
+			!strings.Contains(got.Reason, "since 1970-01-01T00:00:00Z") {
+			t.Errorf("%s: %+v", word, got)
 		}
 	}
 	refusal := report.Refusal{Reason: "this node follows", Writers: []string{"a", "b"}}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -45,6 +46,37 @@ type ShardState struct {
 	Carried   uint64
 	Streamed  map[ledger.ShardID]uint64 // by child: how many entries its stream to the child has
 	LastHeard time.Time                 // when any of its nodes last reported; zero: never
+}
+
+// Obstacle is why a node refuses transactions that cross to a shard.
+type Obstacle struct {
+	Shard ledger.ShardID
+	// Since is when the shard last ordered, or from when on it is full, as far as this node knows.
+	Since time.Time
+	// Full says that too many transactions of the shard wait for the shard Awaited. Otherwise the
+	// shard is down.
+	Full    bool
+	Awaited ledger.ShardID
+}
+
+// Code returns the kind of the refusals.
+func (o *Obstacle) Code() RefusalCode {
+	if o.Full {
+		return RefusedShardFull
+	}
+	return RefusedShardDown
+}
+
+// Refusal returns the refusal of a bundle because of the obstacle.
+func (o *Obstacle) Refusal() *Refusal {
+	since := o.Since.UTC().Format(time.RFC3339)
+	reason := fmt.Sprintf("shard %d is down since %s: wait until it is back", o.Shard, since)
+	if o.Full {
+		reason = fmt.Sprintf("shard %d is full since %s, because too many of its transactions "+
+			"wait for shard %d: wait until there are fewer", o.Shard, since, o.Awaited)
+	}
+	return &Refusal{Code: o.Code(), Reason: reason + ", or let the transaction wait with " +
+		"--queue (queue in the API)"}
 }
 
 // ShardMember is a node of a shard, as another node knows it.

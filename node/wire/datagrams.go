@@ -50,6 +50,9 @@ const (
 	KindStatement Kind = 11
 	// KindRecorded: complete rounds of a run that are on the sender's disk (package node).
 	KindRecorded Kind = 12
+	// KindFull: the shards for whose verdicts so many transactions of the sender's shard wait that
+	// further ones should not be admitted (package shards).
+	KindFull Kind = 13
 )
 
 // Handler handles one message. Calls for messages of one peer come one at a time, in order; those

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ type Book struct {
 	mutex  sync.Mutex
 	silent map[ledger.ShardID]bool
 	still  map[ledger.ShardID]bool
+	// obstacles are what the nodes of each shard know.
+	obstacles map[ledger.ShardID][]report.Obstacle
 }
 
 // NewBook makes the book from the genesis of any of its shards, such as that of
@@ -37,7 +40,7 @@ type Book struct {
 func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	tb.Helper()
 	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool),
-		tree: any.ShardTree()}
+		obstacles: make(map[ledger.ShardID][]report.Obstacle), tree: any.ShardTree()}
 	for shard := range any.Shards {
 		genesis, err := any.ForShard(ledger.ShardID(shard))
 		if err != nil {
@@ -81,6 +84,18 @@ func (b *Book) Stand(shard ledger.ShardID, still bool) {
 	b.still[shard] = still
 	b.mutex.Unlock()
 	b.clusters[shard].wanted()
+}
+
+// Obstruct sets the obstacles that the nodes of all shards know. To its own nodes a shard is never
+// down.
+func (b *Book) Obstruct(obstacles ...report.Obstacle) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	for shard := range b.clusters {
+		own := ledger.ShardID(shard)
+		b.obstacles[own] = slices.DeleteFunc(slices.Clone(obstacles),
+			func(o report.Obstacle) bool { return !o.Full && o.Shard == own })
+	}
 }
 
 func (b *Book) stands(shard ledger.ShardID) bool {
@@ -157,6 +172,13 @@ func (s *shards) Tree() *ledger.ShardTree { return s.book.tree }
 func (s *shards) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
 	return ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: &transport{book: s.book,
 		shard: shard}}, "http://shard")
+}
+
+// Obstacles implements route.Shards.
+func (s *shards) Obstacles() []report.Obstacle {
+	s.book.mutex.Lock()
+	defer s.book.mutex.Unlock()
+	return s.book.obstacles[s.own]
 }
 
 // States implements route.Shards.

@@ -272,9 +272,13 @@ func (MemberStanding) EnumDescriptor() ([]byte, []int) {
 }
 
 type SubmitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bundle        *Bundle                `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Wait          Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"` // the level to wait for; durable if unspecified
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Bundle *Bundle                `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
+	Wait   Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"` // the level to wait for; durable if unspecified
+	// In a book of several shards: let transactions wait for shards that are down or full. Without it
+	// the node refuses a bundle with a new transaction for such a shard. The error then has the
+	// header Ledgerd-Reason: shard_down or shard_full.
+	Queue         bool `protobuf:"varint,40,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +325,13 @@ func (x *SubmitRequest) GetWait() Level {
 		return x.Wait
 	}
 	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *SubmitRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
 }
 
 type SubmitResponse struct {
@@ -380,6 +391,7 @@ type SubmitManyRequest struct {
 	// everything, with retry: begin again with the first bundle that was not acknowledged. If empty,
 	// nothing is checked.
 	After         []byte `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	Queue         bool   `protobuf:"varint,40,opt,name=queue,proto3" json:"queue,omitempty"` // as in SubmitRequest, for all bundles
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +454,13 @@ func (x *SubmitManyRequest) GetAfter() []byte {
 	return nil
 }
 
+func (x *SubmitManyRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
+}
+
 type SubmitManyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Outcomes      []*BundleOutcome       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // in the request's order
@@ -491,7 +510,9 @@ type BundleOutcome struct {
 	Transactions []*TransactionStatus   `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
 	Refused      string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why the bundle was not admitted; empty if it was
 	// Whether it is refused only for now (overloaded, no majority): the same bytes may be sent again.
-	Retry         bool `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry bool `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
+	// Why, as a stable word: shard_down or shard_full (SubmitRequest.queue); empty for other reasons.
+	ReasonCode    string `protobuf:"bytes,40,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,12 +568,20 @@ func (x *BundleOutcome) GetRetry() bool {
 	return false
 }
 
+func (x *BundleOutcome) GetReasonCode() string {
+	if x != nil {
+		return x.ReasonCode
+	}
+	return ""
+}
+
 type SubmitStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // any; the answer has the same
 	Bundle        []byte                 `protobuf:"bytes,2,opt,name=bundle,proto3" json:"bundle,omitempty"`  // in its canonical encoding; the Go package makes it
 	Wait          Level                  `protobuf:"varint,3,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"`
 	WaitMs        uint32                 `protobuf:"varint,4,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // at most, for the statuses of then; 0: as long as the node allows
+	Queue         bool                   `protobuf:"varint,40,opt,name=queue,proto3" json:"queue,omitempty"`                // as in SubmitRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -613,6 +642,13 @@ func (x *SubmitStreamRequest) GetWaitMs() uint32 {
 		return x.WaitMs
 	}
 	return 0
+}
+
+func (x *SubmitStreamRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
 }
 
 type SubmitStreamResponse struct {
@@ -777,9 +813,10 @@ type BundleRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"` // of gRPC
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Retry         bool                   `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`    // the same bytes may be sent again
-	Unsure        bool                   `protobuf:"varint,4,opt,name=unsure,proto3" json:"unsure,omitempty"`  // it may have been admitted in another shard
-	Writers       []string               `protobuf:"bytes,5,rep,name=writers,proto3" json:"writers,omitempty"` // API addresses of nodes that take writes
+	Retry         bool                   `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`                             // the same bytes may be sent again
+	Unsure        bool                   `protobuf:"varint,4,opt,name=unsure,proto3" json:"unsure,omitempty"`                           // it may have been admitted in another shard
+	Writers       []string               `protobuf:"bytes,5,rep,name=writers,proto3" json:"writers,omitempty"`                          // API addresses of nodes that take writes
+	ReasonCode    string                 `protobuf:"bytes,40,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // as in BundleOutcome
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +884,13 @@ func (x *BundleRefusal) GetWriters() []string {
 		return x.Writers
 	}
 	return nil
+}
+
+func (x *BundleRefusal) GetReasonCode() string {
+	if x != nil {
+		return x.ReasonCode
+	}
+	return ""
 }
 
 type PrepareRequest struct {
@@ -6682,28 +6726,33 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x1cledgerd/v1/transaction.proto\"b\n" +
+	"ledgerd.v1\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
-	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"S\n" +
+	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
+	"\x05queue\x18( \x01(\bR\x05queue\"S\n" +
 	"\x0eSubmitResponse\x12A\n" +
-	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\"\x99\x01\n" +
+	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\"\xaf\x01\n" +
 	"\x11SubmitManyRequest\x12,\n" +
 	"\abundles\x18\x01 \x03(\v2\x12.ledgerd.v1.BundleR\abundles\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x19\n" +
 	"\bin_order\x18\x03 \x01(\bR\ainOrder\x12\x14\n" +
-	"\x05after\x18\x04 \x01(\fR\x05after\"K\n" +
+	"\x05after\x18\x04 \x01(\fR\x05after\x12\x14\n" +
+	"\x05queue\x18( \x01(\bR\x05queue\"K\n" +
 	"\x12SubmitManyResponse\x125\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x19.ledgerd.v1.BundleOutcomeR\boutcomes\"\x82\x01\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x19.ledgerd.v1.BundleOutcomeR\boutcomes\"\xa3\x01\n" +
 	"\rBundleOutcome\x12A\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x14\n" +
-	"\x05retry\x18\x03 \x01(\bR\x05retry\"\x85\x01\n" +
+	"\x05retry\x18\x03 \x01(\bR\x05retry\x12\x1f\n" +
+	"\vreason_code\x18( \x01(\tR\n" +
+	"reasonCode\"\x9b\x01\n" +
 	"\x13SubmitStreamRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06bundle\x18\x02 \x01(\fR\x06bundle\x12%\n" +
 	"\x04wait\x18\x03 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x17\n" +
-	"\await_ms\x18\x04 \x01(\rR\x06waitMs\"J\n" +
+	"\await_ms\x18\x04 \x01(\rR\x06waitMs\x12\x14\n" +
+	"\x05queue\x18( \x01(\bR\x05queue\"J\n" +
 	"\x14SubmitStreamResponse\x122\n" +
 	"\aanswers\x18\x01 \x03(\v2\x18.ledgerd.v1.BundleAnswerR\aanswers\"\x86\x01\n" +
 	"\fBundleAnswer\x12\x16\n" +
@@ -6712,13 +6761,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\arefusal\x18\x03 \x01(\v2\x19.ledgerd.v1.BundleRefusalR\arefusal\"X\n" +
 	"\tStatusRun\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x125\n" +
-	"\x06status\x18\x02 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\"\x83\x01\n" +
+	"\x06status\x18\x02 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\"\xa4\x01\n" +
 	"\rBundleRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05retry\x18\x03 \x01(\bR\x05retry\x12\x16\n" +
 	"\x06unsure\x18\x04 \x01(\bR\x06unsure\x12\x18\n" +
-	"\awriters\x18\x05 \x03(\tR\awriters\"Q\n" +
+	"\awriters\x18\x05 \x03(\tR\awriters\x12\x1f\n" +
+	"\vreason_code\x18( \x01(\tR\n" +
+	"reasonCode\"Q\n" +
 	"\x0ePrepareRequest\x12?\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x1b.ledgerd.v1.TransactionBodyR\ftransactions\"`\n" +
 	"\x0fPrepareResponse\x12\"\n" +

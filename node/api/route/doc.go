@@ -32,6 +32,9 @@
 //     tell.
 //   - A shard that does not answer costs a bounded time, and an error with api.HeaderRetry. If it
 //     may have admitted a bundle all the same, the error has api.HeaderUnsure.
+//   - A bundle that crosses to a shard that is down or full (Shards.Obstacles) is refused,
+//     whichever node takes the call, unless its transactions are in a chain already or its caller
+//     queues.
 //   - In order, the admitted bundles of a SubmitMany are a prefix, across all shards.
 //   - A subscription has each block of a shard once and in order, whichever nodes of it answer.
 //   - Memory is bounded: it remembers the shards of at most 2*maxSent transactions, and maxRecent
@@ -42,6 +45,7 @@
 //	route.go        the interface to the other shards, and how a call is passed on
 //	reads.go        queries for one shard, and for all of them
 //	submit.go       where bundles enter, in what order, and what cannot be submitted
+//	obstacles.go    bundles that cross to shards that are down or full
 //	learn.go        organisations whose registration is still on its way down the tree
 //	waiting.go      waiting at the homes, and finding transactions that no shard knows yet
 //	wherever.go     a transaction from the chains of all shards that have it

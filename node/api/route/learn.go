@@ -143,7 +143,7 @@ func (e *entrance) Admit(ctx context.Context, bundles []*ledger.Bundle,
 	if unknown := e.router.unknownIn(bundles, false); len(unknown) > 0 {
 		e.router.awaitOrganisations(ctx, unknown)
 	}
-	refusals := e.Backend.Admit(ctx, bundles, inOrder)
+	refusals := e.router.admitHere(ctx, bundles, inOrder)
 	for i, bundle := range bundles {
 		if refusals[i] == nil {
 			e.router.noteAdmitted(bundle)

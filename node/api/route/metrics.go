@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // metrics collects, at scrape time, the metrics of this node's shard and its streams to child
@@ -17,7 +18,7 @@ type metrics struct {
 }
 
 func newMetrics(shards Shards) *metrics {
-	own := prometheus.Labels{"shard": strconv.FormatUint(uint64(shards.Own()), 10)}
+	own := prometheus.Labels{"shard": shardLabel(shards.Own())}
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ledgerd_shard_"+name, help, labels, own)
 	}
@@ -69,7 +70,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
 			float64(state.Carried))
 		for child, streamed := range state.Streamed {
-			name := strconv.FormatUint(uint64(child), 10)
+			name := shardLabel(child)
 			to <- prometheus.MustNewConstMetric(m.streamed, prometheus.CounterValue,
 				float64(streamed), name)
 			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue,
@@ -77,3 +78,31 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 }
+
+// refusals counts the bundles that this node refused because of obstacles.
+type refusals struct{ counts *prometheus.CounterVec }
+
+// newRefusals begins at zero for all other shards, so that the first refusal counts as a rise.
+func newRefusals(shards Shards) *refusals {
+	own := shards.Own()
+	r := &refusals{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ledgerd_shard_refused_bundles_total",
+		Help: "Bundles that this node refused because they cross to a shard that is down or " +
+			"full, by that shard and reason.",
+		ConstLabels: prometheus.Labels{"shard": shardLabel(own)},
+	}, []string{"destination", "reason"})}
+	for shard := range ledger.ShardID(shards.Tree().Shards()) {
+		for _, reason := range []string{report.ReasonShardDown, report.ReasonShardFull} {
+			if shard != own || reason == report.ReasonShardFull {
+				r.counts.WithLabelValues(shardLabel(shard), reason)
+			}
+		}
+	}
+	return r
+}
+
+func (r *refusals) count(destination ledger.ShardID, reason string) {
+	r.counts.WithLabelValues(shardLabel(destination), reason).Inc()
+}
+
+func shardLabel(shard ledger.ShardID) string { return strconv.FormatUint(uint64(shard), 10) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -29,6 +30,10 @@ type Shards interface {
 	// States returns the states of all shards by number, including this one. It is cheap enough for
 	// several calls a second.
 	States() []report.ShardState
+	// Obstacles returns why transactions that cross to some shards are refused at present, by
+	// shard; normally there are none. A shard is never down to its own nodes. The list is
+	// read-only. It is cheap enough for each submission.
+	Obstacles() []report.Obstacle
 }
 
 // askTime bounds a call to other shards whose answer is optional.
@@ -46,6 +51,8 @@ type router struct {
 	sent whereabouts
 	// watches follow the chains of other shards for subscriptions to the whole book.
 	watches watches
+	// refused counts the bundles that were refused because of obstacles.
+	refused *refusals
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*router)(nil)
@@ -54,14 +61,16 @@ var _ ledgerdv1connect.LedgerServiceHandler = (*router)(nil)
 // backend's shard. It registers its metrics with Options.Registry, so each registry can serve only
 // one server.
 func New(backend api.Backend, shards Shards, options api.Options) (*api.Server, error) {
-	r := &router{backend: backend, shards: shards}
+	r := &router{backend: backend, shards: shards, refused: newRefusals(shards)}
 	r.Service = api.NewService(&entrance{Backend: backend, router: r}, options)
 	server, err := api.NewServer(r.Service, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Options().Registry.Register(newMetrics(shards)); err != nil {
-		return nil, fmt.Errorf("api: registering metrics: %w", err)
+	for _, collector := range []prometheus.Collector{newMetrics(shards), r.refused.counts} {
+		if err := r.Options().Registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("api: registering metrics: %w", err)
+		}
 	}
 	return server, nil
 }
@@ -136,7 +145,7 @@ func forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect
 				"of its nodes are up", shard), nil)
 	}
 	told := connect.NewError(coded.Code(), errors.New(coded.Message()))
-	for _, name := range []string{api.HeaderRetry, api.HeaderWriters} {
+	for _, name := range []string{api.HeaderRetry, api.HeaderReason, api.HeaderWriters} {
 		if value := coded.Meta().Get(name); value != "" {
 			told.Meta().Set(name, value)
 		}

@@ -726,7 +726,19 @@ func TestRegistrationOnItsWay(t *testing.T) {
 func TestMetricsOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
-	answer, err := http.Get(b.Door(0).URL + "/metrics")
+	text := metricsOf(t, b.Door(0).URL)
+	for _, line := range []string{`ledgerd_shard_streamed_total{child="1",shard="0"} 3`,
+		`ledgerd_shard_pending_crossings{shard="0"} 0`,
+		`ledgerd_shard_stream_behind{child="2",shard="0"} 0`} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %s in\n%s", line, text)
+		}
+	}
+}
+
+func metricsOf(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -735,11 +747,5 @@ func TestMetricsOfShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`ledgerd_shard_streamed_total{child="1",shard="0"} 3`,
-		`ledgerd_shard_pending_crossings{shard="0"} 0`,
-		`ledgerd_shard_stream_behind{child="2",shard="0"} 0`} {
-		if !strings.Contains(string(text), line) {
-			t.Errorf("no %s in\n%s", line, text)
-		}
-	}
+	return string(text)
 }

@@ -27,7 +27,7 @@ func (r *router) Submit(ctx context.Context, request *connect.Request[ledgerdv1.
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := r.Waiting(ctx)
+	ctx, cancel := r.Waiting(api.Queueing(ctx, request.Msg.GetQueue()))
 	defer cancel()
 	statuses, err := r.submit(ctx, bundle, level)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *router) SubmitMany(ctx context.Context,
 			return connect.NewResponse(api.RefuseAll(len(request.Msg.GetBundles()), refusal)), nil
 		}
 	}
-	ctx, cancel := r.Waiting(ctx)
+	ctx, cancel := r.Waiting(api.Queueing(ctx, request.Msg.GetQueue()))
 	defer cancel()
 	return connect.NewResponse(r.submitMany(ctx, request.Msg, level)), nil
 }
@@ -213,15 +213,18 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 		return nil, api.RefusalError(refusal)
 	}
 	entry := r.entry(bundle)
+	refusal, taken := r.entryDown(ctx, bundle, entry)
+	if refusal == nil && entry == r.shards.Own() {
+		refusal = r.admitHere(ctx, []*ledger.Bundle{bundle}, false)[0]
+	}
+	if refusal != nil {
+		return nil, api.RefusalError(refusal)
+	}
 	var admitted []*ledgerdv1.TransactionStatus
-	if entry == r.shards.Own() {
-		if refusal := r.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
-			return nil, api.RefusalError(refusal)
-		}
-	} else {
+	if entry != r.shards.Own() && !taken {
 		answer, err := r.shards.Client(entry).Submit(ctx,
 			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
-				Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
+				Wait: ledgerdv1.Level_LEVEL_ADMITTED, Queue: api.Queues(ctx)}))
 		if err != nil {
 			return nil, submissionError(ctx, entry, err)
 		}
@@ -229,13 +232,13 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 	}
 	waits := new(waited)
 	waits.add(r, bundle, entry)
-	if level <= report.LevelAdmitted && entry != r.shards.Own() {
+	if level > report.LevelAdmitted || taken {
+		return waits.wait(ctx, r, level), nil
+	}
+	if entry != r.shards.Own() {
 		return admitted, nil
 	}
-	if level <= report.LevelAdmitted {
-		return r.Statuses(ctx, bundle.IDs(), level)
-	}
-	return waits.wait(ctx, r, level), nil
+	return r.Statuses(ctx, bundle.IDs(), level)
 }
 
 // submissionError converts the error of a submission to another shard to this node's answer. If no
@@ -256,6 +259,8 @@ func submissionError(ctx context.Context, entry ledger.ShardID, err error) *conn
 type run struct {
 	entry  ledger.ShardID
 	places []int // indexes in the request
+	// taken says that the shard is down, and that it took the bundle before.
+	taken bool
 }
 
 // submitMany submits many bundles, each to the shard where it enters.
@@ -278,6 +283,12 @@ func (r *router) submitMany(ctx context.Context, request *ledgerdv1.SubmitManyRe
 		} else if refusal = unregistered(bundle, nobody); refusal == nil {
 			refusal = r.misuse(bundle)
 		}
+		var entry ledger.ShardID
+		taken := false
+		if refusal == nil {
+			entry = r.entry(bundle)
+			refusal, taken = r.entryDown(ctx, bundle, entry)
+		}
 		if refusal != nil {
 			outcomes[i] = api.RefusedOutcome(refusal)
 			if inOrder {
@@ -286,7 +297,11 @@ func (r *router) submitMany(ctx context.Context, request *ledgerdv1.SubmitManyRe
 			}
 			continue
 		}
-		runs = addRun(runs, r.entry(bundle), i, inOrder)
+		if taken {
+			runs = append(runs, &run{entry: entry, places: []int{i}, taken: true})
+			continue
+		}
+		runs = addRun(runs, entry, i, inOrder)
 	}
 	if inOrder {
 		r.runInOrder(ctx, request, bundles, runs, outcomes)
@@ -325,7 +340,7 @@ func (r *router) submitMany(ctx context.Context, request *ledgerdv1.SubmitManyRe
 // follows one for another shard has to wait for it.
 func addRun(runs []*run, entry ledger.ShardID, place int, inOrder bool) []*run {
 	for i, each := range runs {
-		if each.entry == entry && (!inOrder || i == len(runs)-1) {
+		if each.entry == entry && !each.taken && (!inOrder || i == len(runs)-1) {
 			each.places = append(each.places, place)
 			return runs
 		}
@@ -356,6 +371,13 @@ func refuseRest(outcomes []*ledgerdv1.BundleOutcome) {
 // run lets a shard admit bundles, and writes its outcomes to their places.
 func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 	bundles []*ledger.Bundle, each *run, outcomes []*ledgerdv1.BundleOutcome) {
+	if each.taken {
+		waits := new(waited)
+		waits.add(r, bundles[each.places[0]], each.entry)
+		outcomes[each.places[0]] = &ledgerdv1.BundleOutcome{
+			Transactions: waits.wait(ctx, r, report.LevelAdmitted)}
+		return
+	}
 	messages := pick(request.GetBundles(), each.places)
 	var told []*ledgerdv1.BundleOutcome
 	var err error
@@ -366,7 +388,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 		answer, err = r.shards.Client(each.entry).SubmitMany(ctx,
 			connect.NewRequest(&ledgerdv1.SubmitManyRequest{
 				Bundles: messages, Wait: ledgerdv1.Level_LEVEL_ADMITTED,
-				InOrder: request.GetInOrder(),
+				InOrder: request.GetInOrder(), Queue: request.GetQueue(),
 			}))
 		if err == nil {
 			told = answer.Msg.GetOutcomes()
@@ -379,7 +401,8 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 		if err != nil {
 			failure := submissionError(ctx, each.entry, err)
 			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(),
-				Retry: failure.Meta().Get(api.HeaderRetry) == "true"}
+				Retry:      failure.Meta().Get(api.HeaderRetry) == "true",
+				ReasonCode: failure.Meta().Get(api.HeaderReason)}
 			continue
 		}
 		outcomes[place] = told[i]
@@ -389,7 +412,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 // admit admits bundles at this node.
 func (r *router) admit(ctx context.Context, bundles []*ledger.Bundle,
 	inOrder bool) ([]*ledgerdv1.BundleOutcome, error) {
-	refusals := r.backend.Admit(ctx, bundles, inOrder)
+	refusals := r.admitHere(ctx, bundles, inOrder)
 	var ids []ledger.Hash
 	for i, bundle := range bundles {
 		if refusals[i] == nil {

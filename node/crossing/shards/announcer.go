@@ -30,6 +30,9 @@ type AnnouncerConfig struct {
 	// Own returns this node's announcement. The announcer's goroutine calls it. It must not block
 	// for long.
 	Own func() Announcement
+	// Full returns the shards that this node's shard is full for; see Obstacles. It is called after
+	// Own, and must not block either. It may be nil.
+	Full func() []ledger.ShardID
 	// Newer is called when a member says that it has the trail of another shard up to an epoch that
 	// this node does not know. It must not block. It may be nil.
 	Newer func(peer rdmanet.PeerID, shard ledger.ShardID, epoch ledger.MembersEpoch)
@@ -52,6 +55,9 @@ type Announcer struct {
 	closed chan struct{}
 	done   sync.WaitGroup
 	once   sync.Once
+	// full says that the last announcement had shards that this one's shard is full for. Only the
+	// goroutine that announces uses it.
+	full bool
 }
 
 // NewAnnouncer registers for messages of wire.KindShard and starts to announce. It fails if a
@@ -64,6 +70,9 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if config.Full == nil {
+		config.Full = func() []ledger.ShardID { return nil }
+	}
 	if config.Newer == nil {
 		config.Newer = func(rdmanet.PeerID, ledger.ShardID, ledger.MembersEpoch) {}
 	}
@@ -75,6 +84,9 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	}
 	a := &Announcer{config: config, soon: make(chan struct{}, 1), closed: make(chan struct{})}
 	if err := config.Control.Register(wire.KindShard, a.receive); err != nil {
+		return nil, err
+	}
+	if err := config.Control.Register(wire.KindFull, a.receiveFull); err != nil {
 		return nil, err
 	}
 	a.done.Go(a.run)
@@ -162,16 +174,27 @@ func (a *Announcer) untilNext() time.Duration {
 }
 
 func (a *Announcer) announce() {
-	d := a.config.Directory
 	own := a.config.Own()
-	payload := own.Encode()
+	a.send(wire.KindShard, own.Encode())
+	// A separate message, which nodes of earlier versions ignore. It is sent as long as there is
+	// something to say, and once more.
+	full := a.config.Full()
+	if len(full) > 0 || a.full {
+		a.send(wire.KindFull, encodeFull(full))
+	}
+	a.full = len(full) > 0
+}
+
+// send sends a message to the members of all other shards.
+func (a *Announcer) send(kind wire.Kind, payload []byte) {
+	d := a.config.Directory
 	for shard := range ledger.ShardID(d.Tree().Shards()) {
 		if shard == d.Own() {
 			continue
 		}
 		_, members := d.Members(shard)
 		for _, member := range members {
-			if err := a.config.Control.Send(member.Peer, wire.KindShard, payload); err != nil {
+			if err := a.config.Control.Send(member.Peer, kind, payload); err != nil {
 				a.config.Logger.Debug("not announced", "shard", shard, "member", member.Index,
 					"error", err)
 			}
@@ -252,4 +275,25 @@ func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	}
 	said.Membership = nil // the directory has it
 	d.Heard(from.ID, said, time.Now())
+}
+
+// receiveFull handles what a member of another shard says of the shards that its shard is full for.
+func (a *Announcer) receiveFull(from rdmanet.Peer, payload []byte) {
+	select {
+	case <-a.closed:
+		return
+	default:
+	}
+	d := a.config.Directory
+	shard, _, known := d.Find(from.ID)
+	if !known || shard == d.Own() {
+		a.config.Logger.Debug("full shards of no member of another shard dropped", "peer", from)
+		return
+	}
+	awaited, err := decodeFull(payload, shard, d.Tree().Shards())
+	if err != nil {
+		a.config.Logger.Error("full shards dropped", "peer", from, "shard", shard, "error", err)
+		return
+	}
+	d.HeardFull(from.ID, awaited, time.Now())
 }

@@ -3,6 +3,7 @@ package shards
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
 	join := changed(1, map[ledger.MemberIndex]int{0: 3, 1: 4, 2: 5, 3: 20})
-	var joined atomic.Bool
+	var joined, full atomic.Bool
 	directories, announcers := map[int]*Directory{}, map[int]*Announcer{}
 	for _, i := range []int{0, 1, 3, 6} {
 		d := directory(t, i)
@@ -74,6 +75,12 @@ func TestShardsHearOfEachOther(t *testing.T) {
 					a.Membership = &join
 				}
 				return a
+			},
+			Full: func() []ledger.ShardID {
+				if i == 3 && full.Load() {
+					return []ledger.ShardID{0, 2}
+				}
+				return nil
 			},
 		})
 		if err != nil {
@@ -94,6 +101,19 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	if s := directories[0].States()[0]; s.Mode != report.ShardSilent {
 		t.Error("a member of the own shard was heard here")
 	}
+	full.Store(true)
+	for _, i := range []int{0, 6} {
+		eventually(t, "shard 1 is full", func() bool {
+			return slices.Equal(directories[i].fullFor(1), []ledger.ShardID{0, 2})
+		})
+	}
+	full.Store(false)
+	eventually(t, "it is not full any more, as it says itself", func() bool {
+		directories[0].mu.RLock()
+		defer directories[0].mu.RUnlock()
+		said, known := directories[0].full[peerOf(t, 3)]
+		return known && len(said.awaited) == 0
+	})
 	change := directories[6].Changed()
 	joined.Store(true)
 	announcers[3].Soon()

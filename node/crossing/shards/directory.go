@@ -47,6 +47,7 @@ type Directory struct {
 	trails  []trail   // by shard; none in a book without vouched crossings
 	places  map[rdmanet.PeerID]place
 	heard   map[rdmanet.PeerID]heard
+	full    map[rdmanet.PeerID]saidFull
 	changed chan struct{}
 }
 
@@ -92,6 +93,7 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now,
 		shards: make([]members, len(genesis.Shards)),
 		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
+		full:    map[rdmanet.PeerID]saidFull{},
 		changed: make(chan struct{}), genesis: genesis, vouched: genesis.VouchedCrossings,
 	}
 	if d.vouched {
@@ -144,6 +146,11 @@ func (d *Directory) put(shard ledger.ShardID, m members) {
 	for peer, h := range d.heard {
 		if at, known := d.places[peer]; !known || at.shard != h.announcement.Shard {
 			delete(d.heard, peer)
+		}
+	}
+	for peer := range d.full {
+		if _, known := d.places[peer]; !known {
+			delete(d.full, peer)
 		}
 	}
 }

@@ -50,6 +50,27 @@
 //     goroutine asks one peer at a time, with a deadline, and leaves peers that were wrong alone
 //     for a while. Requests, answers and the peers that wait are bounded.
 //
+// # Obstacles
+//
+// A node refuses transactions that cross to a shard that is down or full (Obstacles): in the other
+// shards they would wait for nothing but that shard, with what they set aside. What a node knows
+// of this may be late or wrong. So it decides only on admission, never on what is in a chain.
+//
+//	obstacles, err := shards.NewObstacles(shards.ObstaclesConfig{Directory: directory, RefuseAfter: 30 * time.Second, Waiting: store.WaitingFor})
+//	announcer, err := shards.NewAnnouncer(shards.AnnouncerConfig{..., Full: obstacles.OwnFull})
+//	obstacles.Look(time.Now())                             // with each announcement
+//	for _, obstacle := range obstacles.List() { ... }      // at admission
+//
+// The obstacles:
+//
+//   - Down: no member has reported for RefuseAfter that the shard orders. Time in which this node
+//     was paused does not count. The shard is up again once it has ordered for a while.
+//   - Full: most of the transactions that may wait in a shard for one other shard do. A node sees
+//     this of its own shard and tells the others, which forget it unless it is repeated. With
+//     vouched crossings more than half of the members have to say so.
+//   - A member that lies can only keep a shard that is down from being refused. Then the tables of
+//     the other shards fill, and their own members see that.
+//
 // # The verdicts on transactions
 //
 // A transaction of several shards waits in each of them for the verdicts of the others
@@ -114,6 +135,7 @@
 //	directory.go  the members, and which of them to ask
 //	state.go      the state of the shards, for people
 //	announcer.go  the nodes' reports about themselves
+//	obstacles.go  the shards that are down or full
 //	trail.go      the members that certificates prove
 //	trail_exchange.go  getting trails, and giving them
 //	verdicts.go   the exchange of verdicts, as the node sees it

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -68,4 +69,65 @@ func (d *Directory) heardOf(peer rdmanet.PeerID, shard ledger.ShardID) (heard, b
 		return heard{}, false
 	}
 	return h, true
+}
+
+// orders reports whether a member of a shard reported lately that the shard orders.
+func (d *Directory) orders(shard ledger.ShardID) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	now := d.now()
+	for _, member := range d.shards[shard].list {
+		if h, known := d.heardOf(member.Peer, shard); known && h.lately(now) &&
+			h.announcement.Mode == report.ModeOrdering {
+			return true
+		}
+	}
+	return false
+}
+
+// saidFull is what a member of another shard said last of the shards that its shard is full for.
+type saidFull struct {
+	shard   ledger.ShardID
+	awaited []ledger.ShardID
+	at      time.Time
+}
+
+// HeardFull records that a member of another shard says that its shard is full for these. It
+// ignores a peer that is no member.
+func (d *Directory) HeardFull(peer rdmanet.PeerID, awaited []ledger.ShardID, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if where, known := d.places[peer]; known {
+		d.full[peer] = saidFull{shard: where.shard, awaited: awaited, at: at}
+	}
+}
+
+// fullFor returns the shards that another shard is full for, in ascending order, according to what
+// its members said lately: any member, or with vouched crossings more than half of its present
+// members, so that a minority that lies keeps no transaction away.
+func (d *Directory) fullFor(shard ledger.ShardID) (awaited []ledger.ShardID) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if len(d.full) == 0 {
+		return nil
+	}
+	now, list := d.now(), d.shards[shard].list
+	need := 1
+	if d.vouched {
+		need = len(list)/2 + 1
+	}
+	said := make(map[ledger.ShardID]int)
+	for _, member := range list {
+		of := d.full[member.Peer]
+		if of.shard != shard || now.Sub(of.at) > ReportLifetime {
+			continue
+		}
+		for _, each := range of.awaited {
+			if said[each]++; said[each] == need {
+				awaited = append(awaited, each)
+			}
+		}
+	}
+	slices.Sort(awaited)
+	return awaited
 }

@@ -28,6 +28,11 @@ const (
 	// out.
 	apiAddressMax = math.MaxUint8
 
+	fullVersion = 1
+	// fullMax bounds the shards that a shard says it is full for. More of them are down to other
+	// shards in any case.
+	fullMax = 64
+
 	verdictsVersion = 1
 	verdictSize     = ledger.HashSize + 4 + ledger.ResultSize
 	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a query.
@@ -147,6 +152,41 @@ func (r *reader) membership(number uint64) *ledger.Membership {
 		member.Address = r.text(r.count(int(r.uint16()), ledger.MaxAddress, 1))
 	}
 	return m
+}
+
+// encodeFull encodes the shards that the sender's shard is full for, ascending, little-endian:
+// version u8, then each u32. No shard means that it is not full any more.
+func encodeFull(awaited []ledger.ShardID) []byte {
+	awaited = awaited[:min(len(awaited), fullMax)]
+	b := append(make([]byte, 0, 1+len(awaited)*4), fullVersion)
+	for _, shard := range awaited {
+		b = binary.LittleEndian.AppendUint32(b, uint32(shard))
+	}
+	return b
+}
+
+// decodeFull reads the encoding of encodeFull by a member of a shard, in a book of so many shards,
+// or returns ErrMalformed.
+func decodeFull(b []byte, of ledger.ShardID, shards int) ([]ledger.ShardID, error) {
+	r := reader{rest: b}
+	if version := r.uint8(); version != fullVersion {
+		r.fail("full shards of version %d", version)
+	}
+	if len(r.rest) == 0 {
+		return nil, r.err
+	}
+	awaited := make([]ledger.ShardID, r.list(fullMax, 4))
+	for i := range awaited {
+		awaited[i] = ledger.ShardID(r.uint32())
+		if awaited[i] == of || int64(awaited[i]) >= int64(shards) ||
+			i > 0 && awaited[i] <= awaited[i-1] {
+			r.fail("shard %d is full for %d", of, awaited[i])
+		}
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return awaited, nil
 }
 
 // encodeVerdicts encodes up to verdictsMax verdicts of one shard, little-endian: version u8, then

@@ -1,0 +1,197 @@
+package shards
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/node/report"
+)
+
+// A shard is full for another one from fullFrom waiting transactions on, until fewer than fullUntil
+// wait. What other nodes admit until they hear of it, in a quarter of a second, still finds room.
+const (
+	fullFrom  = state.MaxWaiting / 4 * 3
+	fullUntil = state.MaxWaiting / 2
+)
+
+// backAfter bounds how long a shard that was down has to order before it is not down any more. One
+// report counts for ReportLifetime.
+const backAfter = 2 * ReportLifetime
+
+// lookMost bounds what a look adds to how long a shard has been seen not to order. A node that was
+// paused has heard nothing meanwhile, whatever the others did.
+const lookMost = 2 * time.Second
+
+// ObstaclesConfig is the configuration of Obstacles.
+type ObstaclesConfig struct {
+	Directory *Directory
+	// RefuseAfter is how long another shard must not order until it counts as down. 0 means that
+	// there are no obstacles of any kind.
+	RefuseAfter time.Duration
+	// Waiting returns how many transactions of this node's shard wait for a shard.
+	Waiting func(ledger.ShardID) int
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Obstacles are why transactions that cross to some shards are refused at admission. A shard is in
+// the way while it is down: no member has reported for a while that it orders. And while many of
+// its transactions wait for another shard, it is in the way of what concerns both. Neither flaps:
+// see outage and fullFrom. All methods are safe for concurrent use.
+type Obstacles struct {
+	config ObstaclesConfig
+
+	mutex   sync.Mutex
+	looked  time.Time
+	outages []outage                // by shard
+	full    map[fullShard]time.Time // since when
+	list    atomic.Pointer[[]report.Obstacle]
+}
+
+// fullShard is a shard with too many transactions that wait for another.
+type fullShard struct{ shard, awaited ledger.ShardID }
+
+// outage follows whether a shard orders.
+type outage struct {
+	since  time.Time     // when it was last seen to order, or the first look
+	silent time.Duration // how long it was seen not to order, without a break
+	back   time.Duration // how long it was seen to order, without a break
+	down   bool
+}
+
+// look notes whether the shard orders now, this long after the look before. A shard goes down after
+// it has not ordered for as long as after, and up again after it has ordered for that long, or for
+// backAfter.
+func (o *outage) look(now time.Time, step time.Duration, orders bool, after time.Duration) {
+	if o.since.IsZero() {
+		o.since = now
+	}
+	if !orders {
+		o.back = 0
+		o.silent += step
+		o.down = o.down || o.silent >= after
+		return
+	}
+	o.silent = 0
+	o.back += step
+	if o.down = o.down && o.back < min(after, backAfter); !o.down {
+		o.since = now
+	}
+}
+
+// NewObstacles returns Obstacles that know of none. It fails if a part of the configuration is
+// missing.
+func NewObstacles(config ObstaclesConfig) (*Obstacles, error) {
+	if config.Directory == nil || config.Waiting == nil {
+		return nil, errors.New("shards: obstacles need a directory, and how many transactions wait")
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	o := &Obstacles{config: config, full: make(map[fullShard]time.Time),
+		outages: make([]outage, config.Directory.Tree().Shards())}
+	o.list.Store(new([]report.Obstacle))
+	return o, nil
+}
+
+// List returns the obstacles of the last Look, by shard: first that it is down, then what it is
+// full for. The list is read-only.
+func (o *Obstacles) List() []report.Obstacle { return *o.list.Load() }
+
+// OwnFull returns the shards that this node's shard is full for, in ascending order.
+func (o *Obstacles) OwnFull() (awaited []ledger.ShardID) {
+	for _, each := range o.List() {
+		if each.Full && each.Shard == o.config.Directory.Own() {
+			awaited = append(awaited, each.Awaited)
+		}
+	}
+	return awaited
+}
+
+// Look finds the obstacles anew. The node calls it at least once in lookMost.
+func (o *Obstacles) Look(now time.Time) {
+	if o.config.RefuseAfter == 0 {
+		return
+	}
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	var step time.Duration
+	if !o.looked.IsZero() {
+		step = max(0, min(now.Sub(o.looked), lookMost))
+	}
+	o.looked = now
+	d := o.config.Directory
+	var list []report.Obstacle
+	for shard := range ledger.ShardID(len(o.outages)) {
+		var awaited []ledger.ShardID
+		if shard == d.Own() {
+			awaited = o.ownFull()
+		} else {
+			outage := &o.outages[shard]
+			outage.look(now, step, d.orders(shard), o.config.RefuseAfter)
+			if outage.down {
+				list = append(list, report.Obstacle{Shard: shard, Since: outage.since})
+			}
+			awaited = d.fullFor(shard)
+		}
+		for _, each := range awaited {
+			key := fullShard{shard, each}
+			since, before := o.full[key]
+			if !before {
+				since = now
+			}
+			list = append(list, report.Obstacle{Shard: shard, Since: since, Full: true,
+				Awaited: each})
+		}
+	}
+	o.change(list)
+}
+
+// ownFull returns the shards that this node's shard is full for now, in ascending order.
+func (o *Obstacles) ownFull() (awaited []ledger.ShardID) {
+	own := o.config.Directory.Own()
+	for shard := range ledger.ShardID(len(o.outages)) {
+		from := fullFrom
+		if _, full := o.full[fullShard{own, shard}]; full {
+			from = fullUntil
+		}
+		if shard != own && o.config.Waiting(shard) >= from {
+			awaited = append(awaited, shard)
+		}
+	}
+	return awaited
+}
+
+// change replaces the list, and logs what is new and what is over.
+func (o *Obstacles) change(list []report.Obstacle) {
+	before := o.List()
+	same := func(obstacle report.Obstacle) func(report.Obstacle) bool {
+		return func(other report.Obstacle) bool {
+			return other.Shard == obstacle.Shard && other.Full == obstacle.Full &&
+				other.Awaited == obstacle.Awaited
+		}
+	}
+	clear(o.full)
+	for _, each := range list {
+		if each.Full {
+			o.full[fullShard{each.Shard, each.Awaited}] = each.Since
+		}
+		if !slices.ContainsFunc(before, same(each)) {
+			o.config.Logger.Warn("transactions that cross to a shard are refused from now on",
+				"reason", each.Refusal())
+		}
+	}
+	for _, each := range before {
+		if !slices.ContainsFunc(list, same(each)) {
+			o.config.Logger.Info("transactions that cross to a shard are taken again", "shard",
+				each.Shard, "refused", each.Refusal().Word())
+		}
+	}
+	o.list.Store(&list)
+}
