@@ -170,6 +170,12 @@ type wire interface {
 	SetReadDeadline(time.Time) error
 }
 
+// lingering is a wire whose Write may leave bytes that go before the next write. flush tries to
+// write them, and reports whether any are left.
+type lingering interface {
+	flush() (left bool, err error)
+}
+
 // newDirectConn prepares a connection that a ticket admitted for data.
 func (h *Host) newDirectConn(socket directSocket, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {

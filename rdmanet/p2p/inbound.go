@@ -295,7 +295,9 @@ func (s *inboundStream) acknowledge() {
 			}
 		case <-s.host.leaving:
 			// The peer then resets the stream, which also ends the reading from it.
-			s.sendAck(message[:0], true)
+			if s.sendAck(message[:0], true) {
+				s.flush()
+			}
 			return
 		case <-s.stopped.Done():
 			return
@@ -333,6 +335,29 @@ func (s *inboundStream) sendAck(message []byte, goodbye bool) bool {
 		s.stop()
 	}
 	return err == nil
+}
+
+// flushEvery is the time between two attempts to write the rest of a goodbye.
+const flushEvery = 2 * time.Millisecond
+
+// flush waits until the kernel has taken the goodbye, which no further write takes along, or until
+// the stream is stopped.
+func (s *inboundStream) flush() {
+	conn, direct := s.carrier.(*directConn)
+	if !direct {
+		return
+	}
+	wire, lingers := conn.wire.(lingering)
+	for lingers {
+		if left, err := wire.flush(); err != nil || !left {
+			return
+		}
+		select {
+		case <-time.After(flushEvery):
+		case <-s.stopped.Done():
+			return
+		}
+	}
 }
 
 // notify leaves a token for the one goroutine that waits on c, unless there is one already.

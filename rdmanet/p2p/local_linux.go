@@ -36,7 +36,7 @@ func localName(id peer.ID, address string) (string, error) {
 }
 
 // listenLocal listens for direct connections from this machine, beside a TCP listener. It returns
-// nil and no error if another process has the name. Then all connections are TCP's.
+// errNameTaken if another process has the name. Then all connections are TCP's.
 func listenLocal(own peer.ID, beside net.Addr) (net.Listener, error) {
 	name, err := localName(own, beside.String())
 	if err != nil {
@@ -44,7 +44,7 @@ func listenLocal(own peer.ID, beside net.Addr) (net.Listener, error) {
 	}
 	listener, err := net.Listen("unix", name)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, nil
+		return nil, fmt.Errorf("%w: %s", errNameTaken, name)
 	}
 	if err != nil {
 		return nil, err

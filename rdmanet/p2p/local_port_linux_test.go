@@ -1,8 +1,11 @@
 package p2p
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,11 +92,21 @@ func TestLocalUser(t *testing.T) {
 	}
 }
 
-// TestLocalNameIsTaken checks that a host does without a name that another process has.
+// TestLocalNameIsTaken checks that a host does without a name that another process has, and says
+// what to do.
 func TestLocalNameIsTaken(t *testing.T) {
 	t.Parallel()
 	p, _ := localPort(t, time.Minute)
-	if listener, err := listenLocal(p.owner.own, p.plain.Addr()); listener != nil || err != nil {
+	var log bytes.Buffer
+	p.owner.gate.log = slog.New(slog.NewTextHandler(&log, nil))
+	if listener, err := p.owner.listenLocal(p.plain.Addr()); listener != nil || err != nil {
 		t.Errorf("%v, %v", listener, err)
+	}
+	name, err := localName(p.owner.own, p.plain.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "ss -xlp") {
+		t.Errorf("the log says only %s", log.String())
 	}
 }

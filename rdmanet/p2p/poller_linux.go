@@ -368,6 +368,16 @@ func (d *descriptor) receive(b []byte) (int, error) {
 	return 0, err
 }
 
+// flush implements lingering.
+func (d *descriptor) flush() (left bool, err error) {
+	if _, err := d.Write(nil); err != nil {
+		return false, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.rest) > 0, nil
+}
+
 // Write implements io.Writer. What the kernel does not take goes before the next write.
 func (d *descriptor) Write(b []byte) (int, error) {
 	d.mu.Lock()

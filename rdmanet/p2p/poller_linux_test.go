@@ -1,12 +1,15 @@
 package p2p
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
@@ -149,4 +152,71 @@ func TestUrgentAcknowledgements(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGoodbyeBehindFullBuffer: a peer that has not read for long still gets the goodbye once it
+// does, though the kernel has no room when the goodbye is written, and nothing is written after it.
+func TestGoodbyeBehindFullBuffer(t *testing.T) {
+	t.Parallel()
+	lanes := lane.New(lane.Config{Self: rdmanet.Peer{ID: "b", Incarnation: 1},
+		Limits: window.Defaults, MendTimeout: time.Minute,
+		Peers: peers.New(func(rdmanet.Peer) {}), Log: slog.New(slog.DiscardHandler),
+		Member: func(rdmanet.PeerID) bool { return true }})
+	if err := lanes.Receive("test", func(rdmanet.Peer, [][]byte) {}, false); err != nil {
+		t.Fatal(err)
+	}
+	s := &inboundStream{host: &Host{leaving: make(chan struct{}), mendTimeout: time.Hour},
+		due: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	s.stopped, s.cancel = context.WithCancel(context.Background())
+	defer s.cancel()
+	inbound, answer := lanes.Greet("a", lane.Hello{Name: "test", Sender: 1, Opening: 1,
+		WindowBytes: 1 << 20, WindowFrames: 8}, s)
+	if inbound == nil {
+		t.Fatalf("answer %+v", answer)
+	}
+	defer inbound.End()
+	here, there := tcpPair(t)
+	conn := &directConn{host: s.host, socket: here}
+	stream, err := conn.detach(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	s.inbound, s.carrier = inbound, conn
+	filled := 0
+	for size := 1 << 16; size > 0; {
+		n, err := unix.Write(stream.fd, make([]byte, size))
+		if filled += max(n, 0); err == unix.EAGAIN {
+			size /= 2 // until not a byte fits
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(s.host.leaving)
+	left := make(chan struct{})
+	go func() {
+		s.acknowledge()
+		close(left)
+	}()
+	waits := func() bool {
+		stream.mu.Lock()
+		defer stream.mu.Unlock()
+		return len(stream.rest) == ackSize
+	}
+	for deadline := time.Now().Add(20 * time.Second); !waits(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the goodbye does not wait for room")
+		}
+	}
+	if err := there.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, there, int64(filled)); err != nil {
+		t.Fatal(err)
+	}
+	var scratch [ackSize]byte
+	if a, err := readAck(there, &scratch); err != nil || !a.goodbye {
+		t.Errorf("goodbye %+v, error %v", a, err)
+	}
+	<-left
 }

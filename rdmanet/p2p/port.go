@@ -42,6 +42,10 @@ var newcomersMax = sync.OnceValue(func() int {
 	return max(fewest, int(min(limit.Cur/8, most)))
 })
 
+// errNameTaken means that another process listens on the name for connections within this machine.
+// It can be what is left of an earlier process of this host, or one of another user.
+var errNameTaken = errors.New("another process has the name of this host's address")
+
 // sharedTransport is libp2p's TCP transport on a port that also accepts direct connections.
 type sharedTransport struct {
 	*tcp.TcpTransport
@@ -84,12 +88,23 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 	}
 	var local net.Listener
 	if t.local {
-		if local, err = listenLocal(t.own, plain.Addr()); err != nil {
+		if local, err = t.listenLocal(plain.Addr()); err != nil {
 			return nil, errors.Join(err, plain.Close())
 		}
 	}
 	return t.upgrader.UpgradeGatedMaListener(t,
 		t.upgrader.GateMaListener(newPort(listener, plain, local, t, identifyTimeout))), nil
+}
+
+// listenLocal is the function listenLocal for a host that does without if the name is taken.
+func (t *sharedTransport) listenLocal(beside net.Addr) (net.Listener, error) {
+	local, err := listenLocal(t.own, beside)
+	if errors.Is(err, errNameTaken) {
+		t.gate.log.Warn("connections within this machine go over TCP, which is slower: find the "+
+			"process with `ss -xlp`, end it, and restart this one", "error", err)
+		return nil, nil
+	}
+	return local, err
 }
 
 // port separates the connections to one address by their first bytes. It passes libp2p's

@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -232,7 +233,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			fmt.Errorf("no node of shard %d answers", t.shard))
 	}
 	answer := &answer{header: make(http.Header), status: http.StatusOK}
-	t.book.doors[t.shard].Server.Forwarded().ServeHTTP(answer, request)
+	t.book.doors[t.shard].Server.Forwarded().ServeHTTP(answer,
+		request.WithContext(bare{request.Context()}))
 	if err := request.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -241,6 +243,12 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		Request: request, ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
 }
+
+// bare is a context without its values, which no call takes to another node.
+type bare struct{ context.Context }
+
+// Value implements context.Context.
+func (bare) Value(any) any { return nil }
 
 // answer records what a handler writes.
 type answer struct {
