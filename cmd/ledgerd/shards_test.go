@@ -4,17 +4,28 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
+// newestGenesis returns the genesis of a new book with one shard for each parent. It is of now,
+// because clients set deadlines by their clocks.
+func newestGenesis(parents ...ledger.ShardID) *ledger.Genesis {
+	genesis := ledgertest.ShardedGenesis(1, parents...)
+	genesis.Version, genesis.Time = ledger.NewestVersion,
+		ledger.Milliseconds(time.Now().UnixMilli())
+	return genesis
+}
+
 // Run the commands on a ledger of three shards, of which two are below the root: payments across
 // shards, waiting transactions, and the place of each.
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
-	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
+	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
 	for shard := range 3 {
 		name := fmt.Sprint("org", shard)
