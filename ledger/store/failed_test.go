@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"testing"
@@ -135,14 +136,20 @@ func (c *copies) next(s *Store) error {
 	return nil
 }
 
-// check compares the store's memory with what follows from the blocks, and what it knows of bundles
-// that are to be admitted with what is in the blocks.
+// check compares the store's memory with what follows from the blocks, and does what checkKnown
+// does.
 func (c *copies) check(s *Store) error {
 	if !reflect.DeepEqual(s.failed.always, c.failed.always) ||
 		!reflect.DeepEqual(s.failed.until, c.failed.until) || s.failed.now != c.failed.now {
 		return fmt.Errorf("memory has %v from %d on, want %v from %d on", s.failed.until,
 			s.failed.now, c.failed.until, c.failed.now)
 	}
+	return c.checkKnown(s)
+}
+
+// checkKnown compares what the store knows of bundles that are to be admitted with what is in the
+// blocks.
+func (c *copies) checkKnown(s *Store) error {
 	for _, encoded := range c.sent {
 		bundle, err := ledger.DecodeBundle(encoded)
 		if err != nil {
@@ -232,6 +239,42 @@ func TestCopiesChangeNothing(t *testing.T) {
 	}
 	if forgot == 0 {
 		t.Error("nothing was forgotten")
+	}
+}
+
+// TestCopiesAfterASnapshot: a store that began with a snapshot drops copies of what is in the
+// blocks before it, whatever their deadlines are, also when those blocks have come.
+func TestCopiesAfterASnapshot(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		c, dir := newCopies(seed), t.TempDir()
+		whole := openBook(t, t.TempDir(), timedGenesis(), small())
+		grow := func(s *Store, blocks int) {
+			for range blocks {
+				if err := errors.Join(c.next(s), s.Sync()); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+			if err := c.checkKnown(s); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		grow(whole, 25)
+		dir = filepath.Join(dir, "restored")
+		s := restoredFrom(t, whole, dir)
+		grow(s, 15)
+		if err := fillFrom(s, whole, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Index(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		closeStore(t, s)
+		s = openBook(t, dir, timedGenesis(), small())
+		mustCheck(t, s)
+		grow(s, 15)
+		closeStore(t, s)
+		closeStore(t, whole)
 	}
 }
 
