@@ -154,3 +154,48 @@ func TestOneShardIsATreeOfOne(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A transfer that is too late in one of its shards, and one whose deadline is too far ahead: what
+// the commands say of them. The book's time is an hour ahead of the client's clock.
+func TestTransfersThatAreTooLate(t *testing.T) {
+	t.Parallel()
+	genesis := newestGenesis(0, 0, 0)
+	genesis.Time += 3_600_000
+	book := apitest.NewBook(t, genesis, api.Options{})
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
+	for shard := range 3 {
+		name := fmt.Sprint("org", shard)
+		s.must("keys create " + name + " --plain %k")
+		s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))
+		s.must("account open " + name + ":mint --issuer %n %k")
+	}
+	for deadline, want := range map[string]struct{ code, words string }{
+		"30m":  {"deadline_passed", "its deadline has passed"},
+		"200h": {"deadline_too_far", "its deadline is too far ahead"},
+	} {
+		refused := s.run("tx transfer org1:mint org2:mint 5 --deadline " + deadline + " %n %k")
+		if refused.status != exitFailure ||
+			!strings.Contains(refused.out+refused.errs, want.words) {
+			t.Errorf("%s: %+v", deadline, refused)
+		}
+		id := strings.Fields(refused.out)[1]
+		text := s.run("tx status " + id + " %n")
+		if text.status != exitFailure || !strings.Contains(text.errs, want.words) ||
+			!strings.Contains(text.out, "\ndeadline  ") ||
+			!strings.Contains(text.out, "2  refused") {
+			t.Errorf("%s: %+v", deadline, text)
+		}
+		shown := object(t, s.run("tx status "+id+" --json %n").out)
+		if shown["state"] != "failed" || shown["reason_code"] != want.code ||
+			shown["deadline_ms"].(float64) < 1e12 {
+			t.Errorf("%s: %v", deadline, shown)
+		}
+		if blocks := s.must("export --blocks %n"); !strings.Contains(blocks,
+			`"outcome":"failed","reason":"`+want.code) {
+			t.Errorf("%s: %s", deadline, blocks)
+		}
+	}
+	if balances := s.must("export --balances %n"); strings.Contains(balances, `"amount":"5"`) {
+		t.Error(balances)
+	}
+}
