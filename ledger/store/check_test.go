@@ -105,7 +105,8 @@ func mustCheck(t testing.TB, s *Store) {
 // memoryOf returns what a store has in memory after Open, besides the state.
 func memoryOf(s *Store) string {
 	text := fmt.Sprintf("%+v %v %v\n", s.head, s.chain.checkpoints, s.chain.recent)
-	text += fmt.Sprintln(s.failed.always, s.failed.until, s.failed.now) // fmt sorts maps
+	// fmt sorts maps
+	text += fmt.Sprintln(s.failed.always, s.failed.until, s.failed.within, s.failed.now)
 	for _, r := range s.runs.list() {
 		text += fmt.Sprintln(r.kind, r.number, r.level, r.records, r.bytes, r.fences, r.starts,
 			r.blocks, r.failures, r.highest)

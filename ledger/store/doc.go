@@ -196,8 +196,9 @@
 // some 20 to 40 bytes each, because their nonces may still be fresh. Those of transactions with a
 // deadline take half as much, and only until some hours after the deadline (failed.go). A
 // transaction whose deadline is over is always looked up on the disk, so a copy that comes late is
-// dropped as any other. What began with a snapshot does not know the deadlines of the blocks up to
-// it, and keeps the ids of these.
+// dropped as any other. What began with a snapshot does not know the deadlines in the blocks up to
+// it. Of these it forgets what was set aside once no such deadline can be open, if the genesis asks
+// for deadlines, and keeps what failed or passed through.
 //
 // # Rows
 //

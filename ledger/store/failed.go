@@ -24,11 +24,16 @@ type failedIDs struct {
 	// until has the others, by the period of the deadline. It has half as many bytes of each. If an
 	// id is taken for another one, that costs a look-up on the disk.
 	until map[period]map[uint32]struct{}
+	// within has those of which a snapshot does not tell the period, by the last one that it may
+	// be. They are those of the last days before the snapshot.
+	within map[period]map[uint32]struct{}
 	spans
 }
 
 func newFailedIDs() failedIDs {
-	return failedIDs{always: make(map[uint64]struct{}), until: make(map[period]map[uint32]struct{})}
+	return failedIDs{always: make(map[uint64]struct{}),
+		until:  make(map[period]map[uint32]struct{}),
+		within: make(map[period]map[uint32]struct{})}
 }
 
 // period is a part of the time since 1970, of periodLength. Deadlines of a period are forgotten
@@ -40,8 +45,11 @@ const periodLength ledger.Milliseconds = 6 * 3600 * 1000
 func periodOf(time ledger.Milliseconds) period { return period(time / periodLength) }
 
 // lapse is what a record of the index has of the deadline of a transaction: 0 for none, or one that
-// is far ahead, and else one more than the number of periods from that of the block.
+// is far ahead, and else one more than the number of periods from that of the block. It is
+// lapseWithin for one that is not known, and that is at most farthest periods ahead.
 type lapse uint8
+
+const lapseWithin = lapse(farthest) + 2
 
 // farthest is how many periods a deadline may be ahead. No transaction that was set aside with a
 // deadline has one that is further.
@@ -55,6 +63,15 @@ func lapseOf(time, deadline ledger.Milliseconds) lapse {
 		return 0
 	}
 	return lapse(ahead + 1)
+}
+
+// lapseInOutline returns the lapse for a result in the outline of a block of the book, which has no
+// deadlines. From ledger.DeadlineVersion on, whatever was set aside has a deadline.
+func lapseInOutline(genesis *ledger.Genesis, result ledger.Result) lapse {
+	if result.Code == ledger.SetAside && ledger.TakesDeadlines(genesis.Version) {
+		return lapseWithin
+	}
+	return 0
 }
 
 // lapseIn returns the lapse of a failed transaction's deadline in its block. A packed bundle has no
@@ -94,7 +111,7 @@ func (x *spans) until(height ledger.Height, left lapse) (of period, over bool) {
 	if at < 0 {
 		return 0, true
 	}
-	of = x.begins[at].of + period(left) - 1
+	of = x.begins[at].of + min(period(left)-1, farthest)
 	return of, of < x.now
 }
 
@@ -108,7 +125,9 @@ func (f *failedIDs) advance(header *ledger.Header) {
 		return
 	}
 	f.now = of
-	maps.DeleteFunc(f.until, func(each period, _ map[uint32]struct{}) bool { return each < of })
+	over := func(each period, _ map[uint32]struct{}) bool { return each < of }
+	maps.DeleteFunc(f.until, over)
+	maps.DeleteFunc(f.within, over)
 	for len(f.begins) > 0 && f.begins[0].of+farthest < of {
 		f.begins = f.begins[1:]
 	}
@@ -118,14 +137,16 @@ func (f *failedIDs) advance(header *ledger.Header) {
 func (f *failedIDs) add(short uint64) { f.always[short] = struct{}{} }
 
 // addUntil adds the id of a transaction with a deadline in a period, unless that is over.
-func (f *failedIDs) addUntil(short uint64, of period) {
+func (f *failedIDs) addUntil(short uint64, of period) { f.addTo(f.until, short, of) }
+
+func (f *failedIDs) addTo(to map[period]map[uint32]struct{}, short uint64, of period) {
 	if of < f.now {
 		return
 	}
-	some := f.until[of]
+	some := to[of]
 	if some == nil {
 		some = make(map[uint32]struct{})
-		f.until[of] = some
+		to[of] = some
 	}
 	some[shorter(short)] = struct{}{}
 }
@@ -140,12 +161,18 @@ func (f *failedIDs) mayHave(short uint64, deadline ledger.Milliseconds) bool {
 		return has
 	}
 	of := periodOf(deadline)
-	return of < f.now || f.hasUntil(short, of)
-}
-
-func (f *failedIDs) hasUntil(short uint64, of period) bool {
-	_, has := f.until[of][shorter(short)]
-	return has
+	if of < f.now {
+		return true
+	}
+	if _, has := f.until[of][shorter(short)]; has {
+		return true
+	}
+	for last, some := range f.within {
+		if _, has := some[shorter(short)]; has && of <= last {
+			return true
+		}
+	}
+	return false
 }
 
 // addBlock adds the ids of a block that follows the blocks before.
@@ -165,10 +192,22 @@ func (f *failedIDs) addBlock(block *ledger.Block) {
 }
 
 // lapsing is a failed transaction whose deadline is not over: the first bytes of its id, and the
-// period of the deadline.
+// period of the deadline, or the last one that it may be in.
 type lapsing struct {
-	short uint64
-	until period
+	short  uint64
+	until  period
+	within bool
+}
+
+// withinBit marks the last period that a deadline may be in, in a guide.
+const withinBit = 1 << 63
+
+// guided returns the period as a guide has it.
+func (l *lapsing) guided() uint64 {
+	if l.within {
+		return uint64(l.until) | withinBit
+	}
+	return uint64(l.until)
 }
 
 // addRun adds the ids of the failed transactions of a run of ids.
@@ -177,7 +216,11 @@ func (f *failedIDs) addRun(r *run) {
 		f.add(short)
 	}
 	for _, each := range r.lapsing {
-		f.addUntil(each.short, each.until)
+		if each.within {
+			f.addTo(f.within, each.short, each.until)
+		} else {
+			f.addUntil(each.short, each.until)
+		}
 	}
 }
 
@@ -188,7 +231,15 @@ func (f *failedIDs) knows(short uint64, where position) bool {
 		return has
 	}
 	of, over := f.spans.until(where.height, where.lapse)
-	return over || f.hasUntil(short, of)
+	if over {
+		return true
+	}
+	in := f.until
+	if where.lapse == lapseWithin {
+		in = f.within
+	}
+	_, has := in[of][shorter(short)]
+	return has
 }
 
 // loadSpans finds the first blocks of the last periods, up to the head. It reads few headers, of

@@ -140,7 +140,8 @@ func (c *copies) next(s *Store) error {
 // does.
 func (c *copies) check(s *Store) error {
 	if !reflect.DeepEqual(s.failed.always, c.failed.always) ||
-		!reflect.DeepEqual(s.failed.until, c.failed.until) || s.failed.now != c.failed.now {
+		!reflect.DeepEqual(s.failed.until, c.failed.until) ||
+		len(s.failed.within) > 0 || s.failed.now != c.failed.now {
 		return fmt.Errorf("memory has %v from %d on, want %v from %d on", s.failed.until,
 			s.failed.now, c.failed.until, c.failed.now)
 	}
@@ -246,6 +247,7 @@ func TestCopiesChangeNothing(t *testing.T) {
 // blocks before it, whatever their deadlines are, also when those blocks have come.
 func TestCopiesAfterASnapshot(t *testing.T) {
 	t.Parallel()
+	within := 0
 	for seed := range uint64(3) {
 		c, dir := newCopies(seed), t.TempDir()
 		whole := openBook(t, t.TempDir(), timedGenesis(), small())
@@ -262,6 +264,8 @@ func TestCopiesAfterASnapshot(t *testing.T) {
 		grow(whole, 25)
 		dir = filepath.Join(dir, "restored")
 		s := restoredFrom(t, whole, dir)
+		mustCheck(t, s)
+		within += len(s.failed.within)
 		grow(s, 15)
 		if err := fillFrom(s, whole, 1000); err != nil {
 			t.Fatal(err)
@@ -273,8 +277,16 @@ func TestCopiesAfterASnapshot(t *testing.T) {
 		s = openBook(t, dir, timedGenesis(), small())
 		mustCheck(t, s)
 		grow(s, 15)
+		c.time += 2 * ledger.MaxDeadline
+		grow(s, 1)
+		if len(s.failed.within) > 0 {
+			t.Errorf("seed %d: %v are not forgotten", seed, s.failed.within)
+		}
 		closeStore(t, s)
 		closeStore(t, whole)
+	}
+	if within == 0 {
+		t.Error("nothing was set aside before the snapshots")
 	}
 }
 

@@ -51,7 +51,7 @@ func (r *run) tally(key, value []byte) {
 		}
 		r.lapses++
 		if of, over := r.spans.until(where.height, where.lapse); !over {
-			r.lapsing = append(r.lapsing, lapsing{short, of})
+			r.lapsing = append(r.lapsing, lapsing{short, of, where.lapse == lapseWithin})
 		}
 	}
 }
@@ -66,7 +66,8 @@ func chunksOf(records uint64) uint64 { return (records + chunkOf - 1) / chunkOf 
 // deadline, the guide is of version 2. Then it has after the number of words of the filter the
 // number of those transactions, and how many of them follow the failed ids: those whose deadlines
 // were not over when the guide was made. Each has the first bytes of its id, and the period of the
-// deadline. The failed ids are the others.
+// deadline, in which the highest bit is set if it is the last one that the deadline may be in. The
+// failed ids are the others.
 const (
 	guideVersion   = 1
 	guideHeadSize  = 1 + 8*8
@@ -92,7 +93,7 @@ func (r *run) encodeGuide() []byte {
 	numbers(r.fences...)
 	numbers(r.failed...)
 	for _, each := range r.lapsing {
-		numbers(each.short, uint64(each.until))
+		numbers(each.short, each.guided())
 	}
 	numbers(r.filter...)
 	return to
@@ -136,7 +137,7 @@ func (r *run) decodeGuide(guide []byte) error {
 	r.lapsing = make([]lapsing, listed)
 	for i := range r.lapsing {
 		each := numbers(2)
-		r.lapsing[i] = lapsing{each[0], period(each[1])}
+		r.lapsing[i] = lapsing{each[0], period(each[1] &^ withinBit), each[1]&withinBit != 0}
 	}
 	r.filter = numbers(filter)
 	if !slices.IsSorted(r.fences) {

@@ -30,7 +30,7 @@ const (
 	filterBound = 4 << 20
 
 	_ = uint(placeMask - (ledger.MaxBlockTransactions - 1))
-	_ = uint(lapseMask - (farthest + 1))
+	_ = uint(lapseMask - lapseWithin)
 )
 
 // record is an entry of a run of ids.
