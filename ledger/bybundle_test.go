@@ -166,7 +166,6 @@ func TestPackedBundleInABlockHasOneForm(t *testing.T) {
 	empty[ledger.OutlinePrefix] = 2
 	lies := map[string][]byte{
 		"applied":        append(bytes.Clone(outline[:end]), "\x01\x00"+applied...),
-		"an empty one":   empty,
 		"a result twice": append(bytes.Clone(outline[:end]), "\x02\x00"+failed+"\x00"+failed...),
 	}
 	larger := bytes.Clone(outline)
@@ -177,6 +176,15 @@ func TestPackedBundleInABlockHasOneForm(t *testing.T) {
 			ledger.ErrMalformed) {
 			t.Errorf("outline: %s: %v", name, err)
 		}
+	}
+	if _, err := ledger.DecodeOutline(&block.Header, resized(empty)); !errors.Is(err,
+		ledger.ErrBlock) {
+		t.Errorf("an empty bundle that is not in the block: %v", err)
+	}
+	empty[len(empty)-3] = 2 // packed
+	if _, err := ledger.DecodeOutline(&block.Header, resized(empty)); !errors.Is(err,
+		ledger.ErrMalformed) {
+		t.Errorf("an empty packed bundle: %v", err)
 	}
 	header := block.Header
 	header.Transactions = ledger.MaxBlockTransactions + 1

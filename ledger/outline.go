@@ -13,10 +13,14 @@ import (
 // follow (4, big-endian); the number of bundles (uvarint); and for each bundle its kind (1: ids, 2:
 // packed), how many of its transactions are in the block (uvarint), their ids or the packed
 // bundle's root, the number of results that are not applied (uvarint), and each of those after its
-// place (uvarint).
+// place (uvarint). None of its transactions is in the block if it is an entry of the parent's
+// stream that has only copies.
 
 // OutlinePrefix is how many bytes of an outline OutlineSize needs.
 const OutlinePrefix = 4
+
+// emptyOutline is how many bytes an outline has of a bundle of which nothing is in the block.
+const emptyOutline = 3
 
 // Outline returns the block's outline.
 func (b *Block) Outline() []byte {
@@ -86,8 +90,9 @@ func (r *reader) failures(count int) (results []Result) {
 }
 
 // OutlineSize returns the size of the outline of the block with this header, which is at most some
-// hundred bytes for each transaction. prefix is the first OutlinePrefix bytes of the outline, which
-// only matter with ByBundle. It returns ErrMalformed if no outline begins so.
+// hundred bytes for each transaction, and three for each bundle of which none is in the block.
+// prefix is the first OutlinePrefix bytes of the outline, which only matter with ByBundle. It
+// returns ErrMalformed if no outline begins so.
 func OutlineSize(header *Header, prefix []byte) (int, error) {
 	if !header.ByBundle {
 		return int(header.Transactions) * (HashSize + ResultSize), nil
@@ -96,7 +101,8 @@ func OutlineSize(header *Header, prefix []byte) (int, error) {
 	size := uint64(r.Uint32())
 	const most = 1 + binary.MaxVarintLen32 + HashSize + binary.MaxVarintLen32 +
 		binary.MaxVarintLen32 + ResultSize
-	if size > binary.MaxVarintLen32+uint64(header.Transactions)*most || size > math.MaxInt32 {
+	if size > binary.MaxVarintLen32+uint64(header.Transactions)*most+
+		MaxBlockTransactions*emptyOutline || size > math.MaxInt32 {
 		r.Fail("an outline of %d bytes for %d transactions", size, header.Transactions)
 	}
 	return OutlinePrefix + int(size), r.Err
@@ -158,7 +164,7 @@ func (o *outline) read(header *Header) ([]OutlineEntry, error) {
 	if size := o.Uint32(); int(size) != len(o.Data) {
 		o.Fail("an outline of %d bytes instead of %d", len(o.Data), size)
 	}
-	for range o.Count("bundles", MaxBlockTransactions, 1+1+HashSize+1) {
+	for range o.Count("bundles", MaxBlockTransactions, emptyOutline) {
 		o.bundle()
 	}
 	if err := o.End(); err != nil {
@@ -174,7 +180,7 @@ func (o *outline) bundle() {
 	leaf.kept = uint32(kept)
 	first := len(o.entries)
 	switch {
-	case kept == 0 || kept > o.left:
+	case kept > o.left || kept == 0 && leaf.kind != leafOfIDs:
 		o.Fail("a bundle with %d transactions of the %d that are left", kept, o.left)
 	case leaf.kind == leafOfPacked:
 		leaf.root = o.Hash()

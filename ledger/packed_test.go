@@ -559,6 +559,42 @@ func TestOutlineThatLies(t *testing.T) {
 	}
 }
 
+// TestOutlineOfCopies: a block may have a bundle of which all transactions are copies, and even
+// nothing else. Its outline can be read.
+func TestOutlineOfCopies(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.Genesis()
+	client := ledgertest.NewClient(genesis, "acme")
+	for dropped := range 4 {
+		block := ledgertest.Block(genesis, client.Bundle(client.Register("a")),
+			client.Bundle(client.Transfer("acme:a", "acme:b", 1), client.Transfer("acme:a",
+				"acme:b", 2)), client.Bundle(client.Next()))
+		for bundle := range block.Bundles {
+			if bundle == dropped || dropped == len(block.Bundles) {
+				clear(block.Bundles[bundle].Kept)
+			}
+		}
+		block.Unpacked = slices.DeleteFunc(block.Unpacked, func(entry ledger.Entry) bool {
+			return !block.Bundles[entry.Bundle].Kept[0]
+		})
+		block.Header.Transactions, block.Header.ByBundle = uint32(block.Len()), true
+		block.Complete(ledger.Hash{9})
+		outline := block.Outline()
+		size, err := ledger.OutlineSize(&block.Header, outline[:ledger.OutlinePrefix])
+		entries, failure := ledger.DecodeOutline(&block.Header, outline)
+		if err != nil || failure != nil || size != len(outline) || len(entries) != block.Len() {
+			t.Fatalf("bundle %d dropped: %d bytes of %d, %d entries of %d: %v, %v", dropped, size,
+				len(outline), len(entries), block.Len(), err, failure)
+		}
+		for i, entry := range entries {
+			if want := block.Entry(i); entry.ID != want.ID || entry.Result != want.Result ||
+				int(entry.Index) != i {
+				t.Errorf("bundle %d dropped: entry %d is %+v", dropped, i, entry)
+			}
+		}
+	}
+}
+
 // TestBlockByBundleThatLies: no bit of a block with packed bundles may have another value.
 func TestBlockByBundleThatLies(t *testing.T) {
 	t.Parallel()

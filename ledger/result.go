@@ -139,7 +139,7 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"the organisation's quota of assets in its accounts is used up",
 	"the organisation's quota of records is used up",
 	"too many of the signer's transactions wait for other shards: its quota is used up; try again",
-	"its deadline has passed",
+	"its deadline has passed: sign it again with a later one",
 	"it concerns several shards and names no deadline: sign it again with one",
 	"its deadline is too far ahead: sign it again with an earlier one"}
 

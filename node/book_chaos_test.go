@@ -460,7 +460,16 @@ func (p *payer) payment() ledger.Transaction {
 		return t
 	}
 	t.Postings = append(t.Postings, move(from, to, asset, amount)...)
+	t.Deadline = soon(time.Hour)
+	if p.random.IntN(8) == 0 { // over before the last of its shards executes it, or even the first
+		t.Deadline = soon(time.Duration(p.random.IntN(100)) * time.Millisecond)
+	}
 	return t
+}
+
+// soon returns a time of blocks to come.
+func soon(ahead time.Duration) ledger.Milliseconds {
+	return ledger.Milliseconds(time.Now().Add(ahead).UnixMilli())
 }
 
 func (p *payer) somebody() *payer {
@@ -475,7 +484,7 @@ func (p *payer) settle(transactions ...ledger.Transaction) bool {
 	c := p.chaos
 	return c.decide(c.signed(transactions),
 		slices.ContainsFunc(transactions, func(t ledger.Transaction) bool {
-			return t.LastValid > 0
+			return t.LastValid > 0 || t.Deadline > 0
 		}))
 }
 
@@ -625,6 +634,7 @@ func (c *bookChaos) last() {
 		to := c.payers[(k+1)%len(c.book.tree)]
 		for _, amount := range []int64{3, 1_000_000} {
 			payment := from.client.Next()
+			payment.Deadline = soon(time.Hour)
 			source := from.client.Account("issuer")
 			if amount > 100 {
 				source = from.client.Account("b")

@@ -216,6 +216,15 @@ func (e *bookEvidence) above(shard, below ledger.ShardID) bool {
 	return true
 }
 
+// cameTooEarly reports whether a transaction took no effect, and may have come before one of its
+// organisations was registered. A chain that had it before refused it. If it came again after the
+// registration, it concerned more shards, which had it later and refused it, too.
+func (e *bookEvidence) cameTooEarly(chains []*fates, id ledger.Hash) bool {
+	return e.early[id] && !slices.ContainsFunc(chains, func(chain *fates) bool {
+		return chain.of[id] != nil && chain.of[id].tookEffect
+	})
+}
+
 // judgeOutcomes checks that every transaction in a chain was submitted, and is in all chains that
 // it concerns with one outcome. In other chains it was only passed on.
 func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
@@ -226,9 +235,7 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 				return fmt.Errorf("shard %d: nobody submitted %s", shard, id)
 			}
 			concerned := e.concerned(t)
-			if e.early[id] && !here.waits && !slices.ContainsFunc(chains, func(chain *fates) bool {
-				return chain.of[id] != nil && chain.of[id].tookEffect
-			}) {
+			if !here.waits && e.cameTooEarly(chains, id) {
 				continue // it went to the right shard as far as this shard knew
 			}
 			switch is := slices.Contains(concerned, ledger.ShardID(shard)); {
@@ -307,16 +314,19 @@ func (e *bookEvidence) judgeTold(chains []*fates) error {
 }
 
 // judgeOrder checks that one order of all transactions agrees with the order in every chain that
-// executes them.
+// executes them. Those that came too early have no place in it.
 func (e *bookEvidence) judgeOrder(chains []*fates) error {
 	before := map[ledger.Hash]int{}
 	after := map[ledger.Hash][]ledger.Hash{}
 	for _, chain := range chains {
-		for i, id := range chain.order {
+		order := slices.DeleteFunc(slices.Clone(chain.order), func(id ledger.Hash) bool {
+			return e.cameTooEarly(chains, id)
+		})
+		for i, id := range order {
 			before[id] += 0
 			if i > 0 {
 				before[id]++
-				after[chain.order[i-1]] = append(after[chain.order[i-1]], id)
+				after[order[i-1]] = append(after[order[i-1]], id)
 			}
 		}
 	}

@@ -30,9 +30,10 @@ type book struct {
 	members int
 	tree    []ledger.ShardID
 	clients []*ledgertest.Client // by shard
+	version int
 }
 
-// newBook returns a book with vouched crossings.
+// newBook returns a book with vouched crossings and of the newest version.
 func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
 	t.Helper()
 	return newBookOf(t, true, members, tree...)
@@ -46,6 +47,9 @@ func newBookOf(t testing.TB, vouched bool, members int, tree ...ledger.ShardID) 
 	genesis := &ledger.Genesis{Chain: "test", Time: 1,
 		Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}, Tree: tree,
 		Shards: make([][]ledger.Member, len(tree)), VouchedCrossings: vouched}
+	if vouched { // so is each new book, and a book that is not is an old one
+		genesis.Version = ledger.NewestVersion
+	}
 	var keys []ed25519.PrivateKey
 	for k := range members * len(tree) {
 		seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Name(), k))
@@ -60,7 +64,7 @@ func newBookOf(t testing.TB, vouched bool, members int, tree ...ledger.ShardID) 
 			ledger.Member{Name: fmt.Sprintf("node-%d", k), Key: public, Address: "127.0.0.1:1"})
 	}
 	genesis.Members = genesis.Shards[0]
-	b := &book{shard: s, members: members, tree: tree}
+	b := &book{shard: s, members: members, tree: tree, version: genesis.Version}
 	for k, key := range keys {
 		config := home.Initial("")
 		config.API.Listen = "127.0.0.1:0"
@@ -180,10 +184,15 @@ func (b *book) executed(statuses []*ledgerdv1.TransactionStatus) {
 	}
 }
 
-// pay returns a payment from account a of one organisation to account a of another.
+// pay returns a payment from account a of one organisation to account a of another, with a deadline
+// if the book asks for one.
 func (b *book) pay(from, to int, amount int64) ledger.Transaction {
-	return b.clients[from].Transfer(b.clients[from].Account("a"), b.clients[to].Account("a"),
+	payment := b.clients[from].Transfer(b.clients[from].Account("a"), b.clients[to].Account("a"),
 		amount)
+	if ledger.TakesDeadlines(b.version) {
+		payment.Deadline = soon(time.Hour)
+	}
+	return payment
 }
 
 // holds waits until all running nodes of a shard see this balance in its organisation's account a.

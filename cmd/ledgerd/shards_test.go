@@ -4,17 +4,28 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
+// newestGenesis returns the genesis of a new book with one shard for each parent. It is of now,
+// because clients set deadlines by their clocks.
+func newestGenesis(parents ...ledger.ShardID) *ledger.Genesis {
+	genesis := ledgertest.ShardedGenesis(1, parents...)
+	genesis.Version, genesis.Time = ledger.NewestVersion,
+		ledger.Milliseconds(time.Now().UnixMilli())
+	return genesis
+}
+
 // Run the commands on a ledger of three shards, of which two are below the root: payments across
 // shards, waiting transactions, and the place of each.
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
-	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
+	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
 	for shard := range 3 {
 		name := fmt.Sprint("org", shard)
@@ -169,5 +180,50 @@ func TestOneShardIsATreeOfOne(t *testing.T) {
 	if text := s.must("tx status " + status["id"].(string) + " %n"); strings.Contains(
 		strings.ToLower(text), "shard") {
 		t.Error(text)
+	}
+}
+
+// A transfer that is too late in one of its shards, and one whose deadline is too far ahead: what
+// the commands say of them. The book's time is an hour ahead of the client's clock.
+func TestTransfersThatAreTooLate(t *testing.T) {
+	t.Parallel()
+	genesis := newestGenesis(0, 0, 0)
+	genesis.Time += 3_600_000
+	book := apitest.NewBook(t, genesis, api.Options{})
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
+	for shard := range 3 {
+		name := fmt.Sprint("org", shard)
+		s.must("keys create " + name + " --plain %k")
+		s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))
+		s.must("account open " + name + ":mint --issuer %n %k")
+	}
+	for deadline, want := range map[string]struct{ code, words string }{
+		"30m":  {"deadline_passed", "its deadline has passed"},
+		"200h": {"deadline_too_far", "its deadline is too far ahead"},
+	} {
+		refused := s.run("tx transfer org1:mint org2:mint 5 --deadline " + deadline + " %n %k")
+		if refused.status != exitFailure ||
+			!strings.Contains(refused.out+refused.errs, want.words) {
+			t.Errorf("%s: %+v", deadline, refused)
+		}
+		id := strings.Fields(refused.out)[1]
+		text := s.run("tx status " + id + " %n")
+		if text.status != exitFailure || !strings.Contains(text.errs, want.words) ||
+			!strings.Contains(text.out, "\ndeadline  ") ||
+			!strings.Contains(text.out, "2  refused") {
+			t.Errorf("%s: %+v", deadline, text)
+		}
+		shown := object(t, s.run("tx status "+id+" --json %n").out)
+		if shown["state"] != "failed" || shown["reason_code"] != want.code ||
+			shown["deadline_ms"].(float64) < 1e12 {
+			t.Errorf("%s: %v", deadline, shown)
+		}
+		if blocks := s.must("export --blocks %n"); !strings.Contains(blocks,
+			`"outcome":"failed","reason":"`+want.code) {
+			t.Errorf("%s: %s", deadline, blocks)
+		}
+	}
+	if balances := s.must("export --balances %n"); strings.Contains(balances, `"amount":"5"`) {
+		t.Error(balances)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
@@ -18,7 +17,7 @@ import (
 // its lines apart.
 func TestImportOverShards(t *testing.T) {
 	t.Parallel()
-	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
+	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(2)}}
 	var file strings.Builder
 	fmt.Fprintln(&file,
@@ -103,7 +102,7 @@ func TestImportOverShards(t *testing.T) {
 // A transaction that waits for a shard is exported as waiting.
 func TestExportWaiting(t *testing.T) {
 	t.Parallel()
-	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0), api.Options{})
+	book := apitest.NewBook(t, newestGenesis(0, 0), api.Options{})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(0)}}
 	for shard, name := range []string{"acme", "bank"} {
 		s.must("keys create " + name + " --plain %k")

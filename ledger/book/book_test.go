@@ -30,6 +30,9 @@ type shards struct {
 func newShards(t *testing.T, seed uint64) *shards {
 	t.Helper()
 	genesis, dir := ledgertest.ShardedGenesis(1, 0, 0, 1), t.TempDir()
+	if seed%2 == 0 {
+		genesis.Version = ledger.DeadlineVersion
+	}
 	b := &shards{t: t, random: rand.New(rand.NewPCG(seed, seed))}
 	for shard := range ledger.ShardID(3) {
 		own, err := genesis.ForShard(shard)
@@ -136,8 +139,12 @@ func (b *shards) trade() {
 		if b.random.IntN(2) == 0 {
 			from = b.clients[shard].Account("a")
 		}
-		transfers = append(transfers, b.clients[shard].Transfer(from, b.clients[to].Account("a"),
-			b.random.Int64N(40)+1))
+		transfer := b.clients[shard].Transfer(from, b.clients[to].Account("a"),
+			b.random.Int64N(40)+1)
+		if head := b.stores[to].Head(); ledger.TakesDeadlines(b.stores[to].Charter().Version) {
+			transfer.Deadline = head.Time + ledger.Milliseconds(b.random.IntN(60))
+		}
+		transfers = append(transfers, transfer)
 	}
 	b.round(shard, transfers...)
 }

@@ -198,29 +198,24 @@ func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool,
 
 // unseen reports that a transaction was in no earlier block, if that is certain without reading the
 // disk. This is the common case. A transaction with a fresh nonce was never applied, and s.failed
-// has the ids of all transactions that failed, were set aside or were relayed to other shards. A
-// registration takes no nonce in a book of several shards, so it is always looked up. For a packed
-// bundle, it is asked for the first transfer only: that one's nonce is not fresh, or it failed, if
-// the bundle is in a block. The caller must hold the mutex, and no block may be appended meanwhile.
+// has the ids of all transactions that failed, were set aside or were relayed to other shards,
+// unless their deadline is over. A registration takes no nonce in a book of several shards, so it
+// is always looked up. For a packed bundle, it is asked for the first transfer only: that one's
+// nonce is not fresh, or it failed, if the bundle is in a block. The caller must hold the mutex,
+// and no block may be appended meanwhile.
 func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
 	if !transaction.TakesNonce() || len(transaction.Registrations) > 0 ||
 		!s.state.Fresh(transaction.Signer, transaction.Nonce) {
 		return false
 	}
-	_, mayHaveFailed := s.failed[shortID(id)]
-	return !mayHaveFailed
+	return !s.failed.mayHave(shortID(id), transaction.Deadline)
 }
 
 func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 // publish makes an executed block visible. The caller must hold the mutex.
 func (s *Store) publish(block *ledger.Block, changes *state.Changes) {
-	// The first transfer of a packed bundle stands for the others; see unseen.
-	for head := range block.Heads() {
-		if indexKind(head.Result) == indexFailed {
-			s.failed[shortID(head.ID)] = struct{}{}
-		}
-	}
+	s.failed.addBlock(block)
 	s.head = state.Parent{Header: block.Header, Hash: block.Hash}
 	s.chain.append(block.Hash)
 	s.unwritten.add(&pendingBlock{block: block, encoded: block.Encode(), changes: changes})

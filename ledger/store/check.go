@@ -96,8 +96,13 @@ func (s *Store) settledChunks(r *run, runs []*run) uint64 {
 func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height ledger.Height) error {
 	err := readGuide(transaction, r)
 	if errors.Is(err, errMissing) {
-		if err = readIDs(transaction, r, height); err == nil {
-			s.addFailed(r)
+		if err = readIDs(transaction, r, height, s.failed.spans); err == nil && r.lapses > 0 {
+			if err = s.loadSpans(transaction, height); err == nil {
+				err = readIDs(transaction, r, height, s.failed.spans)
+			}
+		}
+		if err == nil {
+			s.failed.addRun(r)
 			s.lacking.guides = append(s.lacking.guides, r)
 		}
 		return err
@@ -108,8 +113,13 @@ func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height led
 	if err != nil {
 		return damaged(height, "the guide of run %d of the index: %v", r.number, err)
 	}
-	s.addFailed(r)
-	r.failed = nil
+	if r.lapses > 0 {
+		if err := s.loadSpans(transaction, height); err != nil {
+			return err
+		}
+	}
+	s.failed.addRun(r)
+	r.failed, r.lapsing = nil, nil
 	settled := uint64(0)
 	if !s.options.CheckAll {
 		settled = s.settledChunks(r, runs)
@@ -129,7 +139,7 @@ func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height led
 // complete checks the counts of a run of ids of which all rows were read.
 func (x *idRows) complete(seen *count) error {
 	if seen.blocks != x.run.blocks || seen.failures != x.run.failures ||
-		seen.transactions != x.run.transactions {
+		seen.lapses != x.run.lapses || seen.transactions != x.run.transactions {
 		return damaged(x.height, "run %d of the index has %d blocks and %d transactions, of which "+
 			"%d failed; its guide says %d, %d and %d", x.run.number, seen.blocks,
 			seen.transactions, seen.failures, x.run.blocks, x.run.transactions, x.run.failures)
@@ -186,12 +196,6 @@ func (r *run) readLast(transaction *badger.Txn, bytes int64) error {
 		rows.Next()
 	}
 	return nil
-}
-
-func (s *Store) addFailed(r *run) {
-	for _, short := range r.failed {
-		s.failed[short] = struct{}{}
-	}
 }
 
 // lacking is what a store that an older version wrote lacks, and gets when it is opened.

@@ -193,7 +193,12 @@
 // takes these blocks back. The caller knows the height of the last such block.
 //
 // The ids of transactions that failed, were set aside or passed through are also kept in memory,
-// some 20 bytes each, because their nonces may still be fresh.
+// some 20 to 40 bytes each, because their nonces may still be fresh. Those of transactions with a
+// deadline take half as much, and only until some hours after the deadline (failed.go). A
+// transaction whose deadline is over is always looked up on the disk, so a copy that comes late is
+// dropped as any other. What began with a snapshot does not know the deadlines in the blocks up to
+// it. Of these it forgets what was set aside once no such deadline can be open, if the genesis asks
+// for deadlines, and keeps what failed or passed through.
 //
 // # Rows
 //
@@ -206,16 +211,18 @@
 //	R                          -> the runs: the next number, and of each run its kind, number,
 //	                              level, number of records and number of bytes
 //	r run chunk                -> records of a run of ids, in their order: id or block hash,
-//	                              height, index and kind
+//	                              height, index, kind and, of a transaction that failed, the
+//	                              quarters of a day from the block to the one with its deadline
 //	Y run first-key            -> records of a run of histories: account number and ordinal of the
 //	                              first step, after their length; the steps as in row y, after
 //	                              their length; all packed after a 0 if that is shorter
 //	g run part                 -> a part of the guide of a run. Of ids: the numbers of its records,
 //	                              of its bytes, of the next run, of its blocks and of its failed
 //	                              transactions; the first bytes of the first id of each chunk and
-//	                              of each failed transaction; a Bloom filter of its ids. Of
-//	                              entries: the numbers of its records, bytes and chunks, and of the
-//	                              next run; the first key of each chunk; a Bloom filter of its keys
+//	                              of each failed transaction, of those with deadlines only until
+//	                              these are over; a Bloom filter of its ids. Of entries: the numbers
+//	                              of its records, bytes and chunks, and of the next run; the first
+//	                              key of each chunk; a Bloom filter of its keys
 //	k height                   -> the hashes of the block at this height, which is a multiple of 64,
 //	                              and of every 64th one after it
 //	S run first-key            -> records of a run of the state: key and value, each after its

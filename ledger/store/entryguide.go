@@ -149,7 +149,8 @@ func (r *run) encodeEntriesGuide() []byte {
 
 // guideBytes returns the size of a guide without its head.
 func (r *run) guideBytes() int {
-	return 8*(len(r.fences)+len(r.failed)+len(r.filter)) + 4*r.starts.len() + len(r.starts.data)
+	return 8*(len(r.fences)+len(r.failed)+2*len(r.lapsing)+len(r.filter)) + 4*r.starts.len() +
+		len(r.starts.data)
 }
 
 // decodeEntriesGuide gives a run that the row of runs names what its guide has. It returns

@@ -23,7 +23,8 @@ import (
 type count struct {
 	// blocks is the number of records of blocks. The others are of transactions or packed bundles,
 	// of which failures is the number of those that failed, or of which the first transfer did.
-	blocks, failures uint64
+	// lapses is the number of failed ones that have a deadline, unless that is far ahead.
+	blocks, failures, lapses uint64
 	// transactions is how many transactions the records stand for.
 	transactions uint64
 	// highest is the height of the highest block of a record.
@@ -43,7 +44,15 @@ func (r *run) tally(key, value []byte) {
 		r.blocks++
 	case indexFailed:
 		r.failures++
-		r.failed = append(r.failed, binary.BigEndian.Uint64(key))
+		short := binary.BigEndian.Uint64(key)
+		if where.lapse == 0 {
+			r.failed = append(r.failed, short)
+			return
+		}
+		r.lapses++
+		if of, over := r.spans.until(where.height, where.lapse); !over {
+			r.lapsing = append(r.lapsing, lapsing{short, of, where.lapse == lapseWithin})
+		}
 	}
 }
 
@@ -53,32 +62,51 @@ func chunksOf(records uint64) uint64 { return (records + chunkOf - 1) / chunkOf 
 // A guide begins with its version, the numbers of records and of bytes of the run, the number of
 // the next run, the number of records of blocks, the height of the highest one, the number of
 // failed transactions, that of all transactions and that of words of the filter. The fences, the
-// first bytes of the failed ids and the filter follow.
+// first bytes of the failed ids and the filter follow. If some of the failed transactions have a
+// deadline, the guide is of version 2. Then it has after the number of words of the filter the
+// number of those transactions, and how many of them follow the failed ids: those whose deadlines
+// were not over when the guide was made. Each has the first bytes of its id, and the period of the
+// deadline, in which the highest bit is set if it is the last one that the deadline may be in. The
+// failed ids are the others.
 const (
-	guideVersion  = 1
-	guideHeadSize = 1 + 8*8
+	guideVersion   = 1
+	guideHeadSize  = 1 + 8*8
+	guideVersion2  = 2
+	guideHeadSize2 = guideHeadSize + 2*8
 )
 
 // encodeGuide returns the guide of a run of ids that is complete.
 func (r *run) encodeGuide() []byte {
-	to := make([]byte, 0, guideHeadSize+8*(len(r.fences)+len(r.failed)+len(r.filter)))
-	to = append(to, guideVersion)
-	for _, number := range [...]uint64{r.records, r.bytes, r.next, r.blocks, uint64(r.highest),
-		r.failures, r.transactions, uint64(len(r.filter))} {
-		to = binary.BigEndian.AppendUint64(to, number)
-	}
-	for _, numbers := range [...][]uint64{r.fences, r.failed, r.filter} {
-		for _, number := range numbers {
+	to := make([]byte, 0, guideHeadSize2+r.guideBytes())
+	numbers := func(some ...uint64) {
+		for _, number := range some {
 			to = binary.BigEndian.AppendUint64(to, number)
 		}
 	}
+	to = append(to, guideVersion)
+	numbers(r.records, r.bytes, r.next, r.blocks, uint64(r.highest), r.failures, r.transactions,
+		uint64(len(r.filter)))
+	if r.lapses > 0 {
+		to[0] = guideVersion2
+		numbers(r.lapses, uint64(len(r.lapsing)))
+	}
+	numbers(r.fences...)
+	numbers(r.failed...)
+	for _, each := range r.lapsing {
+		numbers(each.short, each.guided())
+	}
+	numbers(r.filter...)
 	return to
 }
 
 // decodeGuide gives a run that the row of runs names what its guide has. It returns errMissing if
 // the guide has lost its end.
 func (r *run) decodeGuide(guide []byte) error {
-	if len(guide) < guideHeadSize || guide[0] != guideVersion {
+	headSize := guideHeadSize
+	if len(guide) > 0 && guide[0] == guideVersion2 {
+		headSize = guideHeadSize2
+	}
+	if len(guide) < headSize || guide[0] != guideVersion && guide[0] != guideVersion2 {
 		return errRow
 	}
 	numbers := func(count uint64) []uint64 {
@@ -89,21 +117,28 @@ func (r *run) decodeGuide(guide []byte) error {
 		return list
 	}
 	guide = guide[1:]
-	head := numbers(8)
-	filter, most := head[7], filterWords(filterBound)
+	head := append(numbers(uint64(headSize/8)), 0, 0)
+	filter, lapses, listed := head[7], head[8], head[9]
 	if head[0] != r.records || head[1] != r.bytes || head[3] > r.records ||
-		head[5] > r.records-head[3] || filter > most {
+		head[5] > r.records-head[3] || filter > filterWords(filterBound) || lapses > head[5] ||
+		listed > lapses || headSize == guideHeadSize2 && lapses == 0 {
 		return errRow
 	}
-	switch size := 8 * (chunksOf(r.records) + head[5] + filter); {
+	always := head[5] - lapses
+	switch size := 8 * (chunksOf(r.records) + always + 2*listed + filter); {
 	case uint64(len(guide)) < size:
 		return errMissing
 	case uint64(len(guide)) > size:
 		return errRow
 	}
 	r.count = count{next: head[2], blocks: head[3], highest: ledger.Height(head[4]),
-		failures: head[5], transactions: head[6]}
-	r.fences, r.failed = numbers(chunksOf(r.records)), numbers(head[5])
+		failures: head[5], lapses: lapses, transactions: head[6]}
+	r.fences, r.failed = numbers(chunksOf(r.records)), numbers(always)
+	r.lapsing = make([]lapsing, listed)
+	for i := range r.lapsing {
+		each := numbers(2)
+		r.lapsing[i] = lapsing{each[0], period(each[1] &^ withinBit), each[1]&withinBit != 0}
+	}
 	r.filter = numbers(filter)
 	if !slices.IsSorted(r.fences) {
 		return errRow
@@ -125,7 +160,7 @@ func (s *Store) putGuide(r *run, put putRow) error {
 		r.keys = filterKeys{}
 	} else {
 		guide = r.encodeGuide()
-		r.failed = nil
+		r.failed, r.lapsing, r.spans = nil, nil, spans{}
 	}
 	return s.eachChunk(guide, func(part int, data []byte) error {
 		return put("guide", r.guideKey(part), data)
@@ -256,9 +291,11 @@ func (x *idRows) visit(chunk []byte, visit func(at uint64, key, value []byte) er
 }
 
 // readIDs reads a run of ids that the row of runs names, and gives it what its guide would have.
-func readIDs(transaction *badger.Txn, r *run, height ledger.Height) error {
+// Without spans, all deadlines count as over.
+func readIDs(transaction *badger.Txn, r *run, height ledger.Height, found spans) error {
 	rows := &idRows{run: r, height: height, records: r.records}
-	r.fences, r.filter, r.count, r.failed = nil, nil, count{}, nil
+	r.fences, r.filter, r.count, r.failed, r.lapsing = nil, nil, count{}, nil, nil
+	r.spans = found
 	r.expect(r.records)
 	r.records = 0
 	return rows.read(transaction, chunksOf(rows.records), func(_ uint64, key, value []byte) error {
@@ -285,9 +322,12 @@ func (s *Store) checkIDs(transaction *badger.Txn, rows *idRows, before uint64, s
 			seen.blocks++
 		case indexFailed:
 			s.mutex.RLock()
-			_, known := s.failed[short]
+			known := s.failed.knows(short, where)
 			s.mutex.RUnlock()
-			if seen.failures++; !known {
+			if seen.failures++; where.lapse > 0 {
+				seen.lapses++
+			}
+			if !known {
 				return errGuide
 			}
 		}

@@ -28,7 +28,7 @@ func TestHighBlocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := position{height: high(t), index: rapid.Uint32Max(placeMask).Draw(t, "index"),
 			kind: rapid.ByteMax(indexVoid-1).Draw(t, "kind"), packed: rapid.Bool().Draw(t,
-				"packed")}
+				"packed"), lapse: lapse(rapid.ByteMax(lapseMask).Draw(t, "lapse"))}
 		value := (&record{where: want}).value()
 		if got := decodePlaceOf(value[:]); got != want {
 			t.Fatalf("%+v is read as %+v", want, got)
@@ -94,6 +94,15 @@ func TestMalformedGuides(t *testing.T) {
 		value := (&record{where: position{height: 1, kind: byte(i % 2)}}).value()
 		ids.note(id[:], value[:])
 	}
+	timed := &run{kind: rowRun, spans: spans{now: 1, begins: []begin{{1, 0}}}}
+	timed.expect(records)
+	for i := range uint64(records) { // a third has no deadline, and the deadlines of some are over
+		var id ledger.Hash
+		binary.BigEndian.PutUint64(id[:], i)
+		value := (&record{where: position{height: 1, kind: indexFailed,
+			lapse: lapse(i % 3)}}).value()
+		timed.note(id[:], value[:])
+	}
 	entries := &run{kind: rowEntries, bytes: 77}
 	entries.expect(3)
 	for _, name := range []string{"a", "b", "c"} {
@@ -142,6 +151,19 @@ func TestMalformedGuides(t *testing.T) {
 		{"ids, a part of the head", ids, func(guide []byte) []byte {
 			return guide[:guideHeadSize-1]
 		}, errRow},
+		{"deadlines", timed, func(guide []byte) []byte { return guide }, nil},
+		{"deadlines, more than failures", timed, add(8, records), errRow},
+		{"deadlines, none", timed, add(8, -timed.lapses), errRow},
+		{"deadlines, fewer", timed, add(8, ^uint64(0)), errMissing},
+		{"deadlines, more listed", timed, add(9, 1), errMissing},
+		{"deadlines, fewer listed", timed, add(9, ^uint64(0)), errRow},
+		{"deadlines, more listed than there are", timed, add(9, timed.lapses), errRow},
+		{"deadlines, a part of the head", timed, func(guide []byte) []byte {
+			return guide[:guideHeadSize2-1]
+		}, errRow},
+		{"deadlines, no end", timed, cut, errMissing},
+		{"deadlines, too long", timed, longer, errRow},
+		{"deadlines, another version", timed, version, errRow},
 		{"entries", entries, func(guide []byte) []byte { return guide }, nil},
 		{"entries, another version", entries, version, errRow},
 		{"entries, more records", entries, add(0, 1), errRow},
@@ -173,6 +195,11 @@ func TestMalformedGuides(t *testing.T) {
 		}
 		if err := decode(test.spoil(encode())); err != test.want {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
+		}
+		if test.want == nil && (read.count != test.of.count ||
+			!slices.Equal(read.failed, test.of.failed) ||
+			!slices.Equal(read.lapsing, test.of.lapsing)) {
+			t.Errorf("%s: %+v, want %+v", test.name, read.count, test.of.count)
 		}
 	}
 }

@@ -16,15 +16,21 @@ import (
 // (runs.go), so that a look-up reads one row of the run that has the id, and few others.
 const (
 	// recordSize is the size of an id in a run: the id, the height, and the place in the block with
-	// the kind in its highest bits, and below them a bit that marks a packed bundle. A packed
-	// bundle has one record, with the id of its last transfer and the place of the first one.
+	// the kind in its highest bits, below them a bit that marks a packed bundle, and then the lapse
+	// of a failed transaction's deadline. A packed bundle has one record, with the id of its last
+	// transfer and the place of the first one.
 	heightSize  = 5
 	recordSize  = ledger.HashSize + heightSize + 4
 	kindShift   = 30
 	packedBit   = 1 << (kindShift - 1)
-	placeMask   = packedBit - 1
+	lapseShift  = 24
+	lapseMask   = packedBit>>lapseShift - 1
+	placeMask   = 1<<lapseShift - 1
 	chunkOf     = 64 // records in a chunk
 	filterBound = 4 << 20
+
+	_ = uint(placeMask - (ledger.MaxBlockTransactions - 1))
+	_ = uint(lapseMask - lapseWithin)
 )
 
 // record is an entry of a run of ids.
@@ -41,7 +47,7 @@ func (r *record) value() (value [recordSize - ledger.HashSize]byte) {
 	}
 	value[0] = byte(height >> 32)
 	binary.BigEndian.PutUint32(value[1:], uint32(height))
-	place := r.where.index | uint32(r.where.kind)<<kindShift
+	place := r.where.index | uint32(r.where.kind)<<kindShift | uint32(r.where.lapse)<<lapseShift
 	if r.where.packed {
 		place |= packedBit
 	}
@@ -59,7 +65,8 @@ func decodePlaceOf(value []byte) position {
 	place := binary.BigEndian.Uint32(value[heightSize:])
 	return position{
 		height: ledger.Height(value[0])<<32 | ledger.Height(binary.BigEndian.Uint32(value[1:])),
-		index:  place & placeMask, kind: byte(place >> kindShift), packed: place&packedBit != 0}
+		index:  place & placeMask, kind: byte(place >> kindShift), packed: place&packedBit != 0,
+		lapse: lapse(place >> lapseShift & lapseMask)}
 }
 
 // transactionsOf returns how many transactions a record stands for, given its key.
@@ -184,6 +191,7 @@ func findRecord(chunk []byte, id ledger.Hash) (where position, found bool,
 	}
 	// The first record that is not before the id is its own, or that of its packed bundle.
 	at := decodeRecord(chunk[low*recordSize:])
+	at.where.lapse = 0
 	if !at.where.packed {
 		return at.where, at.id == id, nil
 	}
@@ -196,7 +204,8 @@ func findRecord(chunk []byte, id ledger.Hash) (where position, found bool,
 // loadIndex reads the index, checks that it has as many transactions and blocks as the chain,
 // collects the ids of failed transactions, and removes what a crash left above the head.
 func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) error {
-	s.failed = make(map[uint64]struct{})
+	s.failed = newFailedIDs()
+	s.failed.now = periodOf(s.head.Header.Time)
 	count := &indexCount{store: s, height: height}
 	if err := s.loadIDs(count); err != nil {
 		return err
@@ -224,7 +233,7 @@ func (c *indexCount) take(id ledger.Hash, where position) {
 		c.blocks++
 		return
 	case indexFailed:
-		c.store.failed[shortID(id)] = struct{}{}
+		c.store.failed.add(shortID(id))
 	}
 	c.transactions++
 }

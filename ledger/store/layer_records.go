@@ -54,8 +54,12 @@ func (l *layerSorter) recordsOf(blocks []*pendingBlock) (records []record, order
 	for _, pending := range blocks {
 		block, height := pending.block, pending.block.Header.Height
 		for head := range block.Heads() {
-			add(head.Last(), position{height: height, index: uint32(head.Index),
-				kind: indexKind(head.Result), packed: head.Transfers > 0})
+			where := position{height: height, index: uint32(head.Index),
+				kind: indexKind(head.Result), packed: head.Transfers > 0}
+			if where.kind == indexFailed {
+				where.lapse = lapseIn(block, &head)
+			}
+			add(head.Last(), where)
 		}
 		add(block.Hash, position{height: height, kind: indexBlock})
 	}

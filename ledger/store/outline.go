@@ -25,7 +25,7 @@ func readOutline(transaction *badger.Txn, height ledger.Height) (header ledger.H
 		return header, nil, 0, err
 	}
 	var begin []byte
-	if header.Transactions > 0 {
+	if header.Transactions > 0 || header.ByBundle {
 		begin, err = get(transaction, chunkKey(rowOutline, height, 0))
 		if errors.Is(err, errMissing) {
 			return header, nil, 0, errNoOutlines

@@ -303,6 +303,7 @@ func (r *restoring) block(height, last ledger.Height) error {
 		return r.bad("block %d does not follow block %d", height, height-1)
 	}
 	r.head = state.Parent{Header: header, Hash: header.Hash()}
+	r.store.failed.advance(&header)
 	if err := r.put(heightKey(rowHeader, height),
 		headerRow(header.Encode(), int(length))); err != nil {
 		return err
@@ -318,7 +319,8 @@ func (r *restoring) block(height, last ledger.Height) error {
 	for i := range outline {
 		entry := &outline[i]
 		r.ids = append(r.ids, record{entry.ID, position{height: height, index: entry.Index,
-			kind: indexKind(entry.Result), packed: entry.Transfers > 0}})
+			kind: indexKind(entry.Result), packed: entry.Transfers > 0,
+			lapse: lapseInOutline(r.store.genesis, entry.Result)}})
 	}
 	err = r.store.eachChunk(encoded, func(chunk int, part []byte) error {
 		return r.put(chunkKey(rowOutline, height, chunk), part)

@@ -132,6 +132,8 @@ type position struct {
 	kind   byte
 	// packed says that it is the place of a packed bundle's first transfer, in a run of ids.
 	packed bool
+	// lapse is that of a failed transaction's deadline, in a record of a run of ids.
+	lapse lapse
 }
 
 const positionSize = 8 + 4 + 1

@@ -30,8 +30,11 @@ type run struct {
 	filter idFilter
 	count
 	// failed has the first bytes of the ids of failed transactions until the guide is on its way
-	// to the disk.
-	failed []uint64
+	// to the disk. lapsing has those that have a deadline that was not over when the run was made.
+	// spans find them.
+	failed  []uint64
+	lapsing []lapsing
+	spans   spans
 
 	// Of a run of entries, memory has its guide (entryguide.go): the first keys of its chunks, and
 	// in filter a Bloom filter. keys finds what the filter takes for the keys, until the guide is
@@ -167,6 +170,11 @@ func (s *Store) newRunWriter(kind runKind, level uint8, expected uint64, put put
 	w := &runWriter{put: put, bytes: s.options.chunkBytes,
 		run: &run{kind: kind, number: s.runs.next.Add(1) - 1, level: level}}
 	w.run.expect(expected)
+	if kind == rowRun {
+		s.mutex.RLock()
+		w.run.spans = s.failed.spans
+		s.mutex.RUnlock()
+	}
 	return w
 }
 

@@ -38,8 +38,11 @@ type shardBook struct {
 }
 
 // newShardBook returns a book whose clients of shard 1 use their own stream of nonces.
-func newShardBook(stream uint64) *shardBook {
-	genesis, err := shardGenesis().ForShard(0)
+func newShardBook(stream uint64) *shardBook { return newShardBookOf(shardGenesis(), stream) }
+
+// newShardBookOf is newShardBook with another genesis of shard 1.
+func newShardBookOf(of *ledger.Genesis, stream uint64) *shardBook {
+	genesis, err := of.ForShard(0)
 	if err != nil {
 		panic(err)
 	}
@@ -114,7 +117,7 @@ func (b *shardBook) order(batch *ledger.Batch) {
 			return false
 		})
 	block, changes := b.root.Execute(draft)
-	b.parent = state.Parent{Header: block.Header, Hash: block.Hash}
+	b.parent = state.Parent{Header: block.Header, Hash: block.Hash, Members: b.root.Membership}
 	for _, forward := range changes.Forwards {
 		b.stream = append(b.stream, ledger.Carried{Number: forward.Number,
 			Bundle: block.CarriedBundle(int(forward.Bundle))})

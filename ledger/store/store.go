@@ -176,7 +176,7 @@ type Store struct {
 	mutex  sync.RWMutex
 	state  *state.State
 	chain  chain
-	failed map[uint64]struct{}
+	failed failedIDs
 	head   state.Parent
 	// resident is how many accounts the last block left in memory.
 	resident int
