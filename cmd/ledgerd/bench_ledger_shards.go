@@ -57,6 +57,8 @@ Beside "loads" there are the parameters, "shards" and "tree", which has each sha
   ahead_up_to_percent           up to which percentage the shards are ahead of one; null if they are
                                 not at the lowest one
   ahead_of_packed_up_to_percent the same, of one shard with packed bundles
+  idle_percent_one_shard        what a node without load takes, in percent of a processor, which is
+  idle_percent_several_shards   a part of all figures
 At the end, it also checks that the balances of all shards add up to zero.
 `
 
@@ -175,10 +177,11 @@ func writeShards(out io.Writer, r bench.ShardsResult) error {
 	if err := ahead("one with packed bundles", first.Packed != nil, r.AheadPacked); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(out, `
+	_, err := fmt.Fprintf(out, `A node without load takes %.1f %% of a processor in one shard, and %.1f %% in %s.
+
 NODES US is processor time of a transaction, all nodes of the book together; BUSIEST US that of the
 node with the most. CAPACITY is what the book carries once that node has used one processor up, if
 each node has a machine of its own. GAIN is how many times the capacity of one the shards have.
-`)
+`, r.IdleOne, r.IdleSeveral, plural(r.Shards, "shard"))
 	return err
 }

@@ -98,7 +98,11 @@ func RunShards(ctx context.Context, p ShardsParameters, environment LedgerEnviro
 		result.Loads[i].Crossing = percent
 	}
 	for _, several := range []bool{false, true} {
-		if err := p.measureBook(ctx, several, environment, result.Loads); err != nil {
+		idle := &result.IdleOne
+		if several {
+			idle = &result.IdleSeveral
+		}
+		if *idle, err = p.measureBook(ctx, several, environment, result.Loads); err != nil {
 			return ShardsResult{}, err
 		}
 	}
@@ -106,9 +110,10 @@ func RunShards(ctx context.Context, p ShardsParameters, environment LedgerEnviro
 	return result, nil
 }
 
-// measureBook measures all loads with one shard, or with several.
+// measureBook measures all loads with one shard, or with several. It returns what an idle node
+// takes, in percent of a processor.
 func (p ShardsParameters) measureBook(ctx context.Context, several bool,
-	environment LedgerEnvironment, loads []ShardsLoad) (err error) {
+	environment LedgerEnvironment, loads []ShardsLoad) (idle float64, err error) {
 	layout := layoutOf(p.LedgerParameters, filepath.Join(environment.Dir, "one"))
 	if several {
 		layout.Dir = filepath.Join(environment.Dir, "several")
@@ -117,7 +122,7 @@ func (p ShardsParameters) measureBook(ctx context.Context, several bool,
 	defer func() { err = errors.Join(err, os.RemoveAll(layout.Dir)) }()
 	clients, err := newLoad(p.LedgerParameters)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	clients.traffic = newTraffic(p.Tree, p.Pattern, clients.clients)
 	if several {
@@ -125,11 +130,14 @@ func (p ShardsParameters) measureBook(ctx context.Context, several bool,
 	}
 	nodes, err := processNodes(layout, startPatience(p.LedgerParameters), environment.Command)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return nodes.during(ctx, func(ctx context.Context, fail context.CancelCauseFunc) error {
+	err = nodes.during(ctx, func(ctx context.Context, fail context.CancelCauseFunc) error {
 		prepared, err := clients.prepare(ctx, nodes.urls)
 		if err != nil {
+			return err
+		}
+		if idle, err = measureIdle(ctx, nodes, min(p.For, idleTime)); err != nil {
 			return err
 		}
 		var acknowledged uint64
@@ -153,6 +161,29 @@ func (p ShardsParameters) measureBook(ctx context.Context, several bool,
 		}
 		return p.check(ctx, nodes.urls, max(layout.Shards, 1), prepared+acknowledged)
 	})
+	return idle, err
+}
+
+// idleTime is how long nodes without load are measured, at most: long beside the kernel's clock, in
+// which processor time is counted.
+const idleTime = 3 * time.Second
+
+// measureIdle returns what a node without load takes, in percent of a processor.
+func measureIdle(ctx context.Context, nodes *nodes, during time.Duration) (float64, error) {
+	before, err := nodes.figures(ctx)
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if err := pause(ctx, during); err != nil {
+		return 0, err
+	}
+	seconds := time.Since(begun).Seconds()
+	after, err := nodes.figures(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return idlePercent(before.nodeSeconds, after.nodeSeconds, seconds), nil
 }
 
 // measureWindow measures one load. It sets acknowledged to the transactions of all loads so far.

@@ -85,6 +85,19 @@ type ShardsResult struct {
 	// percentage, or if that was not measured.
 	Ahead       *float64 `json:"ahead_up_to_percent"`
 	AheadPacked *float64 `json:"ahead_of_packed_up_to_percent"`
+	// IdleOne and IdleSeveral are the processor time of a node without load, of the average node,
+	// in percent of a processor. It is part of all figures.
+	IdleOne     float64 `json:"idle_percent_one_shard"`
+	IdleSeveral float64 `json:"idle_percent_several_shards"`
+}
+
+// idlePercent returns the processor time of the average node in percent of a processor.
+func idlePercent(before, after []float64, seconds float64) float64 {
+	var sum float64
+	for i := range after {
+		sum += after[i] - before[i]
+	}
+	return percents * sum / seconds / float64(len(after))
 }
 
 // compare sets what follows from all loads.

@@ -165,6 +165,9 @@ func TestShardsFigures(t *testing.T) {
 		!slices.Equal(f.NodeCPUPerRequest, []float64{50, 100, 25}) {
 		t.Errorf("%+v", f)
 	}
+	if idle := idlePercent([]float64{1, 2}, []float64{1.5, 2.25}, 5); idle != 7.5 {
+		t.Errorf("idle nodes take %v %%", idle)
+	}
 }
 
 // several returns figures whose busiest node and all nodes take some time for a transaction.
