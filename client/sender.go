@@ -31,7 +31,7 @@ type SenderOptions struct {
 	// Level is what callers wait for: ordered, stored or durable; default durable.
 	Level ledgerdv1.Level
 	// InFlight is how many bundles may be under way at once, 1 to 64; default 4. Each uses a nonce
-	// stream of its own.
+	// stream of its own. In a book of several shards that is for each shard where bundles enter.
 	InFlight int
 	// MaxBundle is how many transactions a bundle may have; default ledger.MaxBundleTransactions,
 	// which is also the most.
@@ -138,7 +138,10 @@ func (a Answer) Applied() bool {
 //     node is older or the way to it is not HTTP/2, it makes a call for each bundle, and tries
 //     again after a minute.
 //   - All callers of a bundle get their answers together. In a book of several shards a bundle
-//     waits for all shards that its transactions concern.
+//     enters the tree of shards where its transactions together do, and waits for all shards that
+//     they concern. So transactions share a bundle only if they enter at the same shard, as far as
+//     the Sender knows where organisations live, which it learns from outcomes. Those of one Caller
+//     that wait, or are under way, stay together.
 //
 // A Sender is safe for concurrent use. Its goroutines end with Close.
 type Sender struct {
@@ -151,16 +154,26 @@ type Sender struct {
 	working sync.WaitGroup
 	reading sync.WaitGroup // the streams
 
-	mutex     sync.Mutex
+	homes homes
+
+	mutex   sync.Mutex
+	queues  []*queue // the first has what enters at a shard that is not known
+	blocked list     // for which there is no room yet, oldest first
+	held    int      // bytes, of everything but blocked
+	closed  bool
+}
+
+// queue has the transactions that enter the tree of shards at one shard, and lanes that carry them.
+// In a book of one shard there is one queue. The sender's mutex guards it.
+type queue struct {
+	sender    *Sender
+	entry     ledger.ShardID
 	wake      sync.Cond // a lane may take a bundle, or the Sender is closed
 	waiting   list      // to be sent, oldest first
-	blocked   list      // for which there is no room yet, oldest first
-	held      int       // bytes, of everything but blocked
 	flights   int       // bundles under way
 	slow      int       // of these, those that take longer than a call
 	flying    int       // transactions in bundles under way that are not slow
 	gathering bool      // a lane is about to take a bundle
-	closed    bool
 }
 
 // Caller submits transactions that take effect in the order of their submission, such as those of
@@ -173,11 +186,14 @@ type Caller struct {
 	flying bool // in a bundle under way
 	unsure bool // an outcome of that bundle is not known
 	held   list // those that wait for the flight, oldest first
+	queue  *queue
+	queued int // transactions that are not over, all of them in the queue
 }
 
 // Submission is a transaction that a Sender took.
 type Submission struct {
 	sender      *Sender
+	queue       *queue
 	caller      *Caller // nil: any order
 	transaction ledger.Transaction
 	bytes       int           // bound of the encoding
@@ -212,16 +228,13 @@ func (c *Client) NewSender(ctx context.Context, options SenderOptions) (*Sender,
 		return nil, err
 	}
 	s := &Sender{nodes: c, options: options, genesis: genesis}
-	s.wake.L = &s.mutex
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.at = make([]node, len(c.urls))
 	for i := range s.at {
 		s.at[i].client, s.at[i].at = c, uint32(i)
 		s.at[i].life, s.at[i].reading = s.ctx, &s.reading
 	}
-	for range options.InFlight {
-		s.working.Go((&lane{sender: s}).run)
-	}
+	s.addQueue(0)
 	return s, nil
 }
 
@@ -323,18 +336,21 @@ func (s *Sender) enter(caller *Caller, mine *Submission, transaction *ledger.Tra
 			return err
 		}
 	}
+	entry, known := s.homes.entry(&mine.transaction)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	switch {
 	case s.closed:
 		return ErrSenderClosed
 	case s.blocked.first == nil && s.fits(mine):
+		s.choose(mine, entry, known)
 		s.hold(mine)
-		s.signal()
+		mine.queue.signal()
 		return nil
 	case s.options.RefuseWhenFull:
 		return fmt.Errorf("%w: %d bytes of %d are taken", ErrFull, s.held, s.options.MaxBytes)
 	}
+	s.choose(mine, entry, known)
 	mine.room = make(chan struct{})
 	s.blocked.push(mine)
 	return nil
@@ -362,7 +378,7 @@ func (t *Submission) leaveBlocked(why error) error {
 		return nil
 	}
 	t.at.remove(t)
-	t.over = true
+	t.end()
 	return fmt.Errorf("%w: %w", ErrNotSent, why)
 }
 
@@ -382,7 +398,7 @@ func (t *Submission) leave(why error) error {
 		s.held -= t.bytes + heldBytes
 	}
 	t.at.remove(t)
-	t.over = true
+	t.end()
 	s.admit()
 	return fmt.Errorf("%w: %w", ErrNotSent, why)
 }
@@ -394,7 +410,7 @@ func (t *Submission) leave(why error) error {
 func (s *Sender) Close(ctx context.Context) error {
 	s.mutex.Lock()
 	s.closed = true
-	s.wake.Broadcast()
+	s.wakeAll()
 	s.mutex.Unlock()
 	drained := make(chan struct{})
 	go func() {

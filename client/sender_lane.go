@@ -18,6 +18,7 @@ import (
 // lanes may be executed in any order, and the nonces of one stream only within a window.
 type lane struct {
 	sender   *Sender
+	queue    *queue
 	stream   uint64 // 0: not drawn yet
 	next     uint64 // sequence number
 	stale    int    // how often in a row nonces were stale
@@ -29,13 +30,13 @@ type lane struct {
 // run carries bundles until the Sender is closed and empty.
 func (l *lane) run() {
 	for {
-		l.flight = l.sender.next(l.flight[:0])
+		l.flight = l.queue.next(l.flight[:0])
 		if len(l.flight) == 0 {
 			return
 		}
 		l.slow = false
 		l.carry(l.flight)
-		l.sender.landed(l.flight, l.slow)
+		l.queue.landed(l.flight, l.slow)
 		clear(l.flight)
 	}
 }
@@ -61,6 +62,9 @@ func (l *lane) number(flight []*Submission) error {
 	deadlines, err := l.sender.nodes.NeedsDeadlines(l.sender.ctx)
 	if err != nil {
 		return err
+	}
+	if deadlines {
+		l.sender.homes.ask(l.sender.ctx, l.sender.nodes, l.sender.options.Keys[0].Organisation)
 	}
 	for _, t := range flight {
 		if deadlines {
@@ -182,6 +186,7 @@ func (l *lane) deliverSigned(flight []*Submission, sign func(context.Context, []
 				t.answer = Answer{ID: bundle.ID(i), Height: ledger.Height(statuses[i].GetHeight()),
 					Status: statuses[i]}
 				t.decided = true
+				l.sender.homes.learn(&t.transaction, t.answer.Status)
 			}
 			return
 		}

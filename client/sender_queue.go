@@ -58,6 +58,56 @@ func (l *list) precede(other *list) {
 
 // The methods below need the mutex.
 
+// addQueue adds a queue, with its lanes, for what enters at a shard.
+func (s *Sender) addQueue(entry ledger.ShardID) *queue {
+	q := &queue{sender: s, entry: entry}
+	q.wake.L = &s.mutex
+	s.queues = append(s.queues, q)
+	for range s.options.InFlight {
+		s.working.Go((&lane{sender: s, queue: q}).run)
+	}
+	return q
+}
+
+// choose sets the queue of a submission. Only the shards above the signer's home can be entries, so
+// there are few queues. All of a caller's submissions stay in one queue until they are over: the
+// transactions of two queues overtake each other.
+func (s *Sender) choose(t *Submission, entry ledger.ShardID, known bool) {
+	switch {
+	case t.caller != nil && t.caller.queued > 0:
+		t.queue = t.caller.queue
+	case !known:
+		t.queue = s.queues[0]
+	default:
+		for _, q := range s.queues[1:] {
+			if q.entry == entry {
+				t.queue = q
+			}
+		}
+		if t.queue == nil {
+			t.queue = s.addQueue(entry)
+		}
+	}
+	if t.caller != nil {
+		t.caller.queue = t.queue
+		t.caller.queued++
+	}
+}
+
+// end notes that a submission is over.
+func (t *Submission) end() {
+	if t.over = true; t.caller != nil {
+		t.caller.queued--
+	}
+}
+
+// wakeAll wakes all lanes.
+func (s *Sender) wakeAll() {
+	for _, q := range s.queues {
+		q.wake.Broadcast()
+	}
+}
+
 // fits reports whether there is room for a submission.
 func (s *Sender) fits(t *Submission) bool {
 	return s.held+t.bytes+heldBytes <= s.options.MaxBytes
@@ -66,7 +116,7 @@ func (s *Sender) fits(t *Submission) bool {
 // hold lets a submission wait to be sent.
 func (s *Sender) hold(t *Submission) {
 	s.held += t.bytes + heldBytes
-	s.waiting.push(t)
+	t.queue.waiting.push(t)
 }
 
 // admit lets blocked submissions in, as far as there is room.
@@ -76,13 +126,15 @@ func (s *Sender) admit() {
 		s.hold(t)
 		close(t.room)
 	}
-	s.signal()
+	for _, q := range s.queues {
+		q.signal()
+	}
 }
 
 // signal wakes a lane if there is something to do for it.
-func (s *Sender) signal() {
-	if s.ready() {
-		s.wake.Signal()
+func (q *queue) signal() {
+	if q.ready() {
+		q.wake.Signal()
 	}
 }
 
@@ -90,10 +142,10 @@ func (s *Sender) signal() {
 // Otherwise what waits must be a fair share of what is in flight, so that the first callers to come
 // back do not use up the lanes one by one. It gets there, at the latest when the flights end.
 // Flights that take long do not count.
-func (s *Sender) ready() bool {
-	return s.waiting.length > 0 && !s.gathering &&
-		(s.flights == s.slow || s.waiting.length >= s.options.MaxBundle ||
-			s.waiting.length*(s.options.InFlight-1) >= s.flying)
+func (q *queue) ready() bool {
+	return q.waiting.length > 0 && !q.gathering &&
+		(q.flights == q.slow || q.waiting.length >= q.sender.options.MaxBundle ||
+			q.waiting.length*(q.sender.options.InFlight-1) >= q.flying)
 }
 
 // yieldsMax bounds how often a lane lets other goroutines run before it takes a bundle.
@@ -101,57 +153,58 @@ const yieldsMax = 64
 
 // next waits for transactions and takes a bundle's worth of them. The result is empty once the
 // Sender is closed and nothing is left to send.
-func (s *Sender) next(to []*Submission) []*Submission {
+func (q *queue) next(to []*Submission) []*Submission {
+	s := q.sender
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for {
-		for !s.ready() {
-			if s.closed && s.waiting.length == 0 && s.blocked.length == 0 && s.flights == 0 {
-				s.wake.Broadcast()
+		for !q.ready() {
+			if s.closed && q.waiting.length == 0 && s.blocked.length == 0 && q.flights == 0 {
+				q.wake.Broadcast()
 				return nil
 			}
-			s.wake.Wait()
+			q.wake.Wait()
 		}
-		s.gather()
-		for t := range s.take {
+		q.gather()
+		for t := range q.take {
 			to = append(to, t)
 		}
 		if len(to) > 0 {
-			s.flights++
-			s.flying += len(to)
+			q.flights++
+			q.flying += len(to)
 			for _, t := range to {
 				if t.caller != nil {
 					t.caller.flying = true
 				}
 			}
-			s.signal()
+			q.signal()
 			return to
 		}
 	}
 }
 
 // gather lets callers that can run submit what they have, for as long as more comes.
-func (s *Sender) gather() {
-	s.gathering = true
-	for before, yields := -1, 0; s.waiting.length > before && yields < yieldsMax &&
-		s.waiting.length < s.options.MaxBundle; yields++ {
-		before = s.waiting.length
-		s.mutex.Unlock()
+func (q *queue) gather() {
+	q.gathering = true
+	for before, yields := -1, 0; q.waiting.length > before && yields < yieldsMax &&
+		q.waiting.length < q.sender.options.MaxBundle; yields++ {
+		before = q.waiting.length
+		q.sender.mutex.Unlock()
 		runtime.Gosched()
-		s.mutex.Lock()
+		q.sender.mutex.Lock()
 	}
-	s.gathering = false
+	q.gathering = false
 }
 
 // take removes a bundle's worth of submissions from those that wait, oldest first. Those of a
 // caller with another bundle under way go behind it.
-func (s *Sender) take(yield func(*Submission) bool) {
-	for count, bytes := 0, 0; count < s.options.MaxBundle; {
-		t := s.waiting.first
+func (q *queue) take(yield func(*Submission) bool) {
+	for count, bytes := 0, 0; count < q.sender.options.MaxBundle; {
+		t := q.waiting.first
 		if t == nil || count > 0 && bytes+t.bytes > bundleBytes {
 			break
 		}
-		s.waiting.remove(t)
+		q.waiting.remove(t)
 		if t.caller != nil && t.caller.flying {
 			t.caller.held.push(t)
 			continue
@@ -176,18 +229,19 @@ func (l *lane) delayed() {
 	l.slow = true
 	l.sender.mutex.Lock()
 	defer l.sender.mutex.Unlock()
-	l.sender.slow++
-	l.sender.flying -= len(l.flight)
-	l.sender.signal()
+	l.queue.slow++
+	l.queue.flying -= len(l.flight)
+	l.queue.signal()
 }
 
 // landed ends a flight: its submissions are over.
-func (s *Sender) landed(flight []*Submission, slow bool) {
+func (q *queue) landed(flight []*Submission, slow bool) {
+	s := q.sender
 	s.mutex.Lock()
 	var unsent []*Submission
 	for _, t := range flight {
 		s.held -= t.bytes + heldBytes
-		t.over = true
+		t.end()
 		if t.caller != nil && errors.Is(t.err, ErrOutcomeUnknown) {
 			t.caller.unsure = true
 		}
@@ -195,22 +249,22 @@ func (s *Sender) landed(flight []*Submission, slow bool) {
 	for _, t := range flight {
 		if c := t.caller; c != nil && c.flying {
 			c.flying = false
-			s.waiting.precede(&c.held)
+			q.waiting.precede(&c.held)
 			if c.unsure {
 				c.unsure = false
-				unsent = append(unsent, s.drop(c, &s.waiting)...)
+				unsent = append(unsent, s.drop(c, &q.waiting)...)
 				unsent = append(unsent, s.drop(c, &s.blocked)...)
 			}
 		}
 	}
-	if s.flights--; slow {
-		s.slow--
+	if q.flights--; slow {
+		q.slow--
 	} else {
-		s.flying -= len(flight)
+		q.flying -= len(flight)
 	}
 	s.admit()
 	if s.closed {
-		s.wake.Broadcast()
+		s.wakeAll()
 	}
 	// Nobody reads what was left, so only the others may be handed over.
 	for i, t := range flight {
@@ -239,7 +293,7 @@ func (s *Sender) drop(c *Caller, from *list) (dropped []*Submission) {
 		behind := t.behind
 		if t.caller == c {
 			from.remove(t)
-			t.over = true
+			t.end()
 			if from == &s.blocked {
 				close(t.room)
 			} else {

@@ -226,7 +226,7 @@ func TestSenderGrowsWithLoad(t *testing.T) {
 	until(t, "all wait", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		return s.waiting.length == callers
+		return s.queues[0].waiting.length == callers
 	})
 	cluster.Node(0).Release()
 	working.Wait()
@@ -249,8 +249,8 @@ func TestSenderBesideASlowBundle(t *testing.T) {
 	gathering := func(on bool) {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		s.gathering = on // as if more came all the time
-		s.signal()
+		s.queues[0].gathering = on // as if more came all the time
+		s.queues[0].signal()
 	}
 	for sent, count := range []int{1, 50, 1} {
 		gathering(true)
@@ -265,7 +265,7 @@ func TestSenderBesideASlowBundle(t *testing.T) {
 		until(t, "all wait", func() bool {
 			s.mutex.Lock()
 			defer s.mutex.Unlock()
-			return s.waiting.length == count
+			return s.queues[0].waiting.length == count
 		})
 		gathering(false)
 		until(t, fmt.Sprintf("bundle %d is sent", sent), func() bool {
@@ -278,9 +278,9 @@ func TestSenderBesideASlowBundle(t *testing.T) {
 	if err := s.Close(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if s.held != 0 || s.flying != 0 || s.flights != 0 || s.slow != 0 {
+	if q := s.queues[0]; s.held != 0 || q.flying != 0 || q.flights != 0 || q.slow != 0 {
 		t.Errorf("at the end %d bytes, %d transactions, %d bundles, %d slow ones are held", s.held,
-			s.flying, s.flights, s.slow)
+			q.flying, q.flights, q.slow)
 	}
 }
 
@@ -544,7 +544,7 @@ func TestSenderStaleNonces(t *testing.T) {
 		t.transaction.Ledger, t.transaction.Signer = s.genesis, key.Organisation
 		flight = append(flight, t)
 	}
-	its := &lane{sender: s, stream: stream, next: 100}
+	its := &lane{sender: s, queue: s.queues[0], stream: stream, next: 100}
 	its.carry(flight)
 	if flight[0].err != nil || !flight[0].answer.Applied() {
 		t.Errorf("alone: %v, %v", flight[0].answer, flight[0].err)
@@ -637,7 +637,7 @@ func TestSenderDeadlines(t *testing.T) {
 	until(t, "one waits", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		return s.waiting.length == 1
+		return s.queues[0].waiting.length == 1
 	})
 	cancel()
 	unknown, unsent := <-ended, <-ended
@@ -654,9 +654,9 @@ func TestSenderDeadlines(t *testing.T) {
 	if got := balanceOf(t, cluster, "acme:a"); got != ledger.NewAmount(1) {
 		t.Errorf("balance %v, want 1", got)
 	}
-	if s.held != 0 || s.flying != 0 || s.flights != 0 {
-		t.Errorf("at the end %d bytes, %d transactions, %d bundles are held", s.held, s.flying,
-			s.flights)
+	if q := s.queues[0]; s.held != 0 || q.flying != 0 || q.flights != 0 {
+		t.Errorf("at the end %d bytes, %d transactions, %d bundles are held", s.held, q.flying,
+			q.flights)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 // Verifier verifies signatures. It remembers the expanded keys of the most recent signers, and the
-// last good signatures, which it does not verify again. All verifiers agree on every signature, in
+// last good signatures, which it does not verify again, and the last entries of a parent's stream,
+// which it does not decode again. All verifiers agree on every signature, in
 // a batch or alone, whatever they remember: each signature is verified with the cofactor and must
 // have a key of large order. It is safe for concurrent use.
 type Verifier struct {
@@ -23,6 +24,7 @@ type Verifier struct {
 	// recent and older hold signatures that were found to be good, by their message: a node
 	// verifies a bundle when it admits it, and again meets it in the round that it proposed.
 	recent, older map[string][][96]byte
+	entries       decodedEntries
 }
 
 const (
@@ -252,16 +254,20 @@ func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*Verif
 		}
 		add(p)
 	}
+	if batch.Voucher != nil {
+		verified.StreamHashes = make([]Hash, len(batch.Carried))
+	}
 	for i := range batch.Carried {
-		p := &verified.Stream[i]
-		p.Bundle, p.Kept, p.Err = DecodeCarried(batch.Carried[i].Bundle)
+		p, encoded := &verified.Stream[i], batch.Carried[i].Bundle
+		if batch.Voucher != nil {
+			verified.StreamHashes[i] = CarriedHash(encoded)
+			p.Bundle, p.Kept, p.Err = v.entries.decode(encoded, verified.StreamHashes[i])
+		} else {
+			p.Bundle, p.Kept, p.Err = DecodeCarried(encoded)
+		}
 		add(p)
 	}
 	if batch.Voucher != nil {
-		verified.StreamHashes = make([]Hash, len(batch.Carried))
-		for i := range batch.Carried {
-			verified.StreamHashes[i] = CarriedHash(batch.Carried[i].Bundle)
-		}
 		all = append(all, signed{batch.voucherMessage(),
 			[]Signature{{Key: batch.Voucher.Key, Bytes: batch.Voucher.Signature}}})
 	}

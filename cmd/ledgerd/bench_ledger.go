@@ -27,6 +27,7 @@ func newBenchLedgerCommand() *cobra.Command {
 	var large int
 	var memory bytesFlag
 	var more []int
+	var shards shardsFlags
 	command := &cobra.Command{
 		Use:   "ledger",
 		Short: "Measure a whole ledger: signed transactions, ordered, executed and stored",
@@ -110,6 +111,7 @@ The keys of --json, besides the parameters:
   acknowledged          transactions acknowledged since the start
   compared_height       last block up to which all nodes' chains were compared
 
+` + benchShardsLong + `
 At the end, the command compares the blocks of all nodes, and looks for every acknowledged
 transaction in them. A difference or a missing transaction is an error.`,
 		Example: `  ledgerd bench ledger --nodes 4 --clients 64 --for 10s
@@ -118,7 +120,9 @@ transaction in them. A difference or a missing transaction is an error.`,
   ledgerd bench ledger --nodes 3 --clients 16 --bundle 400 --book-transactions 100000000 \
     --book-accounts 20000000 --memory-limit 4GiB --dir /var/tmp
   ledgerd bench ledger --compare --for 5s
-  ledgerd bench ledger --compare --large-accounts 0 --more-nodes 0 --json`,
+  ledgerd bench ledger --compare --large-accounts 0 --more-nodes 0 --json
+  ledgerd bench ledger --shards 4 --crossing 0,25,50,75,100
+  ledgerd bench ledger --shards 7 --tree binary --pattern neighbourly --crossing 50 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			for _, name := range []string{"large-accounts", "more-nodes"} {
@@ -133,6 +137,13 @@ transaction in them. A difference or a missing transaction is an error.`,
 			validate := p.Validate
 			if compare {
 				validate = loads.Validate
+			}
+			inShards, err := shards.parameters(command, p)
+			if err != nil {
+				return err
+			}
+			if inShards != nil {
+				validate = inShards.Validate
 			}
 			if err := validate(); err != nil {
 				return asUsage(err)
@@ -174,6 +185,16 @@ transaction in them. A difference or a missing transaction is an error.`,
 				}
 				return writeLedgerComparison(command.OutOrStdout(), result)
 			}
+			if inShards != nil {
+				result, err := bench.RunShards(command.Context(), *inShards, environment)
+				if err != nil {
+					return withFolder(err)
+				}
+				if asJSON {
+					return writeBenchJSON(command.OutOrStdout(), result)
+				}
+				return writeShards(command.OutOrStdout(), result)
+			}
 			result, err := bench.RunLedger(command.Context(), p, environment)
 			if err != nil {
 				return withFolder(err)
@@ -207,8 +228,9 @@ transaction in them. A difference or a missing transaction is an error.`,
 		"accounts of the large loads of --compare, or 0 for no such loads")
 	flags.IntSliceVar(&more, "more-nodes", []int{5, 7},
 		"numbers of nodes with which --compare repeats a load, or 0 for none")
+	shards.add(command)
 	flags.StringVar(&p.Ack, "ack", bench.AckDurable,
-		"what a client waits for: ordered, stored or durable")
+		"what a client waits for: ordered, stored, durable or durable-everywhere")
 	addFabricFlag(command, &p.Fabric, fabric.P2P)
 	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus,
 		`engine, "allconcur+" or "allconcur"`)

@@ -96,6 +96,15 @@
 // measures how long a node takes to order again after a restart. The most memory that a node had is
 // what the kernel counted for its process.
 //
+// [RunShards] measures the same loads in one shard and in several. A part of the bundles pay
+// accounts of a client whose organisation lives in another shard; in one shard, the same clients
+// pay the same accounts. All transactions of a bundle concern the same shards, because a bundle
+// enters the tree where its transactions together do. The processor time is that of each node, and
+// the busiest one's bounds what the book carries: a book whose nodes have machines of their own,
+// unlike those of the run. So the gain of several shards over one is the ratio of the busiest
+// nodes' processor times for a transaction. At the end, the balances of all shards must add up to
+// zero.
+//
 // At the end, the run compares the blocks of all nodes, and the chain must contain at least as many
 // transactions as were acknowledged.
 package bench

@@ -23,12 +23,15 @@ const (
 	AckOrdered = "ordered"
 	AckStored  = "stored"
 	AckDurable = "durable"
+	// AckDurableEverywhere is AckDurable in all shards that a transaction concerns.
+	AckDurableEverywhere = "durable-everywhere"
 )
 
 // ackLevels maps acknowledgements to the API's levels.
 var ackLevels = map[string]ledgerdv1.Level{
 	AckOrdered: ledgerdv1.Level_LEVEL_ORDERED, AckStored: ledgerdv1.Level_LEVEL_STORED,
-	AckDurable: ledgerdv1.Level_LEVEL_DURABLE,
+	AckDurable:           ledgerdv1.Level_LEVEL_DURABLE,
+	AckDurableEverywhere: ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE,
 }
 
 // ClientsMax limits the clients of a run.
@@ -89,7 +92,8 @@ type LedgerParameters struct {
 	BookAccounts     int `json:"book_accounts"`
 	// MemoryLimit is the memory_limit_bytes of each node's configuration; 0: the default.
 	MemoryLimit int64 `json:"memory_limit_bytes"`
-	// Ack is the acknowledgement that a client waits for: AckOrdered, AckStored or AckDurable.
+	// Ack is the acknowledgement that a client waits for: AckOrdered, AckStored, AckDurable or
+	// AckDurableEverywhere.
 	Ack string `json:"ack"`
 	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for
 	// each node.
@@ -125,8 +129,11 @@ func (p LedgerParameters) Validate() error {
 		return fmt.Errorf("%w: distribution %q, want one of %q", ErrParameters, p.Distribution,
 			distributions)
 	case !known:
-		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack,
-			AckOrdered, AckStored, AckDurable)
+		return fmt.Errorf("%w: acknowledgement %q, want %q, %q, %q or %q", ErrParameters, p.Ack,
+			AckOrdered, AckStored, AckDurable, AckDurableEverywhere)
+	case p.Callers > 0 && p.Ack == AckDurableEverywhere:
+		return fmt.Errorf("%w: callers share a sender, which cannot wait for %q", ErrParameters,
+			p.Ack)
 	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
 		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
 			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
@@ -269,7 +276,7 @@ func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerPara
 	if err := pause(ctx, p.For); err != nil {
 		return LedgerResult{}, 0, err
 	}
-	window, latency := load.window()
+	window, _, latency := load.window()
 	after, err := nodes.figures(ctx)
 	if err != nil {
 		return LedgerResult{}, 0, err

@@ -25,6 +25,9 @@ type load struct {
 	callers      int // of each client; 0: the client submits bundles itself
 	distribution string
 	genesis      ledger.Hash
+	traffic      *traffic // nil: transfers are between accounts of their signer
+	shards       int      // of the book, in which the clients' organisations live; 0: one
+	plain        bool     // the client packs no bundles
 	clients      []*loadClient
 	counts       []*counts
 	working      sync.WaitGroup
@@ -42,6 +45,7 @@ type loadClient struct {
 	sequence uint64
 	bodySize int // of a transfer between accounts without names, about
 	counts   *counts
+	home     ledger.ShardID // of its organisation, in a book of several shards
 }
 
 // counts are the counts of some clients.
@@ -50,6 +54,7 @@ type counts struct {
 	measuring    bool
 	requests     uint64 // from here on in the measured window
 	bytes        uint64
+	crossed      uint64                  // of the requests, those that concern two shards
 	latency      *hdrhistogram.Histogram // nanoseconds
 	acknowledged uint64                  // since the start
 }
@@ -92,11 +97,22 @@ func newLoad(p LedgerParameters) (*load, error) {
 // connect spreads the clients over the nodes.
 func (l *load) connect(urls []string) (err error) {
 	for i, c := range l.clients {
-		if c.node, err = client.New([]string{urls[i%len(urls)]}, client.Options{}); err != nil {
+		url := urls[l.nodeOf(i, c.home, len(urls))]
+		if c.node, err = client.New([]string{url}, client.Options{}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// nodeOf returns which of all nodes a client submits to. In a book of several shards it is one of
+// the shard in which the client's organisation lives.
+func (l *load) nodeOf(number int, home ledger.ShardID, nodes int) int {
+	if l.shards == 0 {
+		return number % nodes
+	}
+	each := nodes / l.shards
+	return int(home)*each + number/l.shards%each
 }
 
 // prepare registers the clients' organisations and opens their accounts, several clients at a time.
@@ -165,6 +181,9 @@ func (l *load) register(ctx context.Context, c *loadClient) error {
 	registration := l.next(c)
 	registration.Registrations = []ledger.Registration{{Name: c.key.Organisation,
 		Keys: []ledger.PublicKey{c.key.Public()}}}
+	if l.shards > 0 {
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, c.home
+	}
 	// Wait until it is durable: then every node knows the organisation, or is about to.
 	if err := l.must(ctx, c, registration); err != nil {
 		return err
@@ -219,13 +238,13 @@ func sizeOfTransfer(t ledger.Transaction) int {
 	return len(body) - 2*len(name)
 }
 
-// must submits transactions and waits until they are durable.
+// must submits transactions and waits until they are durable in all shards.
 func (l *load) must(ctx context.Context, c *loadClient, transactions ...ledger.Transaction) error {
 	bundle, err := client.Sign(ctx, []client.Key{c.key}, transactions...)
 	if err != nil {
 		return err
 	}
-	statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+	statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE)
 	if err != nil {
 		return err
 	}
@@ -250,6 +269,9 @@ type chooser struct {
 	fixed    bool
 	random   *mathrand.Rand
 	zipf     *mathrand.Zipf // nil: uniform
+	// receivers chooses whose accounts a bundle's transfers go to, and to has these accounts.
+	receivers *receivers
+	to        []ledger.AccountPath
 	// transactions and their postings are the memory for the next bundle.
 	transactions []ledger.Transaction
 	postings     [][2]ledger.Posting
@@ -260,7 +282,10 @@ const zipfExponent = 1.1
 
 func (l *load) chooser(c *loadClient) *chooser {
 	random := mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
-	made := &chooser{accounts: c.accounts, fixed: c.fixed, random: random}
+	made := &chooser{accounts: c.accounts, to: c.accounts, fixed: c.fixed, random: random}
+	if l.traffic != nil {
+		made.receivers = l.traffic.receiversOf(c.home, random)
+	}
 	if l.callers == 0 {
 		made.transactions = make([]ledger.Transaction, l.bundle)
 		made.postings = make([][2]ledger.Posting, l.bundle)
@@ -278,16 +303,30 @@ func (c *chooser) one() int {
 	return c.random.IntN(len(c.accounts))
 }
 
+// bundle chooses whose accounts the transfers go to from here on: the client's own, or those of a
+// client in another shard. It reports whether it is the latter.
+func (c *chooser) bundle() (crosses bool) {
+	c.to = c.accounts
+	if c.receivers == nil {
+		return false
+	}
+	if other := c.receivers.next(); other != nil {
+		c.to = other.accounts
+		return true
+	}
+	return false
+}
+
 // transfer returns the postings of a transfer between two accounts.
 func (c *chooser) transfer() [2]ledger.Posting {
 	if c.fixed {
-		return twoPostings(c.accounts[0], c.accounts[1])
+		return twoPostings(c.accounts[0], c.to[1])
 	}
-	from, to := c.one(), c.one()
+	from, to := c.one(), c.one()%len(c.to)
 	if from == to {
-		to = (to + 1) % len(c.accounts)
+		to = (to + 1) % len(c.to)
 	}
-	return twoPostings(c.accounts[from], c.accounts[to])
+	return twoPostings(c.accounts[from], c.to[to])
 }
 
 func postings(from, to ledger.AccountPath) []ledger.Posting {
@@ -326,6 +365,7 @@ func (l *load) start(ctx context.Context, fail func(error)) {
 
 // post submits a transfer as one of many callers, and waits for it.
 func (l *load) post(ctx context.Context, c *loadClient, choose *chooser) error {
+	crosses := choose.bundle()
 	both := choose.transfer()
 	transaction := ledger.Transaction{Postings: both[:]}
 	size := c.bodySize
@@ -341,20 +381,27 @@ func (l *load) post(ctx context.Context, c *loadClient, choose *chooser) error {
 	if !answer.Applied() {
 		return refused([]*ledgerdv1.TransactionStatus{answer.Status})
 	}
-	c.counts.add(1, uint64(size), took)
+	c.counts.add(1, uint64(size), took, crosses)
 	return nil
 }
 
 // submit makes, signs and submits a bundle of transfers, and waits for it. Then nothing has the
 // bundle any more, so the next one uses the memory of its transactions.
 func (l *load) submit(ctx context.Context, c *loadClient, choose *chooser) error {
-	transactions := choose.transactions
+	transactions, crosses := choose.transactions, choose.bundle()
 	for i := range transactions {
 		transactions[i] = l.next(c)
 		choose.postings[i] = choose.transfer()
 		transactions[i].Postings = choose.postings[i][:]
+		if err := c.node.SetDeadline(ctx, &transactions[i]); err != nil {
+			return err
+		}
 	}
-	bundle, err := c.node.Sign(ctx, []client.Key{c.key}, transactions...)
+	sign := c.node.Sign
+	if l.plain {
+		sign = client.Sign
+	}
+	bundle, err := sign(ctx, []client.Key{c.key}, transactions...)
 	if err != nil {
 		return err
 	}
@@ -367,12 +414,13 @@ func (l *load) submit(ctx context.Context, c *loadClient, choose *chooser) error
 	if err := refused(statuses); err != nil {
 		return err
 	}
-	c.counts.add(uint64(l.bundle), size, time.Since(begun))
+	c.counts.add(uint64(l.bundle), size, time.Since(begun), crosses)
 	return nil
 }
 
-// add records that transactions were acknowledged together.
-func (c *counts) add(requests, bytes uint64, took time.Duration) {
+// add records that transactions were acknowledged together, all or none of which concern two
+// shards.
+func (c *counts) add(requests, bytes uint64, took time.Duration, crosses bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.acknowledged += requests
@@ -381,20 +429,24 @@ func (c *counts) add(requests, bytes uint64, took time.Duration) {
 	}
 	c.requests += requests
 	c.bytes += bytes
+	if crosses {
+		c.crossed += requests
+	}
 	_ = c.latency.RecordValue(min(int64(took), latencyMost)) // which is in its range
 }
 
-// begin opens the measured window. window closes it.
+// begin opens a measured window, without what was in one before. window closes it.
 func (l *load) begin() {
 	l.begun = time.Now()
 	for _, c := range l.counts {
 		c.mutex.Lock()
-		c.measuring = true
+		c.measuring, c.requests, c.bytes, c.crossed = true, 0, 0, 0
+		c.latency.Reset()
 		c.mutex.Unlock()
 	}
 }
 
-func (l *load) window() (all Window, latency *hdrhistogram.Histogram) {
+func (l *load) window() (all Window, crossed uint64, latency *hdrhistogram.Histogram) {
 	all.Seconds = time.Since(l.begun).Seconds()
 	latency = hdrhistogram.New(latencyLeast, latencyMost, latencyDigits)
 	for _, c := range l.counts {
@@ -402,10 +454,11 @@ func (l *load) window() (all Window, latency *hdrhistogram.Histogram) {
 		c.measuring = false
 		all.Requests += c.requests
 		all.Bytes += c.bytes
+		crossed += c.crossed
 		latency.Merge(c.latency)
 		c.mutex.Unlock()
 	}
-	return all, latency
+	return all, crossed, latency
 }
 
 // end stops the clients and returns the number of acknowledged transactions.

@@ -52,7 +52,15 @@ func newNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, error)
 	if p.Fabric == fabric.Memory {
 		return embeddedNodes(p, environment), nil
 	}
-	return processNodes(p, environment)
+	return processNodes(layoutOf(p, environment.Dir), startPatience(p), environment.Command)
+}
+
+// layoutOf returns the layout of the nodes of one shard, as processes.
+func layoutOf(p LedgerParameters, dir string) testnet.Layout {
+	return testnet.Layout{Dir: dir, Nodes: p.Nodes, Engine: p.Engine, Fabric: p.Fabric,
+		Chain: "bench", Quotas: &ledger.Quotas{}, Change: func(_ int, config *home.Config) {
+			config.Runtime.MemoryLimitBytes = p.MemoryLimit
+		}}
 }
 
 // during starts the nodes, waits until all of them order, and stops them in good order after do.
@@ -100,26 +108,23 @@ func startPatience(p LedgerParameters) time.Duration {
 	return startOrdering + time.Duration(max(p.Accounts, p.BookAccounts))*startAccount
 }
 
-func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
-	base, err := testnet.FreeBasePort(p.Nodes)
+// processNodes makes the homes of nodes that run as processes, on free ports.
+func processNodes(layout testnet.Layout, patience time.Duration, command []string) (*nodes, error) {
+	base, err := testnet.FreeBasePort(layout.Nodes * max(layout.Shards, 1))
 	if err != nil {
 		return nil, err
 	}
-	homes, err := testnet.Make(testnet.Layout{Dir: environment.Dir, Nodes: p.Nodes, BasePort: base,
-		Engine: p.Engine, Fabric: p.Fabric, Chain: "bench", Quotas: &ledger.Quotas{},
-		Change: func(_ int, config *home.Config) {
-			config.Runtime.MemoryLimitBytes = p.MemoryLimit
-		}})
+	layout.BasePort = base
+	homes, err := testnet.Make(layout)
 	if err != nil {
 		return nil, err
 	}
-	n := &nodes{patience: startPatience(p), homes: homes}
+	n := &nodes{patience: patience, homes: homes}
 	for _, h := range homes {
 		n.folders = append(n.folders, h.Data(), h.Rounds())
 	}
 	n.launch = func(ctx context.Context) error {
-		processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command,
-			Temporary: true})
+		processes := testnet.Run(homes, testnet.ProcessOptions{Command: command, Temporary: true})
 		n.processes, n.ended = processes, processes.Done()
 		n.halt = func() error {
 			stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
@@ -323,20 +328,29 @@ type figures struct {
 	sentBytes  float64 // on lanes
 	flushes    float64
 	height     float64 // of the node that is furthest
-	// clientSeconds is the processor time of this process.
+	// clientSeconds is the processor time of this process, and nodeSeconds that of each node.
 	clientSeconds float64
+	nodeSeconds   []float64
 }
 
 // figures adds up the nodes' metrics. Embedded nodes share this process's time with the clients.
 func (n *nodes) figures(ctx context.Context) (figures, error) {
 	var sum figures
-	for _, url := range n.urls {
-		values, err := readMetrics(ctx, url, metricCPU, metricSent, metricFlushes,
-			metricHeight)
-		if err != nil {
-			return figures{}, err
-		}
+	all, failures := make([][]float64, len(n.urls)), make([]error, len(n.urls))
+	var reading sync.WaitGroup
+	for i, url := range n.urls { // at the same time, so that they are of about one moment
+		reading.Go(func() {
+			all[i], failures[i] = readMetrics(ctx, url, metricCPU, metricSent, metricFlushes,
+				metricHeight)
+		})
+	}
+	reading.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return figures{}, err
+	}
+	for _, values := range all {
 		sum.cpuSeconds += values[0]
+		sum.nodeSeconds = append(sum.nodeSeconds, values[0])
 		sum.sentBytes += values[1]
 		sum.flushes += values[2]
 		sum.height = max(sum.height, values[3])

@@ -1,0 +1,208 @@
+package client
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// newShardedBank serves a book whose shards 1 and 2 are below 0. acme and globex live in shard 1,
+// and bank in shard 2. All have the accounts a, an issuer, and b.
+func newShardedBank(t *testing.T) (*Client, map[ledger.OrganisationName]Key) {
+	t.Helper()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)
+	genesis.Version = ledger.NewestVersion
+	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
+	c := newTestClient(t, apitest.NewBook(t, genesis, api.Options{}).Door(1).URL)
+	keys := map[ledger.OrganisationName]Key{}
+	for _, of := range []struct {
+		name  ledger.OrganisationName
+		shard ledger.ShardID
+	}{{"acme", 1}, {"globex", 1}, {"bank", 2}} {
+		key := testKey(t, of.name)
+		keys[of.name] = key
+		for _, transaction := range []ledger.Transaction{
+			{Registrations: []ledger.Registration{{Name: of.name,
+				Keys: []ledger.PublicKey{key.Public()}, Pinned: true, Shard: of.shard}}},
+			{Openings: []ledger.Opening{{Account: ledger.AccountPath(of.name + ":a"), Issuer: true},
+				{Account: ledger.AccountPath(of.name + ":b")}}},
+		} {
+			status, err := c.Post(testContext(t), []Key{key}, transaction,
+				ledgerdv1.Level_LEVEL_DURABLE_EVERYWHERE)
+			if err != nil || status.GetReason() != "" {
+				t.Fatalf("%v, %v", status, err)
+			}
+		}
+	}
+	return c, keys
+}
+
+// entryOf returns the shard where a transaction entered the tree.
+func entryOf(t *testing.T, c *Client, id ledger.Hash) uint32 {
+	t.Helper()
+	shown, err := c.Transaction(testContext(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range shown.GetPlaces() {
+		if place.GetEntry() {
+			return place.GetShard()
+		}
+	}
+	return shown.GetStatus().GetShard()
+}
+
+// Once the Sender has seen where the organisations live, a transaction of one shard stays there,
+// whatever else is submitted at the same time.
+func TestSenderSplitsByEntry(t *testing.T) {
+	t.Parallel()
+	c, keys := newShardedBank(t)
+	s := newTestSender(t, c, SenderOptions{Keys: []Key{keys["acme"]}})
+	post := func(to ledger.AccountPath) (uint32, error) {
+		answer, err := s.Post(testContext(t), transfer("acme:a", to, 1))
+		if err != nil || !answer.Applied() {
+			return 0, fmt.Errorf("to %s: %v, %w", to, answer, err)
+		}
+		return entryOf(t, c, answer.ID), nil
+	}
+	wanted := map[ledger.AccountPath]uint32{"acme:b": 1, "globex:b": 1, "bank:b": 0}
+	for to, shard := range wanted { // each alone: the Sender learns
+		if got, err := post(to); err != nil || got != shard {
+			t.Fatalf("alone to %s: in shard %d, %v", to, got, err)
+		}
+	}
+	var posting sync.WaitGroup
+	for range 20 {
+		for to, shard := range wanted {
+			posting.Go(func() {
+				if got, err := post(to); err != nil || got != shard {
+					t.Errorf("to %s: enters at shard %d, want %d: %v", to, got, shard, err)
+				}
+			})
+		}
+	}
+	posting.Wait()
+	if len(s.queues) != 3 {
+		t.Errorf("%d queues, want those of no known shard, of 1 and of 0", len(s.queues))
+	}
+}
+
+// A caller's transactions keep their order, though some cross shards and others do not: each spends
+// what the one before brought.
+func TestSenderKeepsOrderAcrossShards(t *testing.T) {
+	t.Parallel()
+	c, keys := newShardedBank(t)
+	s := newTestSender(t, c, SenderOptions{Keys: []Key{keys["acme"]}, MaxBundle: 3})
+	for _, to := range []ledger.AccountPath{"acme:b", "bank:b"} { // the Sender learns
+		if answer, err := s.Post(testContext(t), transfer("acme:a", to, 1)); err != nil ||
+			!answer.Applied() {
+			t.Fatalf("%v, %v", answer, err)
+		}
+	}
+	var callers sync.WaitGroup
+	for number := range 3 {
+		caller := s.Caller()
+		callers.Go(func() {
+			path, amount := ledger.AccountPath("acme:b"), int64(10+number)
+			var under []*Submission
+			for range 8 {
+				for _, what := range []ledger.Transaction{transfer("acme:a", path, amount),
+					transfer(path, "bank:b", amount)} {
+					submission, err := caller.Begin(testContext(t), what)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					s.mutex.Lock()
+					if last := len(under) - 1; last >= 0 && !under[last].over &&
+						submission.queue != under[last].queue {
+						t.Errorf("transaction %d of caller %d may overtake the one before", last+1,
+							number)
+					}
+					s.mutex.Unlock()
+					under = append(under, submission)
+				}
+			}
+			for i, submission := range under {
+				answer, err := submission.Wait(testContext(t))
+				if err != nil || !answer.Applied() {
+					t.Errorf("transaction %d of caller %d: %v, %v", i, number, answer, err)
+				}
+			}
+			s.mutex.Lock()
+			defer s.mutex.Unlock()
+			if caller.queued != 0 {
+				t.Errorf("%d of the caller's transactions are not over", caller.queued)
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// What homes say of an entry, before and after they learn.
+func TestHomes(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0, 1, 1) // 3 and 4 are below 1
+	own := transfer("acme:a", "acme:b", 1)
+	to := func(names ...ledger.OrganisationName) *ledger.Transaction {
+		all := own
+		all.Signer, all.Postings = "acme", nil
+		for _, name := range names {
+			all.Postings = append(all.Postings, ledger.Posting{
+				Account: ledger.AccountPath(name + ":x")})
+		}
+		return &all
+	}
+	var h homes
+	check := func(want int, names ...ledger.OrganisationName) {
+		t.Helper()
+		shard, known := h.entry(to(names...))
+		if known != (want >= 0) || known && int(shard) != want {
+			t.Errorf("%v: enters at %d, known: %v, want %d", names, shard, known, want)
+		}
+	}
+	h.learn(to("acme", "bank"), applied(3, 4)) // too early
+	check(-1, "acme")
+	h.own = 3
+	h.tree.Store(genesis.ShardTree())
+	check(3, "acme")
+	check(-1, "acme", "bank")
+	h.learn(to("acme", "bank"), applied(3, 4))
+	check(1, "acme", "bank")
+	h.learn(to("acme", "shop"), applied()) // in the signer's shard
+	check(3, "acme", "shop")
+	check(1, "acme", "shop", "bank")
+	h.learn(to("acme", "mill"), applied(2, 3))
+	check(0, "bank", "mill", "acme")
+	// Of two unknown ones nobody can say which lives where, and a failure says nothing.
+	h.learn(to("acme", "east", "west"), applied(2, 3))
+	failed := applied(2, 3)
+	failed.State = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+	h.learn(to("acme", "east"), failed)
+	check(-1, "acme", "east")
+	// A later outcome corrects an earlier one, a shard that there is not is not believed, and the
+	// memory is bounded.
+	h.learn(to("acme", "bank"), applied(2, 3))
+	check(0, "acme", "bank")
+	h.learn(to("acme", "bank"), applied(3, 99))
+	check(0, "acme", "bank")
+	for i := range homesMax {
+		h.learn(to("acme", ledger.OrganisationName(fmt.Sprint("o", i))), applied(3, 4))
+	}
+	if len(h.known) > homesMax {
+		t.Errorf("%d homes are remembered", len(h.known))
+	}
+}
+
+// applied returns the status of a transaction that took effect in shards.
+func applied(shards ...uint32) *ledgerdv1.TransactionStatus {
+	return &ledgerdv1.TransactionStatus{Destinations: shards,
+		State: ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE}
+}
