@@ -230,6 +230,13 @@ var rooms = []room{
 		modules: []string{"lukechampine.com/blake3"},
 		pure:    true,
 	},
+	{folder: "sim/book",
+		purpose: "the judge of whole books: the production ledger at every member of every " +
+			"shard, over chains that lose what is not durable and messages that get lost; " +
+			"crashes, lost disks, snapshots; atomicity, conservation, one order",
+		imports: []string{"order", "tram", "ledger", "ledger/state", "sim/trace", "sim/faults",
+			"sim/sweep"},
+	},
 	{folder: "ledger/ledgertest",
 		purpose: "signed input from fixed keys; tests only",
 		imports: []string{"ledger"},

@@ -79,6 +79,7 @@ type State struct {
 	parent   *stream
 	children []*stream
 	pending  pendingSet
+	fault    Fault
 
 	accounts accounts
 	// opened is the number of open accounts. absent are paths at which none is open, as the caller
