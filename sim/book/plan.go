@@ -166,7 +166,7 @@ func (p *plan) submit(random *rand.Rand, count int) {
 		p.submissions = append(p.submissions, s)
 	}
 	for i, client := range p.workload.clients {
-		var at Turn
+		at := Turn(1)
 		if i == len(p.workload.clients)-1 && random.IntN(2) == 0 {
 			at = 60 // its registration races with transactions that involve it
 		}
