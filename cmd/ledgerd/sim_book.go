@@ -38,13 +38,15 @@ type bookSweepReport struct {
 	Passed    int    `json:"passed"`
 	Failed    int    `json:"failed"`
 	// These are sums over all seeds, up to Lost. Applied and Refused count decisions of shards on
-	// transactions that cross, by how these ended. Lost counts the blocks that were executed and
-	// lost.
+	// transactions that cross, by how these ended. Late counts those of Refused that had agreed,
+	// and another shard executed the transaction after its deadline. Lost counts the blocks that
+	// were executed and lost.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`
 	Applied     int `json:"applied"`
 	Refused     int `json:"refused"`
+	Late        int `json:"late"`
 	Struck      int `json:"faults_struck"`
 	Generations int `json:"generations"`
 	Lost        int `json:"blocks_lost"`
@@ -76,7 +78,8 @@ func newSimBookCommand() *cobra.Command {
 Each seed is one run of a whole book: 2 to 5 shards in a tree, each with 1 to 5
 members that execute the ledger as nodes do. Clients register organisations and
 submit transfers, records and policies, within and across shards, some of them
-twice or at the wrong shard. --faults lists what happens meanwhile:
+twice or at the wrong shard. Many deadlines end while a transaction is on its way.
+In some books the operators raise the version of the chains. --faults lists what happens meanwhile:
 
   crash      a member loses power, and all that it has not flushed
   stop       all members of a shard lose power at once
@@ -92,6 +95,7 @@ Then the faults end, and the book has to come to rest. The run fails if
   integrity     a chain has a transaction twice, or something out of place
   atomicity     a transaction takes effect in one shard and not in another
   conservation  the amounts of an asset do not add up to zero at a cut
+  deadline      a shard agrees to a transaction after its deadline
   outcome       a balance or record is not that of what took effect
   total order   two shards have two transactions in opposite orders
   relay         a chain hands on something else than TRAM's relay
@@ -253,6 +257,7 @@ func (report *bookSweepReport) take(r book.Result) {
 	report.Blocks += r.Blocks
 	report.Applied += r.Applied
 	report.Refused += r.Refused
+	report.Late += r.Late
 	report.Struck += r.Faults
 	report.Generations += r.Generations
 	report.Lost += r.Lost
@@ -326,9 +331,10 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 		fmt.Sprintf("seeds %d to %d: %d passed, %d failed", report.FirstSeed, last, report.Passed,
 			report.Failed),
 		fmt.Sprintf("%d members, %d bundles, %d blocks, %d decisions on crossings that took "+
-			"effect, %d on others, %d faults, %d new generations, %d blocks lost in %.1f s, %.0f "+
-			"seeds a second", report.Members, report.Submissions, report.Blocks, report.Applied,
-			report.Refused, report.Struck, report.Generations, report.Lost, report.Seconds,
+			"effect, %d on others (%d agreed and another shard was late), %d faults, %d new "+
+			"generations, %d blocks lost in %.1f s, %.0f seeds a second", report.Members,
+			report.Submissions, report.Blocks, report.Applied, report.Refused, report.Late,
+			report.Struck, report.Generations, report.Lost, report.Seconds,
 			float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {
 		lines = append(lines, fmt.Sprintf("--for ended it after %d of %d seeds", report.Seeds,

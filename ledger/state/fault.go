@@ -15,10 +15,13 @@ const (
 	FaultReleasedAlone
 	// FaultRestoredNotCounted leaves restored transactions out of the bound MaxWaiting.
 	FaultRestoredNotCounted
+	// FaultDeadlineIgnored agrees to transactions after their deadlines.
+	FaultDeadlineIgnored
 	faults
 )
 
-var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted"}
+var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted",
+	"deadline-ignored"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

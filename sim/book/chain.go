@@ -24,6 +24,8 @@ type record struct {
 	position uint64
 	sums     map[ledger.AssetName]ledger.Amount
 	waiting  []ledger.Hash
+	// version is the chain's version after the block.
+	version int
 	// relay is TRAM's relay after the block. homes are the homes of the organisations that were
 	// registered up to there and are pinned to a shard.
 	relay *tram.Relay
@@ -135,7 +137,8 @@ func (g *group) settle(id ledger.Hash, o outcome) {
 // newRecord makes the record of a block that a member has just executed.
 func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes) *record {
 	r := &record{block: block, verdicts: changes.Verdicts, settlements: changes.Settlements,
-		position: m.state.Carried(), sums: make(map[ledger.AssetName]ledger.Amount)}
+		position: m.state.Carried(), version: g.version(),
+		sums: make(map[ledger.AssetName]ledger.Amount)}
 	if changes.OutOfPlace > 0 {
 		g.world.fail(order.Integrity, fmt.Sprintf("shard %d, block %d: %d transactions are out of "+
 			"place", g.shard, block.Header.Height, changes.OutOfPlace))
@@ -198,12 +201,15 @@ func (g *group) relay(r *record, changes *state.Changes) {
 			}
 			client = true
 			delivered = delivered || entry.Result.Code != ledger.Relayed
-			for _, shard := range g.destinations(r, entry.Transaction()) {
+			destinations := g.destinations(r, entry.Transaction())
+			g.judgeDeadline(r, entry, destinations)
+			for _, shard := range destinations {
 				if id := order.GroupID(shard); !slices.Contains(to, id) {
 					to = append(to, id)
 				}
 			}
 			r.register(entry)
+			r.raise(entry)
 		}
 		if !client {
 			continue // a verdict concerns this shard only
@@ -258,6 +264,49 @@ func (r *record) register(entry *ledger.Entry) {
 			r.homes[registrations[i].Name] = registrations[i].Shard
 		}
 	}
+}
+
+// version returns the chain's version.
+func (g *group) version() int {
+	if g.head() == 0 {
+		return g.genesis.Version
+	}
+	return g.last().version
+}
+
+// raise records the version to which the operators raise that of the chain.
+func (r *record) raise(entry *ledger.Entry) {
+	if change := entry.Transaction().Charter; change != nil && entry.Result.OK() {
+		r.version = max(r.version, change.Version)
+	}
+}
+
+// judgeDeadline judges that a shard agrees to a transaction only in time, and says that it is late
+// only if it is. The version of the record is that before the transaction.
+func (g *group) judgeDeadline(r *record, entry *ledger.Entry, destinations []ledger.ShardID) {
+	t, now, code := entry.Transaction(), r.block.Header.Time, entry.Result.Code
+	agrees, takes := code == ledger.Applied || code == ledger.SetAside,
+		ledger.TakesDeadlines(r.version)
+	passed := t.Deadline != 0 && now >= t.Deadline
+	crosses := len(destinations) > 1 && !t.BookWide()
+	wrong := ""
+	switch {
+	case t.Deadline != 0 && !ledger.TakesDeadlines(g.version()):
+		wrong = "names a deadline, which the chain does not take yet"
+	case agrees && passed:
+		wrong = "is agreed to after its deadline"
+	case agrees && crosses && takes && t.Deadline == 0:
+		wrong = "crosses shards without a deadline"
+	case agrees && crosses && t.Deadline > now+ledger.MaxDeadline:
+		wrong = "has a deadline that is too far ahead"
+	case code == ledger.DeadlinePassed && !passed:
+		wrong = "is refused as late, and is in time"
+	default:
+		return
+	}
+	g.world.fail(Deadline, fmt.Sprintf("shard %d, block %d at %d ms: transaction %s with the "+
+		"deadline %d ms %s", g.shard, r.block.Header.Height, now-g.genesis.Time, short(entry.ID),
+		t.Deadline-g.genesis.Time, wrong))
 }
 
 // describe lists the entries of a block.

@@ -26,6 +26,14 @@
 //	           book with vouched crossings a member believes what more than half of a shard's
 //	           members said.
 //
+// # What clients do
+//
+// They register organisations, some pinned to a shard, open accounts, move amounts, write records
+// and change policies (workload.go). They submit some bundles twice, at the wrong shard, or before
+// what these need. A chain begins with any version up to ledger.DeadlineVersion, and in some books
+// the operators raise it on the way. Where chains take deadlines, many of them end while the
+// transaction or a verdict on it is on its way, some have passed, and some are missing or too far.
+//
 // # Faults
 //
 // A seed draws all faults before the run (plan.go), so bundles and faults have numbers and can be
@@ -46,6 +54,7 @@
 //	atomicity     a transaction takes effect in all of its shards or in none
 //	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
 //	              and at consistent cuts of the whole history (ledger/state/doc.go)
+//	deadline      a shard agrees to a transaction exactly if it executes it before its deadline
 //	outcome       at rest, balances and records are those of the transactions that took effect
 //	total order   two shards have the transactions that took effect in both in one order
 //	relay         tram.Relay, run beside each chain, delivers the same and hands on the same

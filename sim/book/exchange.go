@@ -228,8 +228,27 @@ func (m *member) carry(batch *ledger.Batch) {
 			batch.Verdicts = append(batch.Verdicts, verdict)
 		}
 	}
+	if w.options.Plant == plantNoAtDeadline {
+		m.giveUp(batch)
+	}
 	if w.plan.vouched() && len(batch.Carried)+len(batch.Verdicts) > 0 {
 		m.vouch(batch)
+	}
+}
+
+// giveUp adds refusals in the name of other shards, of transactions whose deadline is over. It is a
+// bug: plantNoAtDeadline.
+func (m *member) giveUp(batch *ledger.Batch) {
+	for _, one := range m.state.AllPending() {
+		entry := m.records[one.Height-1].block.Entry(int(one.Index))
+		deadline := entry.Transaction().Deadline
+		if deadline == 0 || batch.Header.Time < deadline {
+			continue
+		}
+		for _, shard := range one.Waits {
+			batch.Verdicts = append(batch.Verdicts, ledger.Verdict{ID: one.ID, Shard: shard,
+				Result: ledger.Result{Code: ledger.DeadlinePassed, Item: ledger.NoItem}})
+		}
 	}
 }
 

@@ -149,6 +149,7 @@ func (w *world) judgeRest() {
 // and in all of its destinations if it took effect. One that fails need not reach all: its
 // destinations are certain only once its organisations are registered.
 func (w *world) judgeOutcomes() {
+	late := w.late()
 	for _, g := range w.groups {
 		for _, r := range g.records {
 			for i := range r.verdicts {
@@ -160,6 +161,9 @@ func (w *world) judgeOutcomes() {
 				}
 				if !ended.applied {
 					w.result.Refused++
+					if verdict.Good() && late[verdict.ID] {
+						w.result.Late++
+					}
 					continue
 				}
 				w.result.Applied++
@@ -173,6 +177,21 @@ func (w *world) judgeOutcomes() {
 			}
 		}
 	}
+}
+
+// late returns the transactions that a shard refused because their deadlines were over.
+func (w *world) late() map[ledger.Hash]bool {
+	late := make(map[ledger.Hash]bool)
+	for _, g := range w.groups {
+		for _, r := range g.records {
+			for i := range r.verdicts {
+				if r.verdicts[i].Result.Code == ledger.DeadlinePassed {
+					late[r.verdicts[i].ID] = true
+				}
+			}
+		}
+	}
+	return late
 }
 
 // tookEffectAt reports whether an entry of a chain took effect there, at once or later.
@@ -295,7 +314,8 @@ func (w *world) unrest() (reasons []string) {
 			case !m.takesPart():
 				say("%v takes no part", m)
 			case len(m.records) < g.head() || m.next < len(g.log):
-				say("%v has %d of %d blocks", m, len(m.records), g.head())
+				say("%v has %d of %d blocks, and %d of %d rounds", m, len(m.records), g.head(),
+					m.next, len(g.log))
 			case len(m.disk) < g.head() || m.durable < g.head():
 				say("%v has flushed %d of %d blocks", m, len(m.disk), g.head())
 			}
@@ -318,7 +338,7 @@ func (w *world) unrest() (reasons []string) {
 }
 
 // due returns the submissions that should be in a chain and are in none. A bundle whose signer is
-// not registered stays outside.
+// not registered stays outside, and one with deadlines if the chains do not take them.
 func (w *world) due() (due []submission) {
 	root := w.groups[w.plan.tree.Root()]
 	for _, s := range w.plan.submissions {
@@ -326,13 +346,17 @@ func (w *world) due() (due []submission) {
 			continue
 		}
 		t := s.bundle.Transaction(0)
-		if len(t.Registrations) > 0 || slices.ContainsFunc(root.members, func(m *member) bool {
+		if s.bundle.HasDeadline() && !ledger.TakesDeadlines(root.last().version) {
+			continue
+		}
+		known := slices.ContainsFunc(root.members, func(m *member) bool {
 			if m.state == nil {
 				return false
 			}
 			_, known := m.state.Organisation(t.Signer)
 			return known
-		}) {
+		})
+		if known || len(t.Registrations) > 0 || t.Charter != nil {
 			due = append(due, s)
 		}
 	}

@@ -99,7 +99,8 @@ func (m *member) renew() bool {
 	g := m.group
 	for _, other := range g.members {
 		if other == m || !other.takesPart() || other.latest == nil ||
-			other.latest.height > g.durable {
+			other.latest.height > g.durable ||
+			g.records[other.latest.height-1] != other.latest.at { // of a block that was lost
 			continue
 		}
 		m.disk, m.origin, m.latest = slices.Clone(g.chain.records[:max(g.durable, g.base)]),
@@ -131,7 +132,7 @@ func (m *member) open(fromLatest bool) {
 			}
 		}
 		if err := m.state.Complete(nil); err != nil ||
-			m.state.Digest() != from.at.block.Header.StateDigest {
+			m.state.Digest() != m.disk[start-1].block.Header.StateDigest {
 			g.world.fail(SameChain, fmt.Sprintf("%v: the entries of the state after block %d give "+
 				"another digest than the block has (%v)", m, start, err))
 		}
@@ -291,7 +292,8 @@ func (m *member) execute(r *round) {
 		m.group.take(m, r, ledger.Hash{}, nil)
 		return
 	}
-	if draft.Malformed+draft.Forged > 0 {
+	// A chain of an older version leaves out bundles with deadlines, as if they were malformed.
+	if draft.Forged > 0 || draft.Malformed > 0 && ledger.TakesDeadlines(m.state.Version()) {
 		m.group.world.fail(SameChain, fmt.Sprintf("%v: round %d: %d malformed, %d forged", m,
 			r.number, draft.Malformed, draft.Forged))
 	}
@@ -305,7 +307,7 @@ func (m *member) execute(r *round) {
 func (m *member) propose() (payload []byte, news bool) {
 	w := m.group.world
 	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: m.group.genesis.Time +
-		ledger.Milliseconds(20*int64(w.turn)+int64(m.number))}}
+		turnLength*ledger.Milliseconds(w.turn) + ledger.Milliseconds(m.number)}}
 	for i := range m.pool {
 		if !m.hasAll(m.pool[i].bundle) && w.random.IntN(4) > 0 {
 			batch.Bundles = append(batch.Bundles, m.pool[i].encoded)

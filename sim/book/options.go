@@ -76,6 +76,9 @@ const (
 	plantNotAsked = "verdict-not-asked-for"
 	// plantRelayedForgotten does not remember the ids of relayed transactions.
 	plantRelayedForgotten = "relayed-not-remembered"
+	// plantNoAtDeadline takes it for granted, once a transaction's deadline is over, that those
+	// shards have refused it that have said nothing.
+	plantNoAtDeadline = "no-at-deadline"
 	// plantSnapshot begins a new disk without what the snapshot's blocks still owe other shards.
 	plantSnapshot = "snapshot-without-debts"
 )
@@ -83,7 +86,7 @@ const (
 // Plants returns the names of the bugs that can be planted.
 func Plants() []string {
 	plants := []string{plantEarlyVerdict, plantEarlyEntry, plantNotAsked, plantRelayedForgotten,
-		plantSnapshot}
+		plantNoAtDeadline, plantSnapshot}
 	for _, fault := range state.Faults() {
 		plants = append(plants, fault.String())
 	}
@@ -151,8 +154,9 @@ type Result struct {
 	// executed and then lost.
 	Shards, Members, Submissions, Faults, Generations, Lost int
 	// Blocks counts the blocks of all chains. Applied and Refused count the transactions of several
-	// shards that took effect, and those that did not.
-	Blocks, Applied, Refused int
+	// shards that took effect, and those that did not. Late counts the parts that a shard had set
+	// aside, and released because another shard executed the transaction after its deadline.
+	Blocks, Applied, Refused, Late int
 	// Turns is the virtual time of the run.
 	Turns Turn
 	// Hash covers everything that happened. Two runs with the same hash went alike.
@@ -179,6 +183,8 @@ const (
 	Atomicity order.Property = "atomicity"
 	// Conservation: the amounts of an asset add up to zero over all shards.
 	Conservation order.Property = "conservation"
+	// Deadline: a shard agrees to a transaction exactly if it executes it before its deadline.
+	Deadline order.Property = "deadline"
 	// Outcome: balances and records are those of the transactions that took effect.
 	Outcome order.Property = "outcome"
 	// SameRelay: tram.Relay hands on what the chain hands on.

@@ -30,8 +30,10 @@ type plan struct {
 	// which a disk flushes.
 	haste, flush int
 	workload     *workload
-	submissions  []submission
-	faults       []fault
+	// upgrade is the version to which the operators raise the chains on the way, 0 for none.
+	upgrade     int
+	submissions []submission
+	faults      []fault
 	// calm is the turn at which faults are over.
 	calm Turn
 }
@@ -87,7 +89,7 @@ func newPlan(options *Options) (*plan, error) {
 	if options.Submissions != 0 {
 		count = options.Submissions
 	}
-	p.workload = newWorkload(random, p.genesis[0])
+	p.workload = newWorkload(random, p.genesis[0], p.upgrade)
 	p.submit(random, count)
 	if options.Faults&FaultNetwork != 0 {
 		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
@@ -116,7 +118,11 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 	}
 	genesis := &ledger.Genesis{Chain: "book", Time: 1_700_000_000_000, Tree: parents,
 		VouchedCrossings: random.IntN(4) == 0,
-		Version:          ledger.FirstVersion + random.IntN(ledger.PackedVersion)}
+		Operators:        []ledger.PublicKey{ledger.PublicKey(operatorKey()[32:])},
+		Version:          ledger.FirstVersion + random.IntN(ledger.DeadlineVersion)}
+	if older := ledger.DeadlineVersion - genesis.Version; older > 0 && random.IntN(2) == 0 {
+		p.upgrade = genesis.Version + 1 + random.IntN(older)
+	}
 	groups := make([]order.GroupID, shards)
 	for shard := range parents {
 		groups[shard] = order.GroupID(parents[shard])
@@ -180,6 +186,11 @@ func (p *plan) submit(random *rand.Rand, count int) {
 	if random.IntN(4) == 0 {
 		at /= 2 // the first transactions come before organisations and accounts
 	}
+	if p.upgrade > 0 {
+		p.workload.upgradedAt = at + Turn(random.IntN(count*between/2))
+		add(p.workload.upgradedAt, fmt.Sprintf("raises the version to %d", p.upgrade),
+			p.workload.upgrade(p.genesis[0], p.upgrade))
+	}
 	for range count {
 		at += Turn(random.IntN(between))
 		if random.IntN(6) == 0 { // a client that does not know the outcome submits again
@@ -187,10 +198,10 @@ func (p *plan) submit(random *rand.Rand, count int) {
 			add(at, "again: "+again.what, again.bundle)
 			continue
 		}
-		what, bundle := p.workload.bundle(random)
+		what, bundle := p.workload.bundle(random, at)
 		add(at, what, bundle)
 	}
-	p.calm = at + 20
+	p.calm = max(at, p.workload.upgradedAt) + 20
 }
 
 // strike draws the faults.
@@ -233,8 +244,12 @@ func (p *plan) strike(random *rand.Rand, kinds Faults) {
 
 // String describes the plan in a line.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d shards of %d, parents %v, version %d, vouched: %v, at most %d waiting, "+
+	version := fmt.Sprint(p.genesis[0].Version)
+	if p.upgrade > 0 {
+		version += fmt.Sprintf(" and then %d", p.upgrade)
+	}
+	return fmt.Sprintf("%d shards of %d, parents %v, version %s, vouched: %v, at most %d waiting, "+
 		"%d%% of messages lost, %d%% repeated, up to %d turns late, %d bundles, %d faults",
-		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, p.genesis[0].Version, p.vouched(),
-		p.limit, p.loss, p.repeats, p.delay, len(p.submissions), len(p.faults))
+		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, version, p.vouched(), p.limit,
+		p.loss, p.repeats, p.delay, len(p.submissions), len(p.faults))
 }

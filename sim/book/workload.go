@@ -18,6 +18,9 @@ func keyOf(name string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
+// operatorKey returns the private key of the only operator.
+func operatorKey() ed25519.PrivateKey { return keyOf("operator") }
+
 // client makes the transactions of one organisation.
 type client struct {
 	name     ledger.OrganisationName
@@ -37,7 +40,15 @@ type workload struct {
 	clients []*client
 	// funds is how much money each account has in the beginning.
 	funds int64
+	// began is the time of block 0. deadlines says that transactions may name deadlines from the
+	// beginning, or, if it is set, from upgradedAt on.
+	began      ledger.Milliseconds
+	deadlines  bool
+	upgradedAt Turn
 }
+
+// turnLength is how long a turn lasts in agreed time.
+const turnLength ledger.Milliseconds = 20
 
 // accountNames are the accounts of each organisation. The first one is an issuer.
 var accountNames = []string{"issuer", "a", "b"}
@@ -48,8 +59,10 @@ const signaturesMax = 4
 
 var assets = []ledger.AssetName{"gold", "unit"}
 
-func newWorkload(random *rand.Rand, genesis *ledger.Genesis) *workload {
-	w := &workload{book: genesis.Book(), funds: []int64{10, 40, 1 << 40}[random.IntN(3)]}
+// newWorkload makes the workload of a book whose version is raised on the way, unless upgrade is 0.
+func newWorkload(random *rand.Rand, genesis *ledger.Genesis, upgrade int) *workload {
+	w := &workload{book: genesis.Book(), funds: []int64{10, 40, 1 << 40}[random.IntN(3)],
+		began: genesis.Time, deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade))}
 	for i := range 3 + random.IntN(3) {
 		name := fmt.Sprintf("org%d", i)
 		w.clients = append(w.clients, &client{name: ledger.OrganisationName(name),
@@ -117,15 +130,29 @@ func (w *workload) opening(c *client) *ledger.Bundle {
 	return w.sign([]*client{c}, never, opening, funding)
 }
 
+// upgrade makes the operators' bundle that raises the version of the chains.
+func (w *workload) upgrade(genesis *ledger.Genesis, version int) *ledger.Bundle {
+	charter := genesis.Charter()
+	charter.Number, charter.Version = 1, version
+	return w.sign([]*client{{name: ledger.Operator, key: operatorKey()}}, never,
+		ledger.Transaction{Ledger: w.book, Signer: ledger.Operator,
+			Charter: &ledger.CharterChange{Charter: charter}})
+}
+
 // bundle makes a bundle of transfers and records, or of a change of a policy.
-func (w *workload) bundle(random *rand.Rand) (what string, bundle *ledger.Bundle) {
+func (w *workload) bundle(random *rand.Rand, at Turn) (what string, bundle *ledger.Bundle) {
 	if random.IntN(12) == 0 {
 		c := w.clients[random.IntN(len(w.clients))]
 		return fmt.Sprintf("policy of %s", c.name), w.policy(random, c)
 	}
 	var transactions []ledger.Transaction
+	timed := w.namesDeadlines(random, at)
 	for range 1 + random.IntN(3) {
-		transactions = append(transactions, w.transaction(random))
+		transaction := w.transaction(random)
+		if timed {
+			transaction.Deadline = w.deadline(random, at)
+		}
+		transactions = append(transactions, transaction)
 	}
 	var words []string
 	for i := range transactions {
@@ -140,6 +167,38 @@ func (w *workload) bundle(random *rand.Rand) (what string, bundle *ledger.Bundle
 		}
 		return both
 	}, transactions...)
+}
+
+// namesDeadlines reports whether the transactions of a bundle name deadlines. A few clients do not
+// know what the chains take.
+func (w *workload) namesDeadlines(random *rand.Rand, at Turn) bool {
+	const late = 30
+	takes := w.deadlines && at >= w.upgradedAt
+	if takes && w.upgradedAt > 0 && random.IntN(late) > int(at-w.upgradedAt) {
+		takes = false // the client has not heard of it yet
+	}
+	if random.IntN(25) == 0 {
+		return !takes
+	}
+	return takes
+}
+
+// deadline draws the deadline of a transaction that is submitted at a turn. Many end while the
+// transaction, or the words on it, are on their way.
+func (w *workload) deadline(random *rand.Rand, at Turn) ledger.Milliseconds {
+	const far, near = 10_000, 80
+	turns := Turn(far)
+	switch random.IntN(30) {
+	case 0:
+		return 0
+	case 1:
+		turns = -5
+	case 2:
+		return w.began + ledger.MaxDeadline*2
+	case 3, 4, 5, 6, 7, 8, 9, 10, 11, 12:
+		turns = Turn(random.IntN(near))
+	}
+	return w.began + turnLength*ledger.Milliseconds(at+turns)
 }
 
 // payers returns the clients whose consent transactions need.
