@@ -102,7 +102,8 @@ func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration,
 		waits, asked := a.waiting[each.ID], false
 		for _, shard := range each.Waits {
 			key := Key{each.ID, shard}
-			if len(ids[shard]) >= most || x.awaited.has(key) {
+			if len(ids[shard]) >= most || x.awaited.has(key) ||
+				x.config.Fault == FaultAskedOnce && waits.asks > 0 {
 				continue
 			}
 			// The verdict was judged while the transaction's block was executed, and is not over.

@@ -88,6 +88,8 @@ const (
 	FaultCountDeparted
 	// FaultOverwriteWord lets a member change its word.
 	FaultOverwriteWord
+	// FaultAskedOnce asks for the verdicts on a transaction once only.
+	FaultAskedOnce
 )
 
 // Bounds are the bounds of an exchange's memory. What does not fit is dropped, and asked for later.

@@ -11,8 +11,9 @@
 // taken, no transaction waiting.
 //
 // What runs is what production runs: ledger/state seals each round at each member, and executes
-// it. What a member looks up in its store follows the rules of ledger/store. The rest is the
-// simulator's:
+// it. Package ledger/verdicts decides which verdicts of other shards a member believes, proposes,
+// asks for and forgets, and which members tell which. What a member looks up in its store follows
+// the rules of ledger/store. The rest is the simulator's:
 //
 //	ordering   a shard's members agree on rounds (package sim judges that), until fewer than half
 //	           of them are up. Then the shard stops. When enough are back it begins a new
@@ -22,9 +23,8 @@
 //	           more than half of the disks have it (member.go).
 //	streams    each member of a parent sends entries of durable blocks to each member of the child,
 //	           again and again. They are lost, repeated and overtaken (exchange.go).
-//	verdicts   members tell verdicts of durable blocks once, and answer when they are asked. In a
-//	           book with vouched crossings a member believes what more than half of a shard's
-//	           members said.
+//	verdicts   members tell verdicts of durable blocks once, and answer when they are asked. In
+//	           some books few of them fit into memory, or into a batch.
 //
 // # What clients do
 //
@@ -54,6 +54,7 @@
 //	atomicity     a transaction takes effect in all of its shards or in none
 //	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
 //	              and at consistent cuts of the whole history (ledger/state/doc.go)
+//	verdicts      a shard gives one verdict on a transaction
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline
 //	outcome       at rest, balances and records are those of the transactions that took effect
 //	total order   two shards have the transactions that took effect in both in one order
@@ -83,4 +84,15 @@
 //
 // How a shard agrees on rounds and generations: package sim does. How streams use memory: package
 // sim/multicast does, with tram/stream's machines. The members of a shard stay the same.
+//
+// These decisions of production are made here once more, by the simulator itself, so a bug in them
+// is not found here:
+//
+//	which entries of the parent's stream go into a batch, and the room that they share with
+//	verdicts (mempool, node/crossing, tram/stream): carry. ledger/state decides which ones a
+//	block takes, and in which order; that is production's.
+//	which ids a store looks up before a block takes a transaction (ledger/store, unseen): seen
+//	which own verdicts and stream entries a store finds, also after a snapshot (ledger/store,
+//	Verdict and Stream, with ledger.Outline): exchange.made and exchange.streams
+//	certified proofs of verdicts that are not told (node/crossing/shards): missing
 package book

@@ -3,10 +3,13 @@ package book
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 )
 
 // address is a member of the book.
@@ -52,13 +55,17 @@ type exchange struct {
 	positions map[address]uint64
 	// positionAt is how far the chain has the parent's stream after each block.
 	positionAt []uint64
-	// entries are the received entries of the parent's stream, by their numbers, and words the
-	// received verdicts, each with the members that said so.
+	// entries are the received entries of the parent's stream, by their numbers, each with the
+	// members that said so.
 	entries map[uint64][]*heard
-	words   map[ledger.Verdict]*heard
+	// verdicts are those of other shards, and asking the transactions that wait for them. opened is
+	// set until the member first looks at these.
+	verdicts *verdicts.Exchange
+	asking   *verdicts.Asking
+	opened   bool
 }
 
-// heard is something that members of another shard said.
+// heard is an entry that members of the parent sent.
 type heard struct {
 	*carried
 	members []int
@@ -70,11 +77,25 @@ func (h *heard) add(member int) {
 	}
 }
 
-func newExchange() exchange {
+// The patience of members: how long until they propose a verdict again, ask for one, and ask again.
+const againAfterTurns, askAfterTurns, askEveryTurns = 10, 6, 10
+
+// after is how long turns last, for package verdicts.
+func after(turns Turn) time.Duration { return time.Duration(turns) * time.Millisecond }
+
+func (m *member) newExchange() exchange {
+	w := m.group.world
 	return exchange{streams: make(map[ledger.ShardID][]*carried),
 		made: make(map[ledger.Hash]made), positions: make(map[address]uint64),
-		entries: make(map[uint64][]*heard), words: make(map[ledger.Verdict]*heard)}
+		entries: make(map[uint64][]*heard), opened: true,
+		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
+			Shards: len(w.plan.genesis), Members: w.indexes, Bounds: w.plan.bounds,
+			Fault: w.options.verdictsFault()}),
+		asking: verdicts.NewAsking(after(askAfterTurns), after(askEveryTurns))}
 }
+
+// indexes returns those of a shard's members, which stay the same.
+func (w *world) indexes(ledger.ShardID) []ledger.MemberIndex { return w.plan.indexes }
 
 // note adds what an executed block has for other shards.
 func (x *exchange) note(m *member, r *record) {
@@ -114,13 +135,8 @@ func (m *member) talk() {
 	w := m.group.world
 	plant := w.options.Plant
 	for visible := m.visible(plant == plantEarlyVerdict); m.told < visible; m.told++ {
-		for _, verdict := range m.records[m.told].verdicts {
-			for _, to := range verdict.To {
-				said := verdict.Verdict
-				for range w.groups[to].majority() {
-					m.send(w.someone(to), letter{verdict: &said})
-				}
-			}
+		for i := range m.records[m.told].verdicts {
+			m.tell(&m.records[m.told].verdicts[i])
 		}
 	}
 	for _, child := range w.plan.tree.Children(m.group.shard) {
@@ -133,20 +149,60 @@ func (m *member) talk() {
 		position := m.positionAt[m.durable-1]
 		m.send(w.someone(parent), letter{position: &position})
 	}
-	if plant != plantNotAsked && w.random.IntN(6) == 0 {
+	m.judge()
+	if plant != plantNotAsked && w.random.IntN(4) == 0 {
 		m.ask()
 	}
 }
 
-// ask asks other shards for the verdicts that some of the transactions wait for.
-func (m *member) ask() {
-	const most = 8
+// tell sends one of the own verdicts to members of the shards that wait for it.
+func (m *member) tell(own *state.OwnVerdict) {
 	w := m.group.world
-	waiting := m.state.AllPending()
-	for range min(len(waiting), most) {
-		one := waiting[w.random.IntN(len(waiting))]
-		for _, shard := range one.Waits {
-			m.send(w.someone(shard), letter{asked: &one.ID})
+	vouched, members := w.plan.vouched(), len(m.group.members)
+	if !verdicts.Tells(own.ID, m.number, members, vouched) {
+		return
+	}
+	for _, shard := range own.To {
+		for to := range w.groups[shard].members {
+			if verdicts.Told(own.ID, to, members, vouched) {
+				said := own.Verdict
+				m.send(address{shard, to}, letter{verdict: &said})
+			}
+		}
+	}
+}
+
+// judge gives some of the received verdicts their places.
+func (m *member) judge() {
+	const most = 16
+	for _, verdict := range m.verdicts.TakeReceived(most) {
+		if !m.verdicts.Knows(verdicts.KeyOf(&verdict)) {
+			m.verdicts.Place(&verdict, verdicts.StandingOf(m.state.Awaits(&verdict),
+				m.ids[verdict.ID]), m.verdicts.Blocks())
+		}
+	}
+}
+
+// ask asks other shards for the verdicts that transactions have waited for long: all members in a
+// vouched book, or else one.
+func (m *member) ask() {
+	const most, never = 8, math.MaxInt
+	w := m.group.world
+	now := after(w.turn)
+	due := m.asking.Overdue(m.state.AllPending(), now, m.opened)
+	m.opened = false
+	m.verdicts.Sweep(m.asking)
+	questions, _ := m.verdicts.Questions(m.asking, due, now, most, never)
+	for _, question := range questions {
+		for i := range question.IDs {
+			asked := letter{asked: &question.IDs[i]}
+			if !w.plan.vouched() {
+				m.send(w.someone(question.Shard), asked)
+				continue
+			}
+			for to := range w.groups[question.Shard].members {
+				m.send(address{question.Shard, to}, asked)
+			}
 		}
 	}
 }
@@ -176,15 +232,22 @@ func (m *member) receive(l *letter) {
 	case l.position != nil:
 		m.positions[l.from] = max(m.positions[l.from], *l.position)
 	case l.verdict != nil:
-		if m.words[*l.verdict] == nil {
-			m.words[*l.verdict] = new(heard)
-		}
-		m.words[*l.verdict].add(l.from.member)
+		m.hear(l)
 	case l.asked != nil:
 		if own, known := m.made[*l.asked]; known &&
 			own.height <= m.visible(m.group.world.options.Plant == plantEarlyVerdict) {
 			m.send(l.from, letter{verdict: &own.verdict})
 		}
+	}
+}
+
+// hear takes another shard's verdict.
+func (m *member) hear(l *letter) {
+	from := verdicts.Member{Shard: l.from.shard, Index: ledger.MemberIndex(l.from.member)}
+	for _, found := range m.verdicts.Hear(from, []ledger.Verdict{*l.verdict}) {
+		m.group.world.fail(Verdicts, fmt.Sprintf("%v: the words of members of shard %d on %s "+
+			"contradict each other: %v, against %v", m, l.from.shard, short(l.verdict.ID),
+			found.Verdict.Result.Code, found.Against.Code))
 	}
 }
 
@@ -219,15 +282,7 @@ func (m *member) carry(batch *ledger.Batch) {
 			slices.Reverse(batch.Carried)
 		}
 	}
-	maps.DeleteFunc(m.words, func(verdict ledger.Verdict, _ *heard) bool {
-		return m.ids[verdict.ID] && !m.state.Awaits(&verdict) // it is over
-	})
-	for _, verdict := range sorted(m.words) {
-		if m.believes(verdict.Shard, m.words[verdict]) && m.state.Awaits(&verdict) &&
-			w.random.IntN(8) > 0 {
-			batch.Verdicts = append(batch.Verdicts, verdict)
-		}
-	}
+	batch.Verdicts = m.verdicts.Propose(w.plan.proposed, after(w.turn), after(againAfterTurns))
 	if w.options.Plant == plantNoAtDeadline {
 		m.giveUp(batch)
 	}
@@ -250,19 +305,6 @@ func (m *member) giveUp(batch *ledger.Batch) {
 				Result: ledger.Result{Code: ledger.DeadlinePassed, Item: ledger.NoItem}})
 		}
 	}
-}
-
-// sorted returns the verdicts in one order.
-func sorted(words map[ledger.Verdict]*heard) []ledger.Verdict {
-	all := make([]ledger.Verdict, 0, len(words))
-	for verdict := range words {
-		all = append(all, verdict)
-	}
-	slices.SortFunc(all, func(a, b ledger.Verdict) int {
-		return cmp.Or(slices.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.Shard, b.Shard),
-			cmp.Compare(a.Result.Code, b.Result.Code), cmp.Compare(a.Result.Item, b.Result.Item))
-	})
-	return all
 }
 
 // vouch signs what a batch takes over from other shards.

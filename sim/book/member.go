@@ -121,7 +121,7 @@ func (m *member) open(fromLatest bool) {
 		from = m.latest
 	}
 	m.state = m.newState()
-	m.records, m.durable, m.exchange = nil, 0, newExchange()
+	m.records, m.durable, m.exchange = nil, 0, m.newExchange()
 	m.ids, m.looked = make(map[ledger.Hash]bool), make(map[ledger.Hash]bool)
 	start := 0
 	if from != nil {
@@ -222,9 +222,10 @@ func (m *member) join() {
 		g.world.say("%v takes back %d blocks", m, len(m.disk)-common(m.disk, base))
 	}
 	m.disk, m.joined = slices.Clone(base), g.generation
-	pool := m.pool
+	pool, heard := m.pool, m.verdicts
 	m.open(g.world.random.IntN(3) > 0)
-	m.pool = pool
+	m.pool, m.verdicts = pool, heard
+	m.verdicts.Reset()
 }
 
 // step does what a member does in a turn by itself.
@@ -301,6 +302,7 @@ func (m *member) execute(r *round) {
 	m.note(m.group.take(m, r, block.Hash, func() *record {
 		return m.group.newRecord(m, block, changes)
 	}))
+	m.verdicts.Applied(block)
 }
 
 // propose returns the member's batch for the next round, and whether it has any news.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/faults"
 )
@@ -74,6 +75,8 @@ const (
 	plantEarlyEntry = "entry-before-durable"
 	// plantNotAsked never asks for a verdict.
 	plantNotAsked = "verdict-not-asked-for"
+	// plantAskedOnce asks for a verdict once only.
+	plantAskedOnce = "verdict-asked-for-once"
 	// plantRelayedForgotten does not remember the ids of relayed transactions.
 	plantRelayedForgotten = "relayed-not-remembered"
 	// plantNoAtDeadline takes it for granted, once a transaction's deadline is over, that those
@@ -90,7 +93,7 @@ func Plants() []string {
 	for _, fault := range state.Faults() {
 		plants = append(plants, fault.String())
 	}
-	return plants
+	return append(plants, plantAskedOnce)
 }
 
 // Options describes a run. The same options give the same run.
@@ -142,6 +145,14 @@ func (o *Options) fault() state.Fault {
 	return state.FaultNone
 }
 
+// verdictsFault returns the bug to plant in the members' exchanges of verdicts.
+func (o *Options) verdictsFault() verdicts.Fault {
+	if o.Plant == plantAskedOnce {
+		return verdicts.FaultAskedOnce
+	}
+	return verdicts.FaultNone
+}
+
 // Result is the result of a run.
 type Result struct {
 	Seed uint64
@@ -183,6 +194,8 @@ const (
 	Atomicity order.Property = "atomicity"
 	// Conservation: the amounts of an asset add up to zero over all shards.
 	Conservation order.Property = "conservation"
+	// Verdicts: a shard gives one verdict on a transaction.
+	Verdicts order.Property = "verdicts"
 	// Deadline: a shard agrees to a transaction exactly if it executes it before its deadline.
 	Deadline order.Property = "deadline"
 	// Outcome: balances and records are those of the transactions that took effect.

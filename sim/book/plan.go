@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/tram"
 )
@@ -21,8 +22,13 @@ type plan struct {
 	genesis []*ledger.Genesis
 	// keys are the node keys of all members, by shard.
 	keys [][]ed25519.PrivateKey
-	// limit replaces state.MaxWaiting unless it is 0.
-	limit int
+	// limit replaces state.MaxWaiting unless it is 0. bounds are those of each member's memory of
+	// verdicts, and proposed is how many of them fit into a batch.
+	limit    int
+	bounds   verdicts.Bounds
+	proposed int
+	// indexes are those of each shard's members.
+	indexes []ledger.MemberIndex
 	// loss and repeats are the percentages of messages that are lost and sent twice. delay is the
 	// longest time that a message takes.
 	loss, repeats, delay int
@@ -81,6 +87,16 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	if random.IntN(3) == 0 {
 		p.limit = 1 + random.IntN(6)
+	}
+	p.bounds, p.proposed = verdicts.DefaultBounds(), ledger.MaxBatchVerdicts
+	if random.IntN(3) == 0 {
+		few := func() int { return 1 + random.IntN(12) }
+		p.bounds = verdicts.Bounds{Awaited: few(), Early: few(), Settled: few(), Received: few(),
+			Believed: few(), Words: few() * 10}
+		p.proposed = few()
+	}
+	for i := range members {
+		p.indexes = append(p.indexes, ledger.MemberIndex(i))
 	}
 	if err := p.found(random, shards, members); err != nil {
 		return nil, err
