@@ -87,6 +87,8 @@ In some books the operators raise the version of the chains. --faults lists what
              a snapshot
   slow       a disk flushes nothing for a while
   network    messages between shards are lost, repeated and held up
+  lie        a minority of a shard's members tell false verdicts and entries, in a
+             book with vouched crossings
 
 Then the faults end, and the book has to come to rest. The run fails if
 

@@ -5,7 +5,7 @@ import "fmt"
 // Fault is a bug that tests plant in a state, to see that a judge of whole books finds it.
 type Fault uint8
 
-// The faults. All are about transactions that wait for other shards.
+// The faults. All are about transactions that wait for other shards, or what comes from these.
 const (
 	// FaultNone is the only fault outside of tests.
 	FaultNone Fault = iota
@@ -17,11 +17,13 @@ const (
 	FaultRestoredNotCounted
 	// FaultDeadlineIgnored agrees to transactions after their deadlines.
 	FaultDeadlineIgnored
+	// FaultVouchedByOne takes what one member vouches for.
+	FaultVouchedByOne
 	faults
 )
 
 var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted",
-	"deadline-ignored"}
+	"deadline-ignored", "vouched-by-one"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

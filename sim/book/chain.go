@@ -139,6 +139,9 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 	r := &record{block: block, verdicts: changes.Verdicts, settlements: changes.Settlements,
 		position: m.state.Carried(), version: g.version(),
 		sums: make(map[ledger.AssetName]ledger.Amount)}
+	if g.world.trace.HasText() {
+		g.world.say("shard %d has block %d:%s", g.shard, block.Header.Height, r.describe())
+	}
 	if changes.OutOfPlace > 0 {
 		g.world.fail(order.Integrity, fmt.Sprintf("shard %d, block %d: %d transactions are out of "+
 			"place", g.shard, block.Header.Height, changes.OutOfPlace))
@@ -173,9 +176,6 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 			g.chain.records[count-1].homes
 	}
 	g.relay(r, changes)
-	if g.world.trace.HasText() {
-		g.world.say("shard %d has block %d:%s", g.shard, block.Header.Height, r.describe())
-	}
 	return r
 }
 

@@ -45,6 +45,8 @@
 //	         entries of a fellow's state at a durable block.
 //	slow     a member's disk flushes nothing for a while
 //	network  messages between shards are lost, repeated and held up
+//	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
+//	         entries of streams, in a book with vouched crossings (lies.go)
 //
 // # What is judged
 //

@@ -165,7 +165,7 @@ func (m *member) tell(own *state.OwnVerdict) {
 	for _, shard := range own.To {
 		for to := range w.groups[shard].members {
 			if verdicts.Told(own.ID, to, members, vouched) {
-				said := own.Verdict
+				said := m.said(own.Verdict)
 				m.send(address{shard, to}, letter{verdict: &said})
 			}
 		}
@@ -213,7 +213,7 @@ func (m *member) offer(to address, visible int) {
 	sent := 0
 	for _, entry := range m.streams[to.shard] {
 		if entry.Number > m.positions[to] && entry.height <= visible && sent < most {
-			m.send(to, letter{carried: entry})
+			m.send(to, letter{carried: m.sent(to.shard, entry)})
 			sent++
 		}
 	}
@@ -236,7 +236,8 @@ func (m *member) receive(l *letter) {
 	case l.asked != nil:
 		if own, known := m.made[*l.asked]; known &&
 			own.height <= m.visible(m.group.world.options.Plant == plantEarlyVerdict) {
-			m.send(l.from, letter{verdict: &own.verdict})
+			said := m.said(own.verdict)
+			m.send(l.from, letter{verdict: &said})
 		}
 	}
 }
@@ -245,6 +246,9 @@ func (m *member) receive(l *letter) {
 func (m *member) hear(l *letter) {
 	from := verdicts.Member{Shard: l.from.shard, Index: ledger.MemberIndex(l.from.member)}
 	for _, found := range m.verdicts.Hear(from, []ledger.Verdict{*l.verdict}) {
+		if m.group.world.plan.mayLie(int(found.Member.Index)) {
+			continue
+		}
 		m.group.world.fail(Verdicts, fmt.Sprintf("%v: the words of members of shard %d on %s "+
 			"contradict each other: %v, against %v", m, l.from.shard, short(l.verdict.ID),
 			found.Verdict.Result.Code, found.Against.Code))
@@ -283,6 +287,9 @@ func (m *member) carry(batch *ledger.Batch) {
 		}
 	}
 	batch.Verdicts = m.verdicts.Propose(w.plan.proposed, after(w.turn), after(againAfterTurns))
+	if m.lies() {
+		m.lieToFellows(batch)
+	}
 	if w.options.Plant == plantNoAtDeadline {
 		m.giveUp(batch)
 	}

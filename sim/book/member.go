@@ -23,10 +23,11 @@ type member struct {
 	// latest is the state as it was flushed last.
 	origin, latest *snapshot
 
-	// up is set while the member has power. returns is the turn at which it has power again, and
-	// slowUntil the turn until which its disk flushes nothing.
-	up                 bool
-	returns, slowUntil Turn
+	// up is set while the member has power. returns is the turn at which it has power again,
+	// slowUntil the turn until which its disk flushes nothing, and liesUntil that until which it
+	// lies.
+	up                            bool
+	returns, slowUntil, liesUntil Turn
 
 	// The rest is memory. records are the executed blocks, and next is the place of the next round
 	// in the log. durable is how many blocks the member knows to be durable.

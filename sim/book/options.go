@@ -38,13 +38,16 @@ const (
 	FaultSlow
 	// FaultNetwork loses, repeats and holds up messages between shards.
 	FaultNetwork
+	// FaultLie makes a minority of a shard's members lie to other shards and to their fellows, in a
+	// book with vouched crossings.
+	FaultLie
 	faultsEnd
 
 	// FaultsAll is every kind.
 	FaultsAll = faultsEnd - 1
 )
 
-var faultNames = faults.Names[Faults]{"crash", "stop", "replace", "slow", "network"}
+var faultNames = faults.Names[Faults]{"crash", "stop", "replace", "slow", "network", "lie"}
 
 // FaultNames lists the kinds of fault as ParseFaults reads them.
 func FaultNames() []string { return slices.Clone(faultNames) }
@@ -77,6 +80,8 @@ const (
 	plantNotAsked = "verdict-not-asked-for"
 	// plantAskedOnce asks for a verdict once only.
 	plantAskedOnce = "verdict-asked-for-once"
+	// plantBelievedOne believes one member of another shard, in a book with vouched crossings.
+	plantBelievedOne = "believed-from-one"
 	// plantRelayedForgotten does not remember the ids of relayed transactions.
 	plantRelayedForgotten = "relayed-not-remembered"
 	// plantNoAtDeadline takes it for granted, once a transaction's deadline is over, that those
@@ -93,7 +98,7 @@ func Plants() []string {
 	for _, fault := range state.Faults() {
 		plants = append(plants, fault.String())
 	}
-	return append(plants, plantAskedOnce)
+	return append(plants, plantAskedOnce, plantBelievedOne)
 }
 
 // Options describes a run. The same options give the same run.
@@ -147,8 +152,11 @@ func (o *Options) fault() state.Fault {
 
 // verdictsFault returns the bug to plant in the members' exchanges of verdicts.
 func (o *Options) verdictsFault() verdicts.Fault {
-	if o.Plant == plantAskedOnce {
+	switch o.Plant {
+	case plantAskedOnce:
 		return verdicts.FaultAskedOnce
+	case plantBelievedOne:
+		return verdicts.FaultQuorumOfOne
 	}
 	return verdicts.FaultNone
 }

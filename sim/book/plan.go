@@ -173,6 +173,13 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 // vouched reports whether members have to vouch for what comes from other shards.
 func (p *plan) vouched() bool { return p.genesis[0].VouchedCrossings }
 
+// minority is how many members of a shard may lie.
+func (p *plan) minority() int { return (len(p.indexes) - 1) / 2 }
+
+// mayLie reports whether the member of this number, of any shard, may lie: at all times the same
+// minority, because words that were said stay.
+func (p *plan) mayLie(member int) bool { return p.vouched() && member < p.minority() }
+
 // submit draws the bundles and when they are submitted.
 func (p *plan) submit(random *rand.Rand, count int) {
 	add := func(at Turn, what string, bundle *ledger.Bundle) {
@@ -227,10 +234,11 @@ func (p *plan) strike(random *rand.Rand, kinds Faults) {
 		f.number = len(p.faults) + 1
 		p.faults = append(p.faults, f)
 	}
-	for range random.IntN(8) {
+	timed := []Faults{FaultCrash, FaultStop, FaultReplace, FaultSlow, FaultLie}
+	for range random.IntN(9) {
 		f := fault{at: Turn(random.IntN(int(p.calm))),
 			shard: ledger.ShardID(random.IntN(len(p.genesis))),
-			kind:  1 << random.IntN(4), length: Turn(1 + random.IntN(40))}
+			kind:  timed[random.IntN(len(timed))], length: Turn(1 + random.IntN(40))}
 		one := random.IntN(members)
 		if kinds&f.kind == 0 {
 			continue
@@ -250,6 +258,11 @@ func (p *plan) strike(random *rand.Rand, kinds Faults) {
 				if each.at < p.calm {
 					add(each)
 				}
+			}
+		case FaultLie:
+			if f.length *= 4; p.mayLie(0) {
+				f.members = []int{one % p.minority()}
+				add(f)
 			}
 		default:
 			f.members = []int{one}

@@ -167,8 +167,12 @@ func (w *world) strike() {
 		for _, number := range f.members {
 			m := w.groups[f.shard].members[number]
 			until := min(w.turn+f.length, w.plan.calm)
-			if f.kind == FaultSlow {
+			switch f.kind {
+			case FaultSlow:
 				m.slowUntil = until
+				continue
+			case FaultLie:
+				m.liesUntil = until
 				continue
 			}
 			if f.kind == FaultReplace {
