@@ -17,13 +17,15 @@ const (
 	FaultRestoredNotCounted
 	// FaultDeadlineIgnored agrees to transactions after their deadlines.
 	FaultDeadlineIgnored
+	// FaultVerdictNotWanted executes verdicts without the accounts of the transaction that waits.
+	FaultVerdictNotWanted
 	// FaultVouchedByOne takes what one member vouches for.
 	FaultVouchedByOne
 	faults
 )
 
 var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted",
-	"deadline-ignored", "vouched-by-one"}
+	"deadline-ignored", "verdict-not-wanted", "vouched-by-one"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

@@ -153,7 +153,7 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 			hash:    ledger.CarriedHash(bundle), height: int(block.Header.Height)}})
 	}
 	for _, path := range g.world.paths {
-		account, open := m.state.Account(path)
+		account, open := m.account(path)
 		if !open {
 			continue
 		}

@@ -19,6 +19,8 @@
 //	           of them are up. Then the shard stops. When enough are back it begins a new
 //	           generation, at the best block that they have on disk or in memory. Every other block
 //	           above is lost (group.go).
+//	memory     in some books only some accounts are in memory. The entries of the others are what
+//	           blocks changed (memory.go).
 //	disks      flush later than blocks are executed, each at its own pace. A block is durable once
 //	           more than half of the disks have it (member.go).
 //	streams    each member of a parent sends entries of durable blocks to each member of the child,

@@ -290,7 +290,7 @@ func (g *group) last() *record {
 func (w *world) compareBalances(want map[balanceKey]ledger.Amount) {
 	for _, path := range w.paths {
 		g := w.groups[w.groups[0].home(w.groups[0].last(), path.Organisation())]
-		account, _ := g.members[0].state.Account(path)
+		account, _ := g.members[0].account(path)
 		for _, asset := range assets {
 			key := balanceKey{path, asset}
 			if got := account.Balance(asset); got.Compare(want[key]) != 0 {

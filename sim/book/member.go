@@ -39,6 +39,8 @@ type member struct {
 	// fresh, as in ledger/store.
 	ids, looked map[ledger.Hash]bool
 	pool        []pooled
+	// accounts are the entries of all accounts, as a store keeps them: state may have only some.
+	accounts map[ledger.AccountPath][]byte
 	exchange
 }
 
@@ -124,6 +126,7 @@ func (m *member) open(fromLatest bool) {
 	m.state = m.newState()
 	m.records, m.durable, m.exchange = nil, 0, m.newExchange()
 	m.ids, m.looked = make(map[ledger.Hash]bool), make(map[ledger.Hash]bool)
+	m.accounts = make(map[ledger.AccountPath][]byte)
 	start := 0
 	if from != nil {
 		start = from.height
@@ -131,6 +134,7 @@ func (m *member) open(fromLatest bool) {
 			if err := m.state.Restore(from.keys[i], from.values[i]); err != nil {
 				g.world.fail(SameChain, fmt.Sprintf("%v: restore: %v", m, err))
 			}
+			m.keep(from.keys[i], from.values[i])
 		}
 		if err := m.state.Complete(nil); err != nil ||
 			m.state.Digest() != m.disk[start-1].block.Header.StateDigest {
@@ -147,7 +151,7 @@ func (m *member) open(fromLatest bool) {
 			g.world.fail(SameChain, fmt.Sprintf("%v: block %d: %v", m, each.block.Header.Height,
 				err))
 		}
-		again, _ := m.state.Execute(state.Redraft(decoded))
+		again, _ := m.run(state.Redraft(decoded))
 		if again.Hash != each.block.Hash {
 			g.world.fail(SameChain, append([]string{fmt.Sprintf("%v executes block %d again, from "+
 				"the state after block %d, and it is another one", m, each.block.Header.Height,
@@ -272,12 +276,18 @@ func (m *member) hasAll(bundle *ledger.Bundle) bool {
 // photograph takes a snapshot of the flushed state.
 func (m *member) photograph() {
 	taken := &snapshot{height: len(m.disk), at: m.disk[len(m.disk)-1]}
-	if err := m.state.Entries(func(key, value []byte) error {
+	add := func(key, value []byte) error {
 		taken.keys = append(taken.keys, bytes.Clone(key))
 		taken.values = append(taken.values, bytes.Clone(value))
 		return nil
-	}); err != nil {
+	}
+	if err := m.state.Entries(add); err != nil {
 		m.group.world.fail(SameChain, fmt.Sprintf("%v: the entries of its state: %v", m, err))
+	}
+	for _, path := range m.group.world.paths {
+		if _, resident := m.state.Account(path); !resident && m.accounts[path] != nil {
+			_ = add(state.AppendAccountKey(nil, path), m.accounts[path]) // only ever nil
+		}
 	}
 	m.latest = taken
 }
@@ -299,7 +309,7 @@ func (m *member) execute(r *round) {
 		m.group.world.fail(SameChain, fmt.Sprintf("%v: round %d: %d malformed, %d forged", m,
 			r.number, draft.Malformed, draft.Forged))
 	}
-	block, changes := m.state.Execute(draft)
+	block, changes := m.run(draft)
 	m.note(m.group.take(m, r, block.Hash, func() *record {
 		return m.group.newRecord(m, block, changes)
 	}))

@@ -27,6 +27,8 @@ type plan struct {
 	limit    int
 	bounds   verdicts.Bounds
 	proposed int
+	// memory is how many accounts a member may keep in memory, 0 for all.
+	memory int
 	// indexes are those of each shard's members.
 	indexes []ledger.MemberIndex
 	// loss and repeats are the percentages of messages that are lost and sent twice. delay is the
@@ -94,6 +96,9 @@ func newPlan(options *Options) (*plan, error) {
 		p.bounds = verdicts.Bounds{Awaited: few(), Early: few(), Settled: few(), Received: few(),
 			Believed: few(), Words: few() * 10}
 		p.proposed = few()
+	}
+	if random.IntN(3) == 0 {
+		p.memory = 1 + random.IntN(5)
 	}
 	for i := range members {
 		p.indexes = append(p.indexes, ledger.MemberIndex(i))
@@ -278,7 +283,8 @@ func (p *plan) String() string {
 		version += fmt.Sprintf(" and then %d", p.upgrade)
 	}
 	return fmt.Sprintf("%d shards of %d, parents %v, version %s, vouched: %v, at most %d waiting, "+
-		"%d%% of messages lost, %d%% repeated, up to %d turns late, %d bundles, %d faults",
+		"%d accounts in memory, %d%% of messages lost, %d%% repeated, up to %d turns late, "+
+		"%d bundles, %d faults",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, version, p.vouched(), p.limit,
-		p.loss, p.repeats, p.delay, len(p.submissions), len(p.faults))
+		p.memory, p.loss, p.repeats, p.delay, len(p.submissions), len(p.faults))
 }
