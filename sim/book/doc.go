@@ -12,8 +12,8 @@
 //
 // What runs is what production runs: ledger/state seals each round at each member, and executes
 // it. Package ledger/verdicts decides which verdicts of other shards a member believes, proposes,
-// asks for and forgets, and which members tell which. What a member looks up in its store follows
-// the rules of ledger/store. The rest is the simulator's:
+// asks for and forgets, and which members tell which. ledger/state says which ids are looked up
+// before a block takes a transaction. The rest is the simulator's:
 //
 //	ordering   a shard's members agree on rounds (package sim judges that), until fewer than half
 //	           of them are up. Then the shard stops. When enough are back it begins a new
@@ -95,7 +95,6 @@
 //	which entries of the parent's stream go into a batch, and the room that they share with
 //	verdicts (mempool, node/crossing, tram/stream): carry. ledger/state decides which ones a
 //	block takes, and in which order; that is production's.
-//	which ids a store looks up before a block takes a transaction (ledger/store, unseen): seen
 //	which own verdicts and stream entries a store finds, also after a snapshot (ledger/store,
 //	Verdict and Stream, with ledger.Outline): exchange.made and exchange.streams
 //	certified proofs of verdicts that are not told (node/crossing/shards): missing

@@ -35,8 +35,8 @@ type member struct {
 	records []*record
 	next    int
 	durable int
-	// ids are the transactions of the chain, and looked those of them whose nonce may still look
-	// fresh, as in ledger/store.
+	// ids are the transactions of the chain, and looked those of them that are not known by their
+	// nonces.
 	ids, looked map[ledger.Hash]bool
 	pool        []pooled
 	// accounts are the entries of all accounts, as a store keeps them: state may have only some.
@@ -190,8 +190,7 @@ func (m *member) note(r *record) {
 	for i := range r.block.Len() {
 		entry := r.block.Entry(i)
 		m.ids[entry.ID] = true
-		code := entry.Result.Code
-		if code != ledger.Applied && (code != ledger.Relayed ||
+		if !state.KnownByNonce(entry.Result) && (entry.Result.Code != ledger.Relayed ||
 			m.group.world.options.Plant != plantRelayedForgotten) {
 			m.looked[entry.ID] = true
 		}
@@ -199,11 +198,9 @@ func (m *member) note(r *record) {
 	m.exchange.note(m, r)
 }
 
-// seen reports whether a transaction is in the chain, by the rules of ledger/store: its ids are
-// looked up only if its nonce was applied, it has none, or it did not simply apply.
+// seen reports whether a transaction is in the chain. As a store, it looks up only some ids.
 func (m *member) seen(id ledger.Hash, t *ledger.Transaction) bool {
-	if t.TakesNonce() && len(t.Registrations) == 0 && m.state.Fresh(t.Signer, t.Nonce) &&
-		!m.looked[id] {
+	if m.state.Unseen(t) && !m.looked[id] {
 		return false
 	}
 	return m.ids[id]
