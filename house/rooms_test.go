@@ -230,6 +230,21 @@ var rooms = []room{
 		modules: []string{"lukechampine.com/blake3"},
 		pure:    true,
 	},
+	{folder: "ledger/verdicts",
+		purpose: "which verdicts of other shards a member believes, proposes, asks for and " +
+			"forgets, and which members tell them; nodes and the simulator run it",
+		imports: []string{"ledger", "ledger/state"},
+		pure:    true,
+		// Durations.
+		except: []string{"time"},
+	},
+	{folder: "sim/book",
+		purpose: "the judge of whole books: the production ledger at every member of every " +
+			"shard, over chains that lose what is not durable and messages that get lost; " +
+			"crashes, lost disks, snapshots; atomicity, conservation, one order",
+		imports: []string{"order", "tram", "ledger", "ledger/state", "ledger/verdicts",
+			"sim/trace", "sim/faults", "sim/sweep"},
+	},
 	{folder: "ledger/ledgertest",
 		purpose: "signed input from fixed keys; tests only",
 		imports: []string{"ledger"},
@@ -241,7 +256,7 @@ var rooms = []room{
 	},
 	{folder: "ledger/store",
 		purpose: "the chain and its effects on disk, checked on every read",
-		imports: []string{"ledger", "ledger/state", "ledger/store/journal"},
+		imports: []string{"ledger", "ledger/state", "ledger/verdicts", "ledger/store/journal"},
 		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2",
 			"github.com/klauspost/compress/s2", "google.golang.org/protobuf", "golang.org/x/sys"},
 	},
@@ -305,8 +320,8 @@ var rooms = []room{
 	{folder: "node/crossing/shards",
 		purpose: "in a book of several shards: knows the members of all shards and their " +
 			"condition, and exchanges verdicts",
-		imports: []string{"ledger", "ledger/state", "ledger/store", "rdmanet", "rdmanet/p2p",
-			"node/wire", "node/report"},
+		imports: []string{"ledger", "ledger/state", "ledger/verdicts", "ledger/store", "rdmanet",
+			"rdmanet/p2p", "node/wire", "node/report"},
 	},
 	{folder: "node/crossing/streams",
 		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +

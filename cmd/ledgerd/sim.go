@@ -126,8 +126,8 @@ follow from a number, the seed. The same seed gives the same run, event for even
 on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
 	}
-	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand(),
-		newSimMulticastCommand(), newSimSearchCommand())
+	return newGroupCommand(command, newSimBookCommand(), newSimCheckCommand(),
+		newSimFigureCommand(), newSimMulticastCommand(), newSimSearchCommand())
 }
 
 // newSimCheckCommand returns the `ledgerd sim check` command.

@@ -130,7 +130,7 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 
 // deadlinePassed reports whether a transaction has a deadline that is over in this block.
 func (s *State) deadlinePassed(t *ledger.Transaction) bool {
-	return t.Deadline != 0 && s.time >= t.Deadline
+	return t.Deadline != 0 && s.time >= t.Deadline && s.fault != FaultDeadlineIgnored
 }
 
 // attemptDeadline decides on the deadline of a cross-shard transaction. Destinations may decide

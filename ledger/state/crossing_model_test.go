@@ -358,7 +358,7 @@ func (n *network) replay(shard int, c *shardChain) {
 	fresh := func() *state.State {
 		s := state.New(c.genesis)
 		if n.limit > 0 {
-			s.SetMaxWaiting(n.limit)
+			s.LimitWaiting(n.limit)
 		}
 		return s
 	}

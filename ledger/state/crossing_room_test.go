@@ -16,7 +16,7 @@ func TestRestoredWaitsCount(t *testing.T) {
 	a := newAirlines(t, 0, 0, 0)
 	a.limit = 3
 	for _, c := range a.shards {
-		c.state.SetMaxWaiting(a.limit)
+		c.state.LimitWaiting(a.limit)
 	}
 	// Three transactions wait for shard 2. One of them waited for shard 1, too, and its verdict is
 	// here.
@@ -33,7 +33,7 @@ func TestRestoredWaitsCount(t *testing.T) {
 		t.Fatalf("%d transactions wait, one of them as %+v", count, waiting)
 	}
 	restored := restoredFrom(t, a.shards[0].genesis, a.shards[0].state)
-	restored.SetMaxWaiting(a.limit)
+	restored.LimitWaiting(a.limit)
 
 	// The restored state executes every later block of the shard to the same header.
 	height := len(a.shards[0].blocks)

@@ -191,7 +191,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	a := newAirlines(t, 0, 0, 0)
 	a.limit = 3
 	for _, c := range a.shards {
-		c.state.SetMaxWaiting(a.limit)
+		c.state.LimitWaiting(a.limit)
 	}
 	a.shards[2].stopped = true
 	var held []ledger.Hash

@@ -71,9 +71,6 @@ func (s *State) PlantMovedTwice(nets []ledger.Posting) {
 	}
 }
 
-// SetMaxWaiting lowers MaxWaiting for one state.
-func (s *State) SetMaxWaiting(limit int) { s.pending.limit = limit }
-
 // PlantRevokedKeys plants a bug: the keys of an older policy still count.
 func (s *State) PlantRevokedKeys(name ledger.OrganisationName, keys []ledger.PolicyKey) {
 	policy := s.organisations[name].Policy

@@ -326,7 +326,9 @@ func (s *State) restorePending(key []byte, r *reader) (of entry, again bool, err
 	}
 	restored := &slot{number: number, entry: entry}
 	s.pending.slots = slices.Insert(s.pending.slots, at, restored)
-	s.pending.count(entry, 1)
+	if s.fault != FaultRestoredNotCounted {
+		s.pending.count(entry, 1)
+	}
 	s.countPending(entry, true)
 	s.pending.byID[entry.id] = restored
 	return restored, false, nil

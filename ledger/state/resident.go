@@ -114,7 +114,7 @@ func (w *wanting) transaction(t *ledger.Transaction) {
 			w.others = append(w.others, lookup{path: path})
 		}
 	}
-	if t.Verdict != nil {
+	if t.Verdict != nil && w.state.fault != FaultVerdictNotWanted {
 		if waits := w.state.pending.byID[t.Verdict.ID]; waits != nil {
 			for i := range waits.entry.parts {
 				w.others = append(w.others, lookup{path: waits.entry.parts[i].account})

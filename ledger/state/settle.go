@@ -63,6 +63,9 @@ func (s *State) takeEffect(entry *pending) {
 		s.changeHold(found, p, true)
 		before := found.pairs()
 		found.move(p)
+		if s.fault == FaultAppliedTwice {
+			found.move(p)
+		}
 		s.count(found.path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
 	}

@@ -63,6 +63,9 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 	var crossings Crossings
 	s.pending.fillSlots()
 	s.verdicts, s.settlements = nil, nil
+	if s.fault == FaultReleasedAlone {
+		s.releaseOld()
+	}
 	next := 0 // of Unpacked, which has all: a book of several shards has no packed bundles
 	for b := range block.Bundles {
 		seal := &block.Bundles[b]

@@ -79,6 +79,7 @@ type State struct {
 	parent   *stream
 	children []*stream
 	pending  pendingSet
+	fault    Fault
 
 	accounts accounts
 	// opened is the number of open accounts. absent are paths at which none is open, as the caller
@@ -180,6 +181,22 @@ func (s *State) Record(key ledger.RecordKey) (RecordPlace, bool) {
 func (s *State) Fresh(organisation ledger.OrganisationName, nonce ledger.Nonce) bool {
 	found := s.windows[windowKey{organisation, nonce.Stream}]
 	return found == nil || found.fresh(nonce.Sequence)
+}
+
+// Unseen reports that a transaction was in no earlier block, if its nonce says so: it can still be
+// applied. The caller must remember by their ids those earlier transactions for which KnownByNonce
+// is false. A registration takes no nonce in a book of several shards, so it is always to be looked
+// up.
+func (s *State) Unseen(t *ledger.Transaction) bool {
+	return t.TakesNonce() && len(t.Registrations) == 0 && s.Fresh(t.Signer, t.Nonce)
+}
+
+// KnownByNonce reports whether a transaction with this result used up its nonce, or had none and
+// cannot come again. Those that failed, were set aside or were relayed may be proposed again while
+// their nonce is fresh. A verdict has no nonce, and the transaction that waits for it takes it only
+// once.
+func KnownByNonce(result ledger.Result) bool {
+	return result.OK() || result.Code == ledger.Settled || result.Code == ledger.Released
 }
 
 // NextSequence returns the number after the highest applied one of a stream, or 1 for a new stream.

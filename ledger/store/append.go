@@ -198,14 +198,12 @@ func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool,
 
 // unseen reports that a transaction was in no earlier block, if that is certain without reading the
 // disk. This is the common case. A transaction with a fresh nonce was never applied, and s.failed
-// has the ids of all transactions that failed, were set aside or were relayed to other shards,
-// unless their deadline is over. A registration takes no nonce in a book of several shards, so it
-// is always looked up. For a packed bundle, it is asked for the first transfer only: that one's
-// nonce is not fresh, or it failed, if the bundle is in a block. The caller must hold the mutex,
-// and no block may be appended meanwhile.
+// has the ids of those that are not known by their nonces (state.KnownByNonce), unless their
+// deadline is over. For a packed bundle, it is asked for the first transfer only: that one's nonce
+// is not fresh, or it failed, if the bundle is in a block. The caller must hold the mutex, and no
+// block may be appended meanwhile.
 func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
-	if !transaction.TakesNonce() || len(transaction.Registrations) > 0 ||
-		!s.state.Fresh(transaction.Signer, transaction.Nonce) {
+	if !s.state.Unseen(transaction) {
 		return false
 	}
 	return !s.failed.mayHave(shortID(id), transaction.Deadline)

@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // The kinds of rows. The kind is the first byte of a row's key.
@@ -46,10 +47,9 @@ const (
 )
 
 // indexKind returns the kind of the index row of a transaction with this result. indexFailed marks
-// the transactions that may be proposed again while their nonce is fresh. A verdict has no nonce,
-// and the transaction that waits for it takes it only once.
+// the transactions that are not known by their nonces.
 func indexKind(result ledger.Result) byte {
-	if result.OK() || result.Code == ledger.Settled || result.Code == ledger.Released {
+	if state.KnownByNonce(result) {
 		return indexApplied
 	}
 	return indexFailed

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 )
 
 // shardGenesis returns the genesis of shard 1. The root, shard 0, is above it, and shard 2 is below
@@ -400,8 +401,8 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		Result: ledger.Result{Code: ledger.Expired, Item: ledger.NoItem}}
 	foreign, early := told, told
 	foreign.Shard, early.ID = 1, ledger.Hash{1}
-	for verdict, want := range map[*ledger.Verdict]Standing{&told: Awaited, &foreign: Over,
-		&early: Early} {
+	for verdict, want := range map[*ledger.Verdict]verdicts.Standing{&told: verdicts.Awaited,
+		&foreign: verdicts.Over, &early: verdicts.Early} {
 		if standing, err := s.Standing(verdict); err != nil || standing != want {
 			t.Errorf("%+v: %d %v, want %d", verdict, standing, err, want)
 		}
@@ -411,7 +412,7 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 			early, foreign}}).Encode()}); err != nil {
 		t.Fatal(err)
 	}
-	if standing, err := s.Standing(&told); err != nil || standing != Over {
+	if standing, err := s.Standing(&told); err != nil || standing != verdicts.Over {
 		t.Errorf("%d %v", standing, err)
 	}
 	crossing, err = s.Crossing(waits.ID)

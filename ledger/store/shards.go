@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 )
 
 // Bounds of one result of Stream.
@@ -214,38 +215,22 @@ func (s *Store) WaitingFor(shard ledger.ShardID) int {
 	return s.state.WaitingFor(shard)
 }
 
-// Standing is the position of a chain towards a verdict of another shard.
-type Standing uint8
-
-// The standings.
-const (
-	// Early: the transaction is not in the chain yet. Keep the verdict, or ask for it later.
-	Early Standing = iota
-	// Awaited: the transaction waits for the verdict. Propose it.
-	Awaited
-	// Over: no transaction waits for the verdict any more. Drop it.
-	Over
-)
-
 // Standing returns the standing of a verdict as of the head.
-func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
+func (s *Store) Standing(verdict *ledger.Verdict) (verdicts.Standing, error) {
 	s.mutex.RLock()
 	awaited := s.state.Awaits(verdict)
 	s.mutex.RUnlock()
 	if awaited {
-		return Awaited, nil
+		return verdicts.Awaited, nil
 	}
 	known, err := s.Known(verdict.ID)
 	if err != nil || !known {
-		return Early, err
+		return verdicts.Early, err
 	}
 	// The transaction's block may have been appended between the two checks.
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
-	if s.state.Awaits(verdict) {
-		return Awaited, nil
-	}
-	return Over, nil
+	return verdicts.StandingOf(s.state.Awaits(verdict), known), nil
 }
 
 // Verdict returns this shard's verdict on a transaction, for another shard that asks. made is false

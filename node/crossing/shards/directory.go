@@ -194,6 +194,16 @@ func (d *Directory) Members(shard ledger.ShardID) (number uint64, list []Member)
 	return d.shards[shard].number, d.shards[shard].list
 }
 
+// indexes returns the indexes of a shard's present members, ascending.
+func (d *Directory) indexes(shard ledger.ShardID) []ledger.MemberIndex {
+	_, present := d.Members(shard)
+	indexes := make([]ledger.MemberIndex, len(present))
+	for i := range present {
+		indexes[i] = present[i].Index
+	}
+	return indexes
+}
+
 // Find returns the shard and member that a peer is.
 func (d *Directory) Find(peer rdmanet.PeerID) (shard ledger.ShardID, member Member, known bool) {
 	d.mu.RLock()

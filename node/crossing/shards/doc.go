@@ -74,8 +74,10 @@
 // # The verdicts on transactions
 //
 // A transaction of several shards waits in each of them for the verdicts of the others
-// ([ledger.Verdict]). Verdicts is the exchange. Each shard's verdict follows from its chain, so any
-// member can send it any number of times, and a lost message only causes a delay:
+// ([ledger.Verdict]). Verdicts is the exchange. Package ledger/verdicts makes its decisions, and
+// this package gives it the messages, the time, the chain and the members. Each shard's verdict
+// follows from its chain, so any member can send it any number of times, and a lost message only
+// causes a delay:
 //
 //	verdicts, err := shards.NewVerdicts(shards.VerdictsConfig{Directory: directory, Control: control, Store: current, Durable: height, Ready: pool.Wake})
 //	verdicts.Applied(block)                                // each block that is executed here
@@ -140,9 +142,7 @@
 //	trail_exchange.go  getting trails, and giving them
 //	verdicts.go   the exchange of verdicts, as the node sees it
 //	exchange.go   its goroutine: judging, answering, telling, asking
-//	words.go      what members of other shards say, until it is believed
+//	words.go      what members of other shards say, and the contradictions to log
 //	prove.go      certified proofs of verdicts that are not told
-//	awaited.go    the sets of verdicts
-//	ordered.go    the verdicts to propose in a vouched book
 //	wire.go       the messages, byte by byte
 package shards

@@ -1,7 +1,6 @@
 package shards
 
 import (
-	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -55,11 +55,14 @@ func (v *Verdicts) run() {
 		}
 		now := time.Now()
 		v.mu.Lock()
-		again := v.awaited.again(v.config.AgainAfter)
+		after, waits := v.exchange.Again(v.config.AgainAfter)
 		v.mu.Unlock()
-		if earliest := v.reminded.Add(v.config.AgainAfter); again.Before(earliest) &&
-			!again.IsZero() {
-			again = earliest // no batch takes verdicts at present
+		var again time.Time
+		if waits {
+			again = v.began.Add(after)
+			if earliest := v.reminded.Add(v.config.AgainAfter); again.Before(earliest) {
+				again = earliest // no batch takes verdicts at present
+			}
 		}
 		if !again.IsZero() && !now.Before(again) {
 			v.reminded = now
@@ -81,19 +84,15 @@ func (v *Verdicts) run() {
 // judge determines how the chain treats the received verdicts. It reports whether more are left.
 func (v *Verdicts) judge(chain Chain) (more bool) {
 	v.mu.Lock()
-	count := min(len(v.inbox), judgeTurn)
-	verdicts := slices.Clone(v.inbox[:count])
-	if v.inbox = v.inbox[count:]; len(v.inbox) == 0 {
-		v.inbox = nil
-	}
-	more = len(v.inbox) > 0
+	received := v.exchange.TakeReceived(judgeTurn)
+	more = v.exchange.Counts().Received > 0
 	v.mu.Unlock()
 	ready := false
-	for i := range verdicts {
+	for i := range received {
 		if v.isClosed() {
 			return false
 		}
-		ready = v.judgeOne(chain, &verdicts[i]) || ready
+		ready = v.judgeOne(chain, &received[i]) || ready
 	}
 	if ready {
 		if v.config.Vouched {
@@ -109,44 +108,26 @@ func (v *Verdicts) judge(chain Chain) (more bool) {
 // early for ever, because its transaction arrived in between. If blocks come too fast, it places
 // the verdict after judgeTries anyway, and a later look corrects a wrong place.
 func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
-	key := keyOf(verdict)
 	for try := 1; ; try++ {
 		v.mu.Lock()
-		known, applied := v.settled.has(key) || v.awaited.has(key) || v.early.has(key), v.applied
+		known, blocks := v.exchange.Knows(verdicts.KeyOf(verdict)), v.exchange.Blocks()
 		v.mu.Unlock()
 		if known {
 			return false
 		}
 		standing, err := chain.Standing(verdict)
-		v.mu.Lock()
-		switch {
-		case err != nil:
-			v.status.Dropped++
-		case v.applied != applied && try < judgeTries:
-			v.mu.Unlock()
-			continue
-		case standing == store.Over && v.applied != applied:
-			// The chain may have been replaced, and a verdict that is over is never judged again.
-		case standing == store.Over:
-			v.settled.add(key)
-		case standing == store.Early:
-			if !v.config.faults.forgetEarly {
-				v.early.add(*verdict)
-			}
-		case v.awaited.len() >= awaitedMax && !v.awaited.displace(verdict):
-			v.status.Dropped++
-		default:
-			v.awaited.add(*verdict)
-			ready = true
-		}
-		if v.applied != applied {
-			v.fresh = true // it may be in the wrong place
-		}
-		v.mu.Unlock()
 		if err != nil {
 			v.config.Logger.Debug("verdict not judged", "transaction", verdict.ID, "error", err)
+			v.count(&v.status.Dropped, 1)
+			return false
 		}
-		return ready
+		v.mu.Lock()
+		if v.exchange.Blocks() == blocks || try == judgeTries {
+			ready = v.exchange.Place(verdict, standing, blocks)
+			v.mu.Unlock()
+			return ready
+		}
+		v.mu.Unlock()
 	}
 }
 
@@ -164,7 +145,7 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 	more = len(v.queries) > 0
 	v.mu.Unlock()
 	for i := range queries {
-		var verdicts []ledger.Verdict
+		var found []ledger.Verdict
 		durable := v.durableHeight(chain)
 		for _, id := range queries[i].ids {
 			if v.isClosed() {
@@ -175,12 +156,12 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 				v.config.Logger.Debug("verdict not found", "transaction", id, "error", err)
 			}
 			if made && err == nil {
-				verdicts = append(verdicts, verdict)
+				found = append(found, verdict)
 			}
 		}
-		if len(verdicts) > 0 && v.send(queries[i].from, wire.KindVerdicts,
-			encodeVerdicts(verdicts)) {
-			v.count(&v.status.Answered, len(verdicts))
+		if len(found) > 0 && v.send(queries[i].from, wire.KindVerdicts,
+			encodeVerdicts(found)) {
+			v.count(&v.status.Answered, len(found))
 		}
 	}
 	return more
@@ -201,9 +182,7 @@ func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 }
 
 // tell sends the verdicts of blocks that became durable to the other shards that they concern. It
-// reports whether more are left. In a vouched book each member tells each member of the other
-// shard. In other books each shard tells through f+1 of its n members, of which f = ⌊(n-1)/2⌋ may
-// fail, to f+1 members of the other shard; the choice of members rotates with the transaction.
+// reports whether more are left. verdicts.Tells and verdicts.Told say which member tells which one.
 // Verdicts that get lost all the same are asked for.
 func (v *Verdicts) tell(chain Chain) (more bool) {
 	durable := v.durableHeight(chain)
@@ -236,8 +215,8 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 		}
 		v.told++
 	}
-	for peer, verdicts := range messages {
-		v.sendVerdicts(peer, verdicts)
+	for peer, told := range messages {
+		v.sendVerdicts(peer, told)
 	}
 	return v.told < durable
 }
@@ -252,7 +231,7 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 	shard := v.config.Directory.Own()
 	for _, entry := range block.All() {
 		verdict, made := ledger.VerdictOf(entry, shard)
-		if !made || !v.acts(self, len(own), binary.LittleEndian.Uint32(entry.ID[0:])) {
+		if !made || !verdicts.Tells(entry.ID, self, len(own), v.config.Vouched) {
 			continue
 		}
 		crossing, err := chain.Crossing(entry.ID)
@@ -265,7 +244,7 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 			}
 			_, members := v.config.Directory.Members(destination)
 			for at, member := range members {
-				if !v.acts(at, len(members), binary.LittleEndian.Uint32(entry.ID[4:])) {
+				if !verdicts.Told(entry.ID, at, len(members), v.config.Vouched) {
 					continue
 				}
 				messages[member.Peer] = append(messages[member.Peer], verdict)
@@ -279,19 +258,9 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 	return nil
 }
 
-// acts reports whether the member at this index among count members is one of those that act on a
-// transaction: f+1, or in a vouched book all.
-func (v *Verdicts) acts(at, count int, turn uint32) bool {
-	if v.config.Vouched {
-		return true
-	}
-	first := int(turn % uint32(count))
-	return (at-first+count)%count <= (count-1)/2
-}
-
-func (v *Verdicts) sendVerdicts(to rdmanet.PeerID, verdicts []ledger.Verdict) {
-	if v.send(to, wire.KindVerdicts, encodeVerdicts(verdicts)) {
-		v.count(&v.status.Told, len(verdicts))
+func (v *Verdicts) sendVerdicts(to rdmanet.PeerID, told []ledger.Verdict) {
+	if v.send(to, wire.KindVerdicts, encodeVerdicts(told)) {
+		v.count(&v.status.Told, len(told))
 	}
 }
 
@@ -313,16 +282,15 @@ func (v *Verdicts) count(counter *uint64, by int) {
 // for verdicts that did not arrive unasked.
 func (v *Verdicts) ask(chain Chain, now time.Time) {
 	v.mu.Lock()
-	anew := v.reset
+	anew, fresh := v.reset, v.exchange.TakeFresh()
+	v.reset = false
+	v.mu.Unlock()
 	switch {
 	case anew:
-		clear(v.waiting)
 		v.look = now
-	case v.fresh && v.look.IsZero():
+	case fresh && v.look.IsZero():
 		v.look = now.Add(v.config.AskAfter / 2)
 	}
-	v.reset, v.fresh = false, false
-	v.mu.Unlock()
 	if v.look.IsZero() || now.Before(v.look) {
 		return
 	}
@@ -331,9 +299,7 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 	if chain.PendingCount() > 0 {
 		pending = chain.Pending()
 	}
-	due := v.overdue(pending, now, anew)
-	v.sweep()
-	v.question(due, now)
+	v.question(v.waits.Overdue(pending, now.Sub(v.began), anew), now)
 	if len(pending) > 0 {
 		// A look costs time in proportion to the waiting transactions, and blocks the chain for a
 		// part of it.
@@ -342,112 +308,33 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 	}
 }
 
-// overdue tracks how long transactions have been waiting, and returns those to ask for, the least
-// recently asked first. After a store was opened, all of its waiting transactions are overdue.
-func (v *Verdicts) overdue(pending []state.Pending, now time.Time, anew bool) []*state.Pending {
-	for _, w := range v.waiting {
-		w.seen = false
-	}
-	var due []*state.Pending
-	for i := range pending {
-		w := v.waiting[pending[i].ID]
-		if w == nil {
-			w = &waiting{since: now}
-			if anew {
-				w.since = time.Time{}
-			}
-			v.waiting[pending[i].ID] = w
-		}
-		w.seen = true
-		if now.Sub(w.since) >= v.config.AskAfter && now.Sub(w.asked) >= v.config.AskEvery {
-			due = append(due, &pending[i])
-		}
-	}
-	for id, w := range v.waiting {
-		if !w.seen {
-			delete(v.waiting, id)
-		}
-	}
-	slices.SortStableFunc(due, func(a, b *state.Pending) int {
-		return v.waiting[a.ID].asked.Compare(v.waiting[b.ID].asked)
-	})
-	return due
-}
-
-// sweep queues misplaced verdicts to be judged again: awaited ones whose transactions do not wait,
-// and early ones whose transactions do.
-func (v *Verdicts) sweep() {
-	v.mu.Lock()
-	before := len(v.inbox)
-	var misplaced []ledger.Hash
-	v.awaited.transactions(func(id ledger.Hash) {
-		if v.waiting[id] == nil {
-			misplaced = append(misplaced, id)
-		}
-	})
-	for _, id := range misplaced {
-		v.inbox = append(v.inbox, v.awaited.of(id)...)
-		v.awaited.removeAll(id)
-	}
-	if v.early.len() > 0 {
-		for id := range v.waiting {
-			v.inbox = append(v.inbox, v.early.take(id)...)
-		}
-	}
-	more := len(v.inbox) > before
-	v.mu.Unlock()
-	if more {
-		v.nudge()
-	}
-}
-
 // question asks the shards that transactions wait for: each time another member, or in a vouched
-// book all members. Verdicts that are believed, but were dropped for lack of room, are judged again
-// instead.
+// book all members. It also has misplaced verdicts judged again.
 func (v *Verdicts) question(due []*state.Pending, now time.Time) {
 	messages := askMessages
 	if v.config.Vouched {
 		messages = queriesPerPeer // each member gets all of them
 	}
-	ids := map[ledger.ShardID][]ledger.Hash{}
 	v.mu.Lock()
-	before := len(v.inbox)
-	for _, each := range due {
-		waits, asked := v.waiting[each.ID], false
-		for _, shard := range each.Waits {
-			key := verdictKey{each.ID, shard}
-			if len(ids[shard]) >= messages*queryMax || v.awaited.has(key) {
-				continue
-			}
-			// The verdict was judged while the transaction's block was executed, and is not over.
-			v.settled.remove(key)
-			waits.asked = now
-			if result, believed := v.believed.get(key); believed {
-				v.enqueue(ledger.Verdict{ID: each.ID, Shard: shard, Result: result})
-				continue
-			}
-			ids[shard] = append(ids[shard], each.ID)
-			asked = true
-			if waits.asks >= proofAfter {
-				v.wantProof(key)
-			}
-		}
-		if asked {
-			waits.asks++
-		}
+	before := v.exchange.Counts().Received
+	v.exchange.Sweep(v.waits)
+	questions, vain := v.exchange.Questions(v.waits, due, now.Sub(v.began),
+		messages*queryMax, proofAfter)
+	for _, key := range vain {
+		v.wantProof(key)
 	}
-	more := len(v.inbox) > before
+	more := v.exchange.Counts().Received > before
 	v.mu.Unlock()
 	if more {
 		v.nudge()
 	}
-	for shard, all := range ids {
-		candidates := v.config.Directory.Candidates(shard)
+	for _, each := range questions {
+		candidates := v.config.Directory.Candidates(each.Shard)
 		if len(candidates) == 0 {
 			continue
 		}
-		for chunk := range slices.Chunk(all, queryMax) {
-			v.query(shard, candidates, encodeQuery(chunk), len(chunk))
+		for chunk := range slices.Chunk(each.IDs, queryMax) {
+			v.query(each.Shard, candidates, encodeQuery(chunk), len(chunk))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -22,7 +23,7 @@ import (
 type fakeChain struct {
 	mu         sync.Mutex
 	blocks     []*ledger.Block
-	standing   map[ledger.Hash]store.Standing
+	standing   map[ledger.Hash]verdicts.Standing
 	pending    []state.Pending
 	looks      int // calls of AppendedHeight: the goroutine has looked at the chain
 	onStanding func(id ledger.Hash)
@@ -50,7 +51,7 @@ func (c *fakeChain) add(ids ...ledger.Hash) *ledger.Block {
 	return block
 }
 
-func (c *fakeChain) set(id ledger.Hash, standing store.Standing) {
+func (c *fakeChain) set(id ledger.Hash, standing verdicts.Standing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.standing[id] = standing
@@ -84,7 +85,7 @@ func (c *fakeChain) Pending() []state.Pending {
 
 func (c *fakeChain) PendingCount() int { return len(c.Pending()) }
 
-func (c *fakeChain) Standing(verdict *ledger.Verdict) (store.Standing, error) {
+func (c *fakeChain) Standing(verdict *ledger.Verdict) (verdicts.Standing, error) {
 	c.mu.Lock()
 	standing, hook := c.standing[verdict.ID], c.onStanding
 	c.mu.Unlock()
@@ -131,7 +132,7 @@ type other struct {
 func newScene(t *testing.T, config VerdictsConfig) *scene {
 	t.Helper()
 	network := memory.NewNetwork()
-	s := &scene{t: t, chain: &fakeChain{standing: map[ledger.Hash]store.Standing{}},
+	s := &scene{t: t, chain: &fakeChain{standing: map[ledger.Hash]verdicts.Standing{}},
 		peers: map[int]rdmanet.PeerID{}}
 	s.chain.add()
 	for i := range s.others {
@@ -183,12 +184,12 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 // tell makes a member of shard 1 report that its part of transactions is good.
 func (s *scene) tell(from int, ids ...ledger.Hash) {
 	s.t.Helper()
-	verdicts := make([]ledger.Verdict, len(ids))
+	told := make([]ledger.Verdict, len(ids))
 	for i, id := range ids {
-		verdicts[i] = ledger.Verdict{ID: id, Shard: 1, Result: good}
+		told[i] = ledger.Verdict{ID: id, Shard: 1, Result: good}
 	}
 	if err := s.others[from].control.Send(peerOf(s.t, 0), wire.KindVerdicts,
-		encodeVerdicts(verdicts)); err != nil {
+		encodeVerdicts(told)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -222,7 +223,7 @@ func (s *scene) await(what string, holds func() bool) {
 func (s *scene) has(id ledger.Hash) bool {
 	s.verdicts.mu.Lock()
 	defer s.verdicts.mu.Unlock()
-	return s.verdicts.awaited.has(verdictKey{id, 1})
+	return s.verdicts.exchange.Awaits(verdicts.Key{ID: id, Shard: 1})
 }
 
 // durability expects that only verdicts of durable blocks are sent, on request or not.
@@ -290,11 +291,11 @@ func candidates(t *testing.T, f faults) error {
 func early(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{faults: f})
 	for i := 2; i <= 3; i++ {
-		s.chain.set(name(i), store.Awaited)
+		s.chain.set(name(i), verdicts.Awaited)
 	}
 	s.tell(0, name(1), name(2))
 	s.await("the second is judged, and so the first", func() bool { return s.has(name(2)) })
-	s.chain.set(name(1), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
 	s.verdicts.Applied(s.chain.add(name(1)))
 	s.tell(0, name(3))
 	s.await("the third is judged, and so the first again", func() bool { return s.has(name(3)) })
@@ -315,7 +316,7 @@ func TestWhatHoldsAndPlantedBugs(t *testing.T) {
 	}{
 		"told only when durable":           {durability, faults{notDurable: true}},
 		"everybody is asked in turn":       {candidates, faults{sameCandidate: true}},
-		"what comes too early is not lost": {early, faults{forgetEarly: true}},
+		"what comes too early is not lost": {early, faults{exchange: verdicts.FaultForgetEarly}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +337,7 @@ func TestJudgingBesideExecution(t *testing.T) {
 	once := sync.Once{}
 	s.chain.onStanding = func(id ledger.Hash) {
 		once.Do(func() {
-			s.chain.set(id, store.Awaited)
+			s.chain.set(id, verdicts.Awaited)
 			s.verdicts.Applied(s.chain.add(id))
 		})
 	}
@@ -350,14 +351,14 @@ func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{AskAfter: 20 * time.Millisecond,
 		AskEvery: 20 * time.Millisecond})
-	s.chain.set(name(1), store.Over)
+	s.chain.set(name(1), verdicts.Over)
 	s.tell(0, name(1))
 	s.await("it is taken for over", func() bool {
 		s.verdicts.mu.Lock()
 		defer s.verdicts.mu.Unlock()
-		return s.verdicts.settled.has(verdictKey{name(1), 1})
+		return s.verdicts.exchange.Settled(verdicts.Key{ID: name(1), Shard: 1})
 	})
-	s.chain.set(name(1), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
 	s.chain.mu.Lock()
 	s.chain.pending = []state.Pending{{ID: name(1), Waits: []ledger.ShardID{1}}}
 	s.chain.mu.Unlock()
@@ -376,7 +377,7 @@ func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 // than the verdicts of the last blocks.
 func TestAStartTellsTheLastBlocksOnly(t *testing.T) {
 	t.Parallel()
-	chain := &fakeChain{standing: map[ledger.Hash]store.Standing{}}
+	chain := &fakeChain{standing: map[ledger.Hash]verdicts.Standing{}}
 	chain.add()
 	const height = 100
 	for i := range height {
@@ -403,7 +404,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	s := newScene(t, VerdictsConfig{AgainAfter: again})
 	ids := []ledger.Hash{name(1), name(2), name(3)}
 	for _, id := range ids {
-		s.chain.set(id, store.Awaited)
+		s.chain.set(id, verdicts.Awaited)
 	}
 	s.tell(0, ids...)
 	s.tell(1, ids...)
@@ -448,7 +449,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	s.await("they come once more", func() bool { return s.verdicts.Status().Received > received })
 	s.verdicts.mu.Lock()
 	defer s.verdicts.mu.Unlock()
-	if len(s.verdicts.inbox) > 0 {
+	if s.verdicts.exchange.Counts().Received > 0 {
 		t.Error("what is settled is judged again")
 	}
 }
@@ -457,16 +458,16 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 func TestReset(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{})
-	s.chain.set(name(1), store.Awaited)
-	s.chain.set(name(2), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
+	s.chain.set(name(2), verdicts.Awaited)
 	s.tell(0, name(1), name(2), name(3))
 	s.await("two are awaited, one is early", func() bool {
 		status := s.verdicts.Status()
 		return status.Awaited == 2 && status.Early == 1
 	})
-	s.chain.set(name(1), store.Over)
-	s.chain.set(name(2), store.Early)
-	s.chain.set(name(3), store.Awaited)
+	s.chain.set(name(1), verdicts.Over)
+	s.chain.set(name(2), verdicts.Early)
+	s.chain.set(name(3), verdicts.Awaited)
 	s.verdicts.Reset()
 	s.await("it is the other way round", func() bool {
 		status := s.verdicts.Status()
@@ -478,14 +479,14 @@ func TestReset(t *testing.T) {
 func TestLooksMend(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Hour})
-	s.chain.set(name(1), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
 	s.tell(0, name(1), name(2))
 	s.await("one is awaited, one is early", func() bool {
 		status := s.verdicts.Status()
 		return status.Awaited == 1 && status.Early == 1
 	})
-	s.chain.set(name(1), store.Over)
-	s.chain.set(name(2), store.Awaited)
+	s.chain.set(name(1), verdicts.Over)
+	s.chain.set(name(2), verdicts.Awaited)
 	s.chain.mu.Lock()
 	s.chain.pending = []state.Pending{{ID: name(2), Waits: []ledger.ShardID{1}}}
 	s.chain.mu.Unlock()
@@ -499,31 +500,33 @@ func TestLooksMend(t *testing.T) {
 // Whatever arrives, memory is bounded and no sender is blocked.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, VerdictsConfig{})
+	bounds := verdicts.DefaultBounds()
+	bounds.Early = 100
+	s := newScene(t, VerdictsConfig{bounds: bounds})
 	gate := make(chan struct{})
 	s.chain.onStanding = func(ledger.Hash) { <-gate }
 	v, next := s.verdicts, 0
-	for range (inboxMax + inboxMax/4) / verdictsMax {
-		verdicts := make([]ledger.Verdict, verdictsMax)
-		for i := range verdicts {
+	for range (bounds.Received + bounds.Received/4) / verdictsMax {
+		told := make([]ledger.Verdict, verdictsMax)
+		for i := range told {
 			next++
-			verdicts[i] = ledger.Verdict{ID: name(next), Shard: 1, Result: good}
+			told[i] = ledger.Verdict{ID: name(next), Shard: 1, Result: good}
 		}
-		v.receiveVerdicts(s.others[0].peer, encodeVerdicts(verdicts))
+		v.receiveVerdicts(s.others[0].peer, encodeVerdicts(told))
 		v.receiveQuery(s.others[0].peer, encodeQuery([]ledger.Hash{name(next)}))
 	}
 	v.mu.Lock()
-	if len(v.inbox) > inboxMax || v.status.Dropped == 0 || len(v.queries) > queriesPerPeer {
-		t.Errorf("%d verdicts, %d questions, %d dropped", len(v.inbox), len(v.queries),
-			v.status.Dropped)
+	if counts := v.exchange.Counts(); counts.Received > bounds.Received || counts.Dropped == 0 ||
+		len(v.queries) > queriesPerPeer {
+		t.Errorf("%+v, %d questions", counts, len(v.queries))
 	}
-	v.early.bound = 100
 	v.mu.Unlock()
 	close(gate)
 	s.await("all are judged", func() bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		return len(v.inbox) == 0 && v.early.len() == 100
+		counts := v.exchange.Counts()
+		return counts.Received == 0 && counts.Early == bounds.Early
 	})
 }
 

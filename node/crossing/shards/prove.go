@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 )
 
 const (
@@ -38,21 +39,21 @@ func (v *Verdicts) proofs(ctx context.Context) {
 }
 
 // nextUnproved removes and returns the next verdict to prove.
-func (v *Verdicts) nextUnproved() (key verdictKey, wanted bool) {
+func (v *Verdicts) nextUnproved() (key verdicts.Key, wanted bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for len(v.unproved) > 0 {
 		key = v.unproved[0]
 		v.unproved = slices.Delete(v.unproved, 0, 1)
-		if !v.believed.has(key) && !v.settled.has(key) {
+		if _, believed := v.exchange.Believed(key); !believed && !v.exchange.Settled(key) {
 			return key, true
 		}
 	}
-	return verdictKey{}, false
+	return verdicts.Key{}, false
 }
 
 // wantProof queues a verdict for a certified proof. The caller holds the lock.
-func (v *Verdicts) wantProof(key verdictKey) {
+func (v *Verdicts) wantProof(key verdicts.Key) {
 	if v.config.Prove == nil || len(v.unproved) >= proofsMax || slices.Contains(v.unproved, key) {
 		return
 	}
@@ -64,24 +65,24 @@ func (v *Verdicts) wantProof(key verdictKey) {
 }
 
 // prove gets the certified proof of a verdict, and believes it.
-func (v *Verdicts) prove(ctx context.Context, key verdictKey) {
+func (v *Verdicts) prove(ctx context.Context, key verdicts.Key) {
 	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
-	verdict, err := v.config.Prove(ctx, key.shard, key.id)
+	verdict, err := v.config.Prove(ctx, key.Shard, key.ID)
 	if err != nil {
-		v.config.Logger.Debug("verdict not proved", "shard", key.shard, "transaction", key.id,
+		v.config.Logger.Debug("verdict not proved", "shard", key.Shard, "transaction", key.ID,
 			"error", err)
 		return
 	}
 	if _, possible := ledger.VerdictOf(&ledger.Entry{ID: verdict.ID, Result: verdict.Result,
-		Decoded: &someTransaction}, verdict.Shard); !possible || keyOf(&verdict) != key {
-		v.config.Logger.Error("a proof of another verdict dropped", "shard", key.shard,
-			"transaction", key.id, "proved", verdict)
+		Decoded: &someTransaction}, verdict.Shard); !possible || verdicts.KeyOf(&verdict) != key {
+		v.config.Logger.Error("a proof of another verdict dropped", "shard", key.Shard,
+			"transaction", key.ID, "proved", verdict)
 		return
 	}
 	v.mu.Lock()
 	v.status.Proved++
-	found := v.contradict(v.believe(&verdict))
+	found := v.contradict(v.exchange.Believe(&verdict))
 	v.mu.Unlock()
 	v.log(found)
 	v.nudge()

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -26,10 +27,6 @@ const (
 
 // Bounds of memory and work. What does not fit is dropped; a shard that waits asks again.
 const (
-	// awaitedMax bounds the verdicts to propose, earlyMax those that arrived before their
-	// transactions, settledMax those remembered as over, and inboxMax those received and not judged
-	// yet.
-	awaitedMax, earlyMax, settledMax, inboxMax = state.MaxWaiting, 1 << 16, 1 << 15, 1 << 16
 	// queriesMax bounds the unanswered queries, queriesPerPeer those of one peer.
 	queriesMax, queriesPerPeer = 256, 2
 	// pushBehind bounds the blocks whose verdicts are told when many become durable at once. When a
@@ -48,7 +45,7 @@ type Chain interface {
 	Crossing(id ledger.Hash) (store.Crossing, error)
 	Pending() []state.Pending
 	PendingCount() int
-	Standing(verdict *ledger.Verdict) (store.Standing, error)
+	Standing(verdict *ledger.Verdict) (verdicts.Standing, error)
 	Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool, err error)
 }
 
@@ -80,6 +77,8 @@ type VerdictsConfig struct {
 	// when its context does; Close waits for it.
 	Prove func(ctx context.Context, shard ledger.ShardID, id ledger.Hash) (ledger.Verdict, error)
 
+	// bounds are those of the memory of verdicts; zero means the default.
+	bounds verdicts.Bounds
 	faults faults
 }
 
@@ -87,11 +86,7 @@ type VerdictsConfig struct {
 type faults struct {
 	notDurable    bool // also tell verdicts of blocks that are only executed
 	sameCandidate bool // send all queries to the first candidate
-	forgetEarly   bool // drop verdicts that arrive before their transactions
-	quorumOfOne   bool // believe one member
-	countTwice    bool // count each word of a member, also on the same verdict
-	countDeparted bool // count the words of members that left
-	overwriteWord bool // let a member change its word
+	exchange      verdicts.Fault
 }
 
 // Verdicts is the exchange of verdicts. All methods are safe for concurrent use.
@@ -100,37 +95,29 @@ type Verdicts struct {
 	wake   chan struct{}
 	closed chan struct{}
 	cancel context.CancelFunc // ends the certified proofs
+	began  time.Time
 	done   sync.WaitGroup
 	once   sync.Once
 
-	mu      sync.Mutex
-	awaited awaitedVerdicts
-	early   *earlySet
-	settled *recentSet
-	inbox   []ledger.Verdict // at most inboxMax received, and those from the sets
-	// These are used in a vouched book only. believed has the verdicts that are believed, words
-	// those that are not yet. exposed has the times of the last log lines about contradictions.
-	words    *wordSet
-	believed *recentSet
-	exposed  map[memberKey]time.Time
+	mu       sync.Mutex
+	exchange *verdicts.Exchange
+	// exposed has the times of the last log lines about contradictions, in a vouched book.
+	exposed map[verdicts.Member]time.Time
 	// unproved are at most proofsMax verdicts for which a certified proof is wanted. unprovedWake
 	// gets a value with each.
-	unproved     []verdictKey
+	unproved     []verdicts.Key
 	unprovedWake chan struct{}
 
 	queries []query
 	asking  map[rdmanet.PeerID]int // queries held, by peer
 	durable ledger.Height          // set by DurableTo
-	// applied counts calls of Applied and Reset. A change makes earlier reads of the chain stale.
-	applied uint64
-	fresh   bool // transactions may wait: look when it is time
-	reset   bool // the store was replaced: look at once
+	reset   bool                   // the store was replaced: look at once
 	status  VerdictsStatus
 
 	// Only the goroutine uses the fields below.
 	told    ledger.Height // the verdicts of blocks up to this height were told
 	telling bool          // told is set
-	waiting map[ledger.Hash]*waiting
+	waits   *verdicts.Asking
 	look    time.Time // when to look at the waiting transactions; zero for never
 	turns   map[ledger.ShardID]int
 	// reminded is when Ready was last called for verdicts that were proposed before, or in a
@@ -142,13 +129,6 @@ type Verdicts struct {
 type query struct {
 	from rdmanet.PeerID
 	ids  []ledger.Hash
-}
-
-// waiting is a transaction that waits for verdicts.
-type waiting struct {
-	since, asked time.Time
-	seen         bool // in the present look
-	asks         int  // how often it was asked for
 }
 
 // VerdictsStatus is the state of the exchange, for people.
@@ -190,18 +170,20 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 			*each.value = each.standard
 		}
 	}
+	if config.bounds == (verdicts.Bounds{}) {
+		config.bounds = verdicts.DefaultBounds()
+	}
 	v := &Verdicts{
 		config: config, wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		awaited: newAwaitedSet(), early: newEarlySet(earlyMax), settled: newRecentSet(settledMax),
-		asking:  map[rdmanet.PeerID]int{},
-		waiting: map[ledger.Hash]*waiting{}, turns: map[ledger.ShardID]int{},
-		reset: true, // look first at the transactions that already wait
-		words: newWordSet(config.faults), believed: newRecentSet(believedMax),
-		exposed: map[memberKey]time.Time{}, unprovedWake: make(chan struct{}, 1),
-	}
-	if config.Vouched {
-		v.awaited = &orderedSet{}
-		v.words.follow(config.Directory)
+		began: time.Now(),
+		exchange: verdicts.New(verdicts.Config{Vouched: config.Vouched,
+			Own: config.Directory.Own(), Shards: config.Directory.Tree().Shards(),
+			Members: config.Directory.indexes, Bounds: config.bounds,
+			Fault: config.faults.exchange}),
+		waits:  verdicts.NewAsking(config.AskAfter, config.AskEvery),
+		asking: map[rdmanet.PeerID]int{}, turns: map[ledger.ShardID]int{},
+		reset:   true, // look first at the transactions that already wait
+		exposed: map[verdicts.Member]time.Time{}, unprovedWake: make(chan struct{}, 1),
 	}
 	if err := config.Control.Register(wire.KindVerdicts, v.receiveVerdicts); err != nil {
 		return nil, err
@@ -249,36 +231,8 @@ func (v *Verdicts) nudge() {
 // Applied records that a block was executed here and is in the chain. It is quick. Blocks come in
 // order; after Reset they may begin at any height.
 func (v *Verdicts) Applied(block *ledger.Block) {
-	var found []contradiction
 	v.mu.Lock()
-	v.applied++
-	for _, entry := range block.All() {
-		if verdict := entry.Transaction().Verdict; verdict != nil {
-			switch entry.Result.Code {
-			case ledger.Settled, ledger.Released:
-				v.awaited.removeAll(verdict.ID)
-				v.settled.add(keyOf(verdict))
-				if v.config.Vouched {
-					found = append(found, v.end(verdict)...)
-					v.words.takeAll(verdict.ID)
-				}
-			case ledger.Applied:
-				v.awaited.remove(keyOf(verdict))
-				v.settled.add(keyOf(verdict))
-				if v.config.Vouched {
-					found = append(found, v.end(verdict)...)
-				}
-			}
-			continue
-		}
-		if entry.Result.Code == ledger.SetAside {
-			v.fresh = true
-		}
-		if v.early.len() > 0 {
-			v.inbox = append(v.inbox, v.early.take(entry.ID)...)
-		}
-	}
-	found = v.contradict(found)
+	found := v.contradict(v.exchange.Applied(block))
 	v.mu.Unlock()
 	v.log(found)
 	v.nudge()
@@ -295,10 +249,8 @@ func (v *Verdicts) DurableTo(height ledger.Height) {
 // Reset records that the store was replaced. All known verdicts are judged anew.
 func (v *Verdicts) Reset() {
 	v.mu.Lock()
-	v.applied++
 	v.reset = true
-	v.settled.clear()
-	v.inbox = append(append(v.inbox, v.awaited.drain()...), v.early.drain()...)
+	v.exchange.Reset()
 	v.mu.Unlock()
 	v.nudge()
 }
@@ -313,40 +265,41 @@ func (v *Verdicts) Propose(room int) []ledger.Verdict {
 		return nil
 	}
 	v.mu.Lock()
-	verdicts := v.awaited.propose(most, time.Now(), v.config.AgainAfter)
-	v.status.Proposed += uint64(len(verdicts))
+	proposed := v.exchange.Propose(most, time.Since(v.began), v.config.AgainAfter)
+	v.status.Proposed += uint64(len(proposed))
 	v.mu.Unlock()
-	if len(verdicts) > 0 && !v.config.Vouched {
+	if len(proposed) > 0 && !v.config.Vouched {
 		v.nudge() // to schedule their next proposal
 	}
-	return verdicts
+	return proposed
 }
 
 // Pending reports whether Propose would return a verdict now.
 func (v *Verdicts) Pending() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.awaited.pending(time.Now(), v.config.AgainAfter)
+	return v.exchange.Pending(time.Since(v.began), v.config.AgainAfter)
 }
 
 // Status returns the state of the exchange.
 func (v *Verdicts) Status() VerdictsStatus {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	status := v.status
-	status.Awaited, status.Early, status.Words = v.awaited.len(), v.early.len(), v.words.count
+	status, counts := v.status, v.exchange.Counts()
+	status.Awaited, status.Early, status.Words = counts.Awaited, counts.Early, counts.Words
+	status.Dropped += counts.Dropped
 	return status
 }
 
 // fromOther returns the sender of a message, if it is a member of another shard, and reports
 // whether to accept the message.
-func (v *Verdicts) fromOther(from rdmanet.Peer) (memberKey, bool) {
+func (v *Verdicts) fromOther(from rdmanet.Peer) (verdicts.Member, bool) {
 	shard, member, known := v.config.Directory.Find(from.ID)
 	if !known || shard == v.config.Directory.Own() || v.isClosed() {
 		v.config.Logger.Debug("message on verdicts dropped", "peer", from, "known", known)
-		return memberKey{}, false
+		return verdicts.Member{}, false
 	}
-	return memberKey{shard, member.Index}, true
+	return verdicts.Member{Shard: shard, Index: member.Index}, true
 }
 
 // receiveVerdicts queues another shard's verdicts for the goroutine to judge: all, or in a vouched
@@ -356,32 +309,12 @@ func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 	if !other {
 		return
 	}
-	shard := sender.shard
-	verdicts, err := decodeVerdicts(payload, shard)
+	told, err := decodeVerdicts(payload, sender.Shard)
 	if err != nil {
-		v.config.Logger.Error("verdicts dropped", "peer", from, "shard", shard, "error", err)
+		v.config.Logger.Error("verdicts dropped", "peer", from, "shard", sender.Shard, "error", err)
 		return
 	}
-	if v.config.Vouched {
-		if v.hear(sender, verdicts) {
-			v.nudge()
-		}
-		return
-	}
-	v.mu.Lock()
-	before := len(v.inbox)
-	for i := range verdicts {
-		// Most verdicts arrive several times.
-		key := keyOf(&verdicts[i])
-		if v.settled.has(key) || v.awaited.has(key) || v.early.has(key) {
-			continue
-		}
-		v.enqueue(verdicts[i])
-	}
-	v.status.Received += uint64(len(verdicts))
-	more := len(v.inbox) > before
-	v.mu.Unlock()
-	if more {
+	if v.hear(sender, told) {
 		v.nudge()
 	}
 }
@@ -395,7 +328,7 @@ func (v *Verdicts) receiveQuery(from rdmanet.Peer, payload []byte) {
 	ids, err := decodeQuery(payload)
 	if err != nil {
 		v.config.Logger.Error("question for verdicts dropped", "peer", from, "shard",
-			sender.shard, "error", err)
+			sender.Shard, "error", err)
 		return
 	}
 	v.mu.Lock()

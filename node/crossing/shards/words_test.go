@@ -13,7 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
-	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -46,23 +46,23 @@ func (s *scene) change(number uint64, members ...int) {
 // say passes on what a member of shard 1 says about transactions.
 func (s *scene) say(member int, result ledger.Result, ids ...ledger.Hash) {
 	s.t.Helper()
-	verdicts := make([]ledger.Verdict, len(ids))
+	said := make([]ledger.Verdict, len(ids))
 	for i, id := range ids {
-		verdicts[i] = ledger.Verdict{ID: id, Shard: 1, Result: result}
+		said[i] = ledger.Verdict{ID: id, Shard: 1, Result: result}
 	}
 	peer, known := s.peers[member]
 	if !known {
 		peer = peerOf(s.t, member)
 		s.peers[member] = peer
 	}
-	s.verdicts.receiveVerdicts(rdmanet.Peer{ID: peer}, encodeVerdicts(verdicts))
+	s.verdicts.receiveVerdicts(rdmanet.Peer{ID: peer}, encodeVerdicts(said))
 }
 
 // believes returns what the node believes about a transaction, and whether it does.
 func (s *scene) believes(id ledger.Hash) (ledger.Result, bool) {
 	s.verdicts.mu.Lock()
 	defer s.verdicts.mu.Unlock()
-	return s.verdicts.believed.get(verdictKey{id, 1})
+	return s.verdicts.exchange.Believed(verdicts.Key{ID: id, Shard: 1})
 }
 
 // wait makes transactions wait for shard 1.
@@ -70,7 +70,7 @@ func (s *scene) wait(ids ...ledger.Hash) {
 	s.chain.mu.Lock()
 	defer s.chain.mu.Unlock()
 	for _, id := range ids {
-		s.chain.standing[id] = store.Awaited
+		s.chain.standing[id] = verdicts.Awaited
 		s.chain.pending = append(s.chain.pending, state.Pending{ID: id, Height: 1,
 			Waits: []ledger.ShardID{1}})
 	}
@@ -96,7 +96,7 @@ func (s *scene) looked() {
 // quorum expects that a majority of the members is believed, and nothing less.
 func quorum(t *testing.T, f faults) error {
 	s := vouched(t, VerdictsConfig{faults: f}, 3, 4, 5)
-	s.chain.set(name(1), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
 	s.say(3, good, name(1))
 	s.say(4, bad, name(1))
 	if result, believed := s.believes(name(1)); believed {
@@ -219,13 +219,14 @@ func TestWordsAndPlantedBugs(t *testing.T) {
 		check func(*testing.T, faults) error
 		bugs  []faults
 	}{
-		"a majority is believed": {quorum, []faults{{quorumOfOne: true}}},
-		"a member counts once":   {repeats, []faults{{countTwice: true}}},
+		"a majority is believed": {quorum, []faults{{exchange: verdicts.FaultQuorumOfOne}}},
+		"a member counts once":   {repeats, []faults{{exchange: verdicts.FaultCountTwice}}},
 		"a member that left does not count": {departed,
-			[]faults{{countDeparted: true}, {quorumOfOne: true}}},
-		"the first word stays": {firstWord, []faults{{overwriteWord: true}}},
-		"a minority does not matter": {minorities, []faults{{quorumOfOne: true},
-			{countTwice: true}, {countDeparted: true}}},
+			[]faults{{exchange: verdicts.FaultCountDeparted},
+				{exchange: verdicts.FaultQuorumOfOne}}},
+		"the first word stays": {firstWord, []faults{{exchange: verdicts.FaultOverwriteWord}}},
+		"a minority does not matter": {minorities, []faults{{exchange: verdicts.FaultQuorumOfOne},
+			{exchange: verdicts.FaultCountTwice}, {exchange: verdicts.FaultCountDeparted}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -327,7 +328,7 @@ func minority(t *testing.T, f faults, seed uint64) error {
 		}
 	}
 	for i := range transactions {
-		s.chain.set(name(i), store.Awaited)
+		s.chain.set(name(i), verdicts.Awaited)
 	}
 	number := uint64(1)
 	for _, each := range events {
@@ -361,7 +362,7 @@ func minority(t *testing.T, f faults, seed uint64) error {
 func TestWordsAreRecounted(t *testing.T) {
 	t.Parallel()
 	s := vouched(t, VerdictsConfig{}, 3, 4, 5, 20, 21)
-	s.chain.set(name(1), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
 	s.say(3, good, name(1), name(2))
 	s.say(4, good, name(1))
 	s.say(5, bad, name(1))
@@ -378,15 +379,11 @@ func TestWordsAreRecounted(t *testing.T) {
 // Each member's words have a bound, so that one member cannot push out those of another one.
 func TestWordsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := vouched(t, VerdictsConfig{}, 3, 4, 5)
+	bounds := verdicts.DefaultBounds()
+	bounds.Words = 60 // of which each of six members has a share
+	s := vouched(t, VerdictsConfig{bounds: bounds}, 3, 4, 5)
 	v := s.verdicts
 	s.looked()
-	v.mu.Lock()
-	if share := v.words.share; share != wordsMax/6 {
-		t.Errorf("each of six members may leave %d words", share)
-	}
-	v.words.share = 10
-	v.mu.Unlock()
 	s.say(4, good, name(1), name(2))
 	for i := range 1000 {
 		s.say(3, bad, name(i))
@@ -402,10 +399,8 @@ func TestWordsAreBounded(t *testing.T) {
 			t.Errorf("transaction %d: believed %v", id, believed)
 		}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.words.count != 8 || len(v.words.byID) != 8 {
-		t.Errorf("%d words on %d transactions", v.words.count, len(v.words.byID))
+	if words := v.Status().Words; words != 8 {
+		t.Errorf("%d words", words)
 	}
 }
 
@@ -421,7 +416,8 @@ func TestShardsAreCountedApart(t *testing.T) {
 		s.verdicts.mu.Lock()
 		defer s.verdicts.mu.Unlock()
 		for shard := range ledger.ShardID(3) {
-			if s.verdicts.believed.has(verdictKey{name(1), shard}) {
+			if _, believed := s.verdicts.exchange.Believed(verdicts.Key{ID: name(1),
+				Shard: shard}); believed {
 				shards = append(shards, shard)
 			}
 		}
@@ -470,17 +466,18 @@ func TestContradictionsDoNotFloodTheLog(t *testing.T) {
 	v := s.verdicts
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	of := func(index ledger.MemberIndex) contradiction {
-		return contradiction{word: word{member: memberKey{1, index}}}
+	of := func(index ledger.MemberIndex) verdicts.Contradiction {
+		return verdicts.Contradiction{Member: verdicts.Member{Shard: 1, Index: index}}
 	}
-	if logged := v.contradict([]contradiction{of(0), of(0), of(1), of(0)}); len(logged) != 2 {
+	if logged := v.contradict([]verdicts.Contradiction{of(0), of(0), of(1),
+		of(0)}); len(logged) != 2 {
 		t.Errorf("%d lines", len(logged))
 	}
-	if logged := v.contradict([]contradiction{of(0)}); len(logged) != 0 {
+	if logged := v.contradict([]verdicts.Contradiction{of(0)}); len(logged) != 0 {
 		t.Errorf("%d lines again", len(logged))
 	}
-	v.exposed[memberKey{1, 0}] = time.Now().Add(-contradictionEvery)
-	if logged := v.contradict([]contradiction{of(0), of(1)}); len(logged) != 1 {
+	v.exposed[verdicts.Member{Shard: 1}] = time.Now().Add(-contradictionEvery)
+	if logged := v.contradict([]verdicts.Contradiction{of(0), of(1)}); len(logged) != 1 {
 		t.Errorf("%d lines later", len(logged))
 	}
 	if v.status.Contradicted != 7 {
@@ -533,9 +530,9 @@ func TestVouchedRestates(t *testing.T) {
 	t.Parallel()
 	s := vouched(t, VerdictsConfig{}, 3, 4, 5)
 	s.looked()
-	s.chain.set(name(1), store.Awaited)
-	s.chain.set(name(2), store.Awaited)
-	s.chain.set(name(3), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
+	s.chain.set(name(2), verdicts.Awaited)
+	s.chain.set(name(3), verdicts.Awaited)
 	tell := func(id int) {
 		ready := s.ready.Load()
 		s.say(4, good, name(id))
@@ -570,7 +567,7 @@ func TestVouchedWakesAgain(t *testing.T) {
 	const again = 50 * time.Millisecond
 	s := vouched(t, VerdictsConfig{AgainAfter: again}, 3, 4, 5)
 	s.looked()
-	s.chain.set(name(1), store.Awaited)
+	s.chain.set(name(1), verdicts.Awaited)
 	start := time.Now()
 	s.say(3, good, name(1))
 	s.say(4, good, name(1))
@@ -589,18 +586,17 @@ func TestVouchedWakesAgain(t *testing.T) {
 // without any word.
 func TestBeliefsOutlastTheirSets(t *testing.T) {
 	t.Parallel()
-	s := vouched(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Millisecond}, 3, 4,
-		5)
-	s.verdicts.mu.Lock()
-	s.verdicts.early.bound = 1
-	s.verdicts.mu.Unlock()
+	bounds := verdicts.DefaultBounds()
+	bounds.Early = 1
+	s := vouched(t, VerdictsConfig{bounds: bounds, AskAfter: time.Millisecond,
+		AskEvery: time.Millisecond}, 3, 4, 5)
 	for i := range 2 {
 		s.say(3+i, good, name(1), name(2))
 	}
 	s.await("the first is dropped", func() bool {
 		s.verdicts.mu.Lock()
 		defer s.verdicts.mu.Unlock()
-		return s.verdicts.early.has(verdictKey{name(2), 1})
+		return s.verdicts.exchange.Knows(verdicts.Key{ID: name(2), Shard: 1})
 	})
 	s.wait(name(1))
 	s.verdicts.Applied(s.chain.add(name(1)))
@@ -611,13 +607,13 @@ func TestBeliefsOutlastTheirSets(t *testing.T) {
 func TestVouchedReset(t *testing.T) {
 	t.Parallel()
 	s := vouched(t, VerdictsConfig{}, 3, 4, 5)
-	s.chain.set(name(1), store.Over)
+	s.chain.set(name(1), verdicts.Over)
 	s.say(3, good, name(1), name(2))
 	s.say(4, good, name(1))
 	s.await("it is over", func() bool {
 		s.verdicts.mu.Lock()
 		defer s.verdicts.mu.Unlock()
-		return s.verdicts.settled.has(verdictKey{name(1), 1})
+		return s.verdicts.exchange.Settled(verdicts.Key{ID: name(1), Shard: 1})
 	})
 	s.wait(name(1), name(2))
 	s.verdicts.Reset()
@@ -659,7 +655,7 @@ func TestProofs(t *testing.T) {
 			}
 			return verdict, nil
 		}}, 3, 4, 5)
-	s.chain.set(name(4), store.Awaited)
+	s.chain.set(name(4), verdicts.Awaited)
 	s.say(3, good, name(1))
 	s.wait(name(1), name(2), name(3), name(5), name(6))
 	s.verdicts.Applied(s.chain.add(name(1)))
@@ -699,7 +695,7 @@ func TestWantedProofsAreBounded(t *testing.T) {
 	defer v.mu.Unlock()
 	for i, want := range []int{1, 1, proofsMax} {
 		for n := range []int{1, 1, 2 * proofsMax}[i] {
-			v.wantProof(verdictKey{name(n), 1})
+			v.wantProof(verdicts.Key{ID: name(n), Shard: 1})
 		}
 		if len(v.unproved) != want {
 			t.Errorf("%d verdicts wait for a proof, want %d", len(v.unproved), want)

@@ -1,4 +1,4 @@
-package shards
+package verdicts
 
 import (
 	"bytes"
@@ -13,12 +13,12 @@ import (
 // safe for concurrent use.
 type awaitedVerdicts interface {
 	len() int
-	has(key verdictKey) bool
+	has(key Key) bool
 	// add adds a verdict that is not in the set. displace makes room for it in a full set, and
 	// reports whether it did.
 	add(verdict ledger.Verdict)
 	displace(verdict *ledger.Verdict) bool
-	remove(key verdictKey)
+	remove(key Key)
 	removeAll(id ledger.Hash)
 	// of returns the verdicts on a transaction.
 	of(id ledger.Hash) []ledger.Verdict
@@ -27,10 +27,10 @@ type awaitedVerdicts interface {
 	transactions(visit func(id ledger.Hash))
 	// propose returns at most the given number of verdicts for a batch. pending reports whether
 	// propose would return one. again returns when the pool is to be woken because a proposed
-	// verdict still waits, zero for never.
-	propose(most int, now time.Time, patience time.Duration) []ledger.Verdict
-	pending(now time.Time, patience time.Duration) bool
-	again(patience time.Duration) time.Time
+	// verdict still waits, if one does.
+	propose(most int, now time.Duration, patience time.Duration) []ledger.Verdict
+	pending(now time.Duration, patience time.Duration) bool
+	again(patience time.Duration) (at time.Duration, waits bool)
 	// drain empties the set and returns its verdicts.
 	drain() []ledger.Verdict
 }
@@ -48,22 +48,22 @@ type orderedSet struct {
 	// of chunkMax together.
 	chunks   [][]ledger.Verdict
 	count    int
-	proposed time.Time // last
+	proposed time.Duration // last, or 0
 }
 
 // order compares the places of two verdicts in canonical order.
-func (k verdictKey) order(other verdictKey) int {
-	if order := bytes.Compare(k.id[:], other.id[:]); order != 0 {
+func (k Key) order(other Key) int {
+	if order := bytes.Compare(k.ID[:], other.ID[:]); order != 0 {
 		return order
 	}
-	return cmp.Compare(k.shard, other.shard)
+	return cmp.Compare(k.Shard, other.Shard)
 }
 
 // find returns the place of a key: the chunk, the index in it, and whether the key is there. If it
 // is not, it belongs there. The chunk exists unless the set is empty.
-func (s *orderedSet) find(key verdictKey) (chunk, at int, found bool) {
+func (s *orderedSet) find(key Key) (chunk, at int, found bool) {
 	chunk, found = slices.BinarySearchFunc(s.chunks, key,
-		func(chunk []ledger.Verdict, key verdictKey) int { return keyOf(&chunk[0]).order(key) })
+		func(chunk []ledger.Verdict, key Key) int { return KeyOf(&chunk[0]).order(key) })
 	if found {
 		return chunk, 0, true
 	}
@@ -72,13 +72,13 @@ func (s *orderedSet) find(key verdictKey) (chunk, at int, found bool) {
 	}
 	chunk--
 	at, found = slices.BinarySearchFunc(s.chunks[chunk], key,
-		func(verdict ledger.Verdict, key verdictKey) int { return keyOf(&verdict).order(key) })
+		func(verdict ledger.Verdict, key Key) int { return KeyOf(&verdict).order(key) })
 	return chunk, at, found
 }
 
 func (s *orderedSet) len() int { return s.count }
 
-func (s *orderedSet) has(key verdictKey) bool {
+func (s *orderedSet) has(key Key) bool {
 	_, _, found := s.find(key)
 	return found
 }
@@ -89,7 +89,7 @@ func (s *orderedSet) add(verdict ledger.Verdict) {
 		s.chunks = append(s.chunks, append(make([]ledger.Verdict, 0, chunkMax), verdict))
 		return
 	}
-	chunk, at, _ := s.find(keyOf(&verdict))
+	chunk, at, _ := s.find(KeyOf(&verdict))
 	s.chunks[chunk] = slices.Insert(s.chunks[chunk], at, verdict)
 	if full := s.chunks[chunk]; len(full) == chunkMax {
 		upper := append(make([]ledger.Verdict, 0, chunkMax), full[chunkMax/2:]...)
@@ -102,15 +102,15 @@ func (s *orderedSet) add(verdict ledger.Verdict) {
 // agree on their first verdicts.
 func (s *orderedSet) displace(verdict *ledger.Verdict) bool {
 	last := s.chunks[len(s.chunks)-1]
-	key := keyOf(&last[len(last)-1])
-	if key.order(keyOf(verdict)) < 0 {
+	key := KeyOf(&last[len(last)-1])
+	if key.order(KeyOf(verdict)) < 0 {
 		return false
 	}
 	s.remove(key)
 	return true
 }
 
-func (s *orderedSet) remove(key verdictKey) {
+func (s *orderedSet) remove(key Key) {
 	chunk, at, found := s.find(key)
 	if !found {
 		return
@@ -133,12 +133,12 @@ func (s *orderedSet) remove(key verdictKey) {
 
 func (s *orderedSet) removeAll(id ledger.Hash) {
 	for _, verdict := range s.of(id) {
-		s.remove(keyOf(&verdict))
+		s.remove(KeyOf(&verdict))
 	}
 }
 
 func (s *orderedSet) of(id ledger.Hash) (verdicts []ledger.Verdict) {
-	chunk, at, _ := s.find(verdictKey{id: id})
+	chunk, at, _ := s.find(Key{ID: id})
 	for ; chunk < len(s.chunks); chunk, at = chunk+1, 0 {
 		for _, verdict := range s.chunks[chunk][at:] {
 			if verdict.ID != id {
@@ -162,7 +162,7 @@ func (s *orderedSet) transactions(visit func(ledger.Hash)) {
 	}
 }
 
-func (s *orderedSet) propose(most int, now time.Time, _ time.Duration) []ledger.Verdict {
+func (s *orderedSet) propose(most int, now time.Duration, _ time.Duration) []ledger.Verdict {
 	if s.count == 0 || most <= 0 {
 		return nil
 	}
@@ -177,13 +177,10 @@ func (s *orderedSet) propose(most int, now time.Time, _ time.Duration) []ledger.
 	return verdicts
 }
 
-func (s *orderedSet) pending(time.Time, time.Duration) bool { return s.count > 0 }
+func (s *orderedSet) pending(time.Duration, time.Duration) bool { return s.count > 0 }
 
-func (s *orderedSet) again(patience time.Duration) time.Time {
-	if s.count == 0 {
-		return time.Time{}
-	}
-	return s.proposed.Add(patience)
+func (s *orderedSet) again(patience time.Duration) (at time.Duration, waits bool) {
+	return s.proposed + patience, s.count > 0
 }
 
 func (s *orderedSet) drain() []ledger.Verdict {

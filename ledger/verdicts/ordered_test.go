@@ -1,4 +1,4 @@
-package shards
+package verdicts
 
 import (
 	"fmt"
@@ -18,16 +18,16 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
 			set, model := &orderedSet{}, []ledger.Verdict(nil)
-			place := func(key verdictKey) (int, bool) {
+			place := func(key Key) (int, bool) {
 				return slices.BinarySearchFunc(model, key,
-					func(v ledger.Verdict, key verdictKey) int { return keyOf(&v).order(key) })
+					func(v ledger.Verdict, key Key) int { return KeyOf(&v).order(key) })
 			}
 			steps := 10_000
 			for step := range steps {
 				// Most verdicts are added first and removed last.
 				verdict := ledger.Verdict{ID: name(random.IntN(1000)),
 					Shard: ledger.ShardID(random.IntN(4)), Result: good}
-				key := keyOf(&verdict)
+				key := KeyOf(&verdict)
 				at, known := place(key)
 				if set.has(key) != known {
 					t.Fatalf("step %d: has %v, want %v", step, !known, known)
@@ -56,7 +56,7 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 				}
 			}
 			if got := set.drain(); !slices.Equal(got, model) || set.len() != 0 ||
-				set.has(verdictKey{}) || set.propose(1, time.Now(), 0) != nil {
+				set.has(Key{}) || set.propose(1, time.Second, 0) != nil {
 				t.Errorf("%d drained of %d", len(got), len(model))
 			}
 		})
@@ -67,10 +67,10 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 func checkOrdered(t *testing.T, set *orderedSet, model []ledger.Verdict, most int) {
 	t.Helper()
 	want := model[:min(most, len(model))]
-	if got := set.propose(most, time.Now(), 0); !slices.Equal(got, want) {
+	if got := set.propose(most, time.Second, 0); !slices.Equal(got, want) {
 		t.Fatalf("%d proposed of %d, want the first %d", len(got), len(model), most)
 	}
-	if set.pending(time.Now(), 0) != (len(model) > 0) {
+	if set.pending(time.Second, 0) != (len(model) > 0) {
 		t.Fatal("pending is wrong")
 	}
 	var ids []ledger.Hash
@@ -116,8 +116,8 @@ func TestOrderedSetMakesRoomForEarlierVerdicts(t *testing.T) {
 	if set.displace(&ledger.Verdict{ID: name(19)}) || set.len() != 10 {
 		t.Error("room was made for a later verdict")
 	}
-	if !set.displace(&ledger.Verdict{ID: name(17)}) || set.has(verdictKey{id: name(18)}) ||
-		!set.has(verdictKey{id: name(16)}) {
+	if !set.displace(&ledger.Verdict{ID: name(17)}) || set.has(Key{ID: name(18)}) ||
+		!set.has(Key{ID: name(16)}) {
 		t.Error("the last verdict was not dropped")
 	}
 }
@@ -125,18 +125,18 @@ func TestOrderedSetMakesRoomForEarlierVerdicts(t *testing.T) {
 // The pool is woken when the patience after the last proposal is over, and not for an empty set.
 func TestOrderedSetWakesAfterItsPatience(t *testing.T) {
 	t.Parallel()
-	set, now := &orderedSet{}, time.Now()
-	if again := set.again(time.Second); !again.IsZero() {
+	set, now := &orderedSet{}, time.Hour
+	if again, waits := set.again(time.Second); waits {
 		t.Errorf("an empty set wakes the pool at %s", again)
 	}
 	set.add(ledger.Verdict{ID: name(1)})
 	if got := set.propose(1, now, time.Second); len(got) != 1 {
 		t.Fatalf("%d proposed", len(got))
 	}
-	if got := set.propose(0, now.Add(time.Minute), time.Second); got != nil {
+	if got := set.propose(0, now+time.Minute, time.Second); got != nil {
 		t.Errorf("%d proposed without room", len(got))
 	}
-	if again := set.again(time.Second); !again.Equal(now.Add(time.Second)) {
-		t.Errorf("the pool is woken %s after the proposal", again.Sub(now))
+	if again, waits := set.again(time.Second); !waits || again != now+time.Second {
+		t.Errorf("the pool is woken %s after the proposal: %v", again-now, waits)
 	}
 }

@@ -1,4 +1,4 @@
-package shards
+package verdicts
 
 import (
 	"container/list"
@@ -6,14 +6,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
-
-// verdictKey identifies a verdict: a shard gives one verdict on a transaction.
-type verdictKey struct {
-	id    ledger.Hash
-	shard ledger.ShardID
-}
-
-func keyOf(verdict *ledger.Verdict) verdictKey { return verdictKey{verdict.ID, verdict.Shard} }
 
 // awaitedSet is awaitedVerdicts of which each is proposed again only after a pause.
 type awaitedSet struct {
@@ -26,16 +18,16 @@ type awaitedSet struct {
 // awaited is an element of the lists.
 type awaited struct {
 	verdict  ledger.Verdict
-	proposed time.Time // zero: never
+	proposed time.Duration // or never
 }
 
 func newAwaitedSet() *awaitedSet { return &awaitedSet{byID: map[ledger.Hash][]*list.Element{}} }
 
 func (s *awaitedSet) len() int { return s.fresh.Len() + s.proposed.Len() }
 
-func (s *awaitedSet) has(key verdictKey) bool {
-	for _, element := range s.byID[key.id] {
-		if element.Value.(*awaited).verdict.Shard == key.shard {
+func (s *awaitedSet) has(key Key) bool {
+	for _, element := range s.byID[key.ID] {
+		if element.Value.(*awaited).verdict.Shard == key.Shard {
 			return true
 		}
 	}
@@ -43,24 +35,24 @@ func (s *awaitedSet) has(key verdictKey) bool {
 }
 
 func (s *awaitedSet) add(verdict ledger.Verdict) {
-	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.fresh.PushBack(&awaited{verdict: verdict}))
+	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.fresh.PushBack(&awaited{verdict, never}))
 }
 
 func (s *awaitedSet) displace(*ledger.Verdict) bool { return false }
 
-func (s *awaitedSet) remove(key verdictKey) {
-	elements := s.byID[key.id]
+func (s *awaitedSet) remove(key Key) {
+	elements := s.byID[key.ID]
 	for i, element := range elements {
-		if element.Value.(*awaited).verdict.Shard != key.shard {
+		if element.Value.(*awaited).verdict.Shard != key.Shard {
 			continue
 		}
 		s.unlink(element)
 		if len(elements) == 1 {
-			delete(s.byID, key.id)
+			delete(s.byID, key.ID)
 			return
 		}
 		elements[i] = elements[len(elements)-1]
-		s.byID[key.id] = elements[:len(elements)-1]
+		s.byID[key.ID] = elements[:len(elements)-1]
 		return
 	}
 }
@@ -80,7 +72,7 @@ func (s *awaitedSet) of(id ledger.Hash) (verdicts []ledger.Verdict) {
 }
 
 func (s *awaitedSet) unlink(element *list.Element) {
-	if element.Value.(*awaited).proposed.IsZero() {
+	if element.Value.(*awaited).proposed == never {
 		s.fresh.Remove(element)
 	} else {
 		s.proposed.Remove(element)
@@ -89,7 +81,7 @@ func (s *awaitedSet) unlink(element *list.Element) {
 
 // propose returns at most the given number of verdicts: first those whose last proposal was at
 // least patience ago, then fresh ones.
-func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []ledger.Verdict {
+func (s *awaitedSet) propose(most int, now time.Duration, patience time.Duration) []ledger.Verdict {
 	var verdicts []ledger.Verdict
 	for len(verdicts) < most {
 		from := &s.proposed
@@ -115,22 +107,21 @@ func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []
 }
 
 // due reports whether a verdict was proposed long enough ago to be proposed again.
-func (s *awaitedSet) due(now time.Time, patience time.Duration) bool {
-	at := s.again(patience)
-	return !at.IsZero() && !now.Before(at)
+func (s *awaitedSet) due(now time.Duration, patience time.Duration) bool {
+	at, waits := s.again(patience)
+	return waits && now >= at
 }
 
-func (s *awaitedSet) pending(now time.Time, patience time.Duration) bool {
+func (s *awaitedSet) pending(now time.Duration, patience time.Duration) bool {
 	return s.fresh.Len() > 0 || s.due(now, patience)
 }
 
-// again returns when the next verdict may be proposed again, zero for never.
-func (s *awaitedSet) again(patience time.Duration) time.Time {
+func (s *awaitedSet) again(patience time.Duration) (at time.Duration, waits bool) {
 	oldest := s.proposed.Front()
 	if oldest == nil {
-		return time.Time{}
+		return 0, false
 	}
-	return oldest.Value.(*awaited).proposed.Add(patience)
+	return oldest.Value.(*awaited).proposed + patience, true
 }
 
 func (s *awaitedSet) transactions(visit func(ledger.Hash)) {
@@ -165,9 +156,9 @@ func newEarlySet(bound int) *earlySet {
 
 func (s *earlySet) len() int { return s.order.Len() }
 
-func (s *earlySet) has(key verdictKey) bool {
-	for _, element := range s.byID[key.id] {
-		if element.Value.(ledger.Verdict).Shard == key.shard {
+func (s *earlySet) has(key Key) bool {
+	for _, element := range s.byID[key.ID] {
+		if element.Value.(ledger.Verdict).Shard == key.Shard {
 			return true
 		}
 	}
@@ -217,30 +208,30 @@ func (s *earlySet) drain() []ledger.Verdict {
 // recentSet remembers the most recently added keys, up to a bound, with a result for each.
 type recentSet struct {
 	bound int
-	known map[verdictKey]ledger.Result
-	order []verdictKey // a ring once it is full
+	known map[Key]ledger.Result
+	order []Key // a ring once it is full
 	next  int
 }
 
 func newRecentSet(bound int) *recentSet {
-	return &recentSet{bound: bound, known: map[verdictKey]ledger.Result{}}
+	return &recentSet{bound: bound, known: map[Key]ledger.Result{}}
 }
 
-func (s *recentSet) has(key verdictKey) bool {
+func (s *recentSet) has(key Key) bool {
 	_, known := s.known[key]
 	return known
 }
 
 // get returns the result of a key.
-func (s *recentSet) get(key verdictKey) (result ledger.Result, known bool) {
+func (s *recentSet) get(key Key) (result ledger.Result, known bool) {
 	result, known = s.known[key]
 	return result, known
 }
 
-func (s *recentSet) add(key verdictKey) { s.put(key, ledger.Result{}) }
+func (s *recentSet) add(key Key) { s.put(key, ledger.Result{}) }
 
 // put is add with a result. The result of a known key stays.
-func (s *recentSet) put(key verdictKey, result ledger.Result) {
+func (s *recentSet) put(key Key, result ledger.Result) {
 	if s.has(key) {
 		return
 	}
@@ -255,7 +246,7 @@ func (s *recentSet) put(key verdictKey, result ledger.Result) {
 
 // remove drops a key. Its place in the order stays, so the key may be dropped early if it is added
 // again.
-func (s *recentSet) remove(key verdictKey) { delete(s.known, key) }
+func (s *recentSet) remove(key Key) { delete(s.known, key) }
 
 func (s *recentSet) clear() {
 	clear(s.known)

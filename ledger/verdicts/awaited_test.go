@@ -1,4 +1,4 @@
-package shards
+package verdicts
 
 import (
 	"slices"
@@ -16,14 +16,14 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type entry struct {
 			verdict  ledger.Verdict
-			proposed time.Time
+			proposed time.Duration
 		}
 		const bound, wait = 5, 10 * time.Second
 		var (
 			set                  = newAwaitedSet()
 			early                = newEarlySet(bound)
 			recent               = newRecentSet(bound)
-			now                  = time.Unix(1000, 0)
+			now                  = 1000 * time.Second
 			model                []entry
 			modelEarly, modelOld []ledger.Verdict
 		)
@@ -39,29 +39,29 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			v := draw()
-			if set.has(keyOf(&v)) != slices.ContainsFunc(model, isEntry(v)) ||
-				early.has(keyOf(&v)) != slices.ContainsFunc(modelEarly, is(v)) ||
-				recent.has(keyOf(&v)) != slices.ContainsFunc(modelOld, is(v)) {
+			if set.has(KeyOf(&v)) != slices.ContainsFunc(model, isEntry(v)) ||
+				early.has(KeyOf(&v)) != slices.ContainsFunc(modelEarly, is(v)) ||
+				recent.has(KeyOf(&v)) != slices.ContainsFunc(modelOld, is(v)) {
 				t.Fatalf("%+v is not where it should be", v)
 			}
 			switch rapid.IntRange(0, 6).Draw(t, "step") {
 			case 0, 1:
-				if !set.has(keyOf(&v)) {
+				if !set.has(KeyOf(&v)) {
 					set.add(v)
 					model = append(model, entry{verdict: v})
 				}
-				if !early.has(keyOf(&v)) {
+				if !early.has(KeyOf(&v)) {
 					early.add(v)
 					modelEarly = append(modelEarly, v)
 					modelEarly = modelEarly[max(0, len(modelEarly)-bound):]
 				}
-				recent.add(keyOf(&v))
+				recent.add(KeyOf(&v))
 				if !slices.ContainsFunc(modelOld, is(v)) {
 					modelOld = append(modelOld, v)
 					modelOld = modelOld[max(0, len(modelOld)-bound):]
 				}
 			case 2:
-				set.remove(keyOf(&v))
+				set.remove(KeyOf(&v))
 				model = slices.DeleteFunc(model, isEntry(v))
 			case 3:
 				set.removeAll(v.ID)
@@ -79,13 +79,13 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 					return o.ID == v.ID
 				})
 			case 4:
-				now = now.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "seconds")) * time.Second)
+				now += time.Duration(rapid.IntRange(0, 6).Draw(t, "seconds")) * time.Second
 			default:
 				most := rapid.IntRange(0, 4).Draw(t, "most")
 				got := set.propose(most, now, wait)
 				could := 0
 				for i := range model {
-					if model[i].proposed.IsZero() || now.Sub(model[i].proposed) >= wait {
+					if model[i].proposed == 0 || now-model[i].proposed >= wait {
 						could++
 					}
 				}
@@ -94,8 +94,8 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 				}
 				for _, each := range got {
 					at := slices.IndexFunc(model, isEntry(each))
-					if at < 0 || !model[at].proposed.IsZero() &&
-						now.Sub(model[at].proposed) < wait {
+					if at < 0 || model[at].proposed != 0 &&
+						now-model[at].proposed < wait {
 						t.Fatalf("%+v should not be proposed", each)
 					}
 					model[at].proposed = now
@@ -107,7 +107,7 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 					len(recent.known), len(model), len(modelEarly), len(modelOld))
 			}
 		}
-		if got := set.drain(); len(got) != len(model) || set.len() != 0 || set.has(verdictKey{}) {
+		if got := set.drain(); len(got) != len(model) || set.len() != 0 || set.has(Key{}) {
 			t.Fatalf("%d drained of %d", len(got), len(model))
 		}
 		if got := early.drain(); !slices.Equal(got, modelEarly) || early.len() != 0 {

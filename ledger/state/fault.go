@@ -1,0 +1,66 @@
+package state
+
+import "fmt"
+
+// Fault is a bug that tests plant in a state, to see that a judge of whole books finds it.
+type Fault uint8
+
+// The faults. All are about transactions that wait for other shards, or what comes from these.
+const (
+	// FaultNone is the only fault outside of tests.
+	FaultNone Fault = iota
+	// FaultAppliedTwice makes the last verdict move the amounts twice.
+	FaultAppliedTwice
+	// FaultReleasedAlone releases a transaction that has waited for some blocks, without a verdict.
+	FaultReleasedAlone
+	// FaultRestoredNotCounted leaves restored transactions out of the bound MaxWaiting.
+	FaultRestoredNotCounted
+	// FaultDeadlineIgnored agrees to transactions after their deadlines.
+	FaultDeadlineIgnored
+	// FaultVerdictNotWanted executes verdicts without the accounts of the transaction that waits.
+	FaultVerdictNotWanted
+	// FaultVouchedByOne takes what one member vouches for.
+	FaultVouchedByOne
+	faults
+)
+
+var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted",
+	"deadline-ignored", "verdict-not-wanted", "vouched-by-one"}
+
+// String returns the fault's name.
+func (f Fault) String() string {
+	if f < faults {
+		return faultNames[f]
+	}
+	return fmt.Sprintf("fault(%d)", uint8(f))
+}
+
+// Faults returns all faults but FaultNone.
+func Faults() []Fault {
+	all := make([]Fault, 0, faults-1)
+	for fault := FaultNone + 1; fault < faults; fault++ {
+		all = append(all, fault)
+	}
+	return all
+}
+
+// Plant plants a bug in the state. Only tests and simulators do.
+func (s *State) Plant(fault Fault) { s.fault = fault }
+
+// LimitWaiting lowers MaxWaiting for one state. Only tests and simulators do: all members of a
+// shard must have the same limit.
+func (s *State) LimitWaiting(limit int) { s.pending.limit = limit }
+
+// impatience is after how many blocks FaultReleasedAlone releases a transaction.
+const impatience = 4
+
+// releaseOld releases the transactions that have waited for some blocks. It is a bug:
+// FaultReleasedAlone.
+func (s *State) releaseOld() {
+	for _, each := range s.pending.slots {
+		if each.entry != nil && each.entry.height+impatience < s.height {
+			s.release(each.entry)
+			s.settled(each, false)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// Package verdicts decides what a member does with the verdicts of other shards: which it believes,
+// which it proposes for its own chain, which it asks for again, when it may forget one, and which
+// members tell which. It is pure: it has no clock, no goroutine and no I/O. A node runs it (package
+// node/crossing/shards gives it messages, the time and the chain), and so does each member in the
+// simulator of whole books (package sim/book).
+//
+// # How it is driven
+//
+//	x := verdicts.New(verdicts.Config{Vouched: ..., Bounds: verdicts.DefaultBounds()})
+//	a := verdicts.NewAsking(after, every)
+//
+//	message:   x.Hear(sender, told)              // of a member of another shard
+//	           x.Believe(&proven)                // a verdict with a certified proof
+//	block:     x.Applied(block)                  // each block that is executed here, in order
+//	soon:      for _, verdict := range x.TakeReceived(some) {
+//	               blocks := x.Blocks()
+//	               if !x.Knows(verdicts.KeyOf(&verdict)) {
+//	                   x.Place(&verdict, its standing in the chain, blocks)
+//	               }
+//	           }
+//	batch:     batch.Verdicts = x.Propose(most, now, patience)
+//	at times:  due := a.Overdue(all that wait, now, anew)
+//	           x.Sweep(a)
+//	           questions, vain := x.Questions(a, due, now, most, often)
+//	members:   x.Recount()                       // those of any shard changed
+//	chain:     x.Reset()                         // another one took the place of the one before
+//
+// Times are what has passed since a moment that the caller chooses once.
+//
+// # What always holds
+//
+//   - A verdict is in at most one place: received and not judged, early, awaited, or settled.
+//   - Only verdicts that are believed are judged, and only those whose transactions wait in the
+//     chain, when it was asked, are proposed.
+//   - Vouched: a minority of another shard's present members can neither make a verdict believed
+//     that their shard did not give, nor keep one from being believed that the others tell.
+//   - Nothing is lost for good. Verdicts are dropped for lack of room, or because they were judged
+//     by a chain that has changed, but a transaction that still waits is asked for again.
+//   - All memory is bounded (Bounds), and each member has an equal share of the room for words.
+//   - The same calls give the same results, whatever the order of maps.
+//
+// # Files
+//
+//	exchange.go  from the first word on a verdict until the chain has it
+//	asking.go    which transactions wait for long, and what to ask
+//	words.go     what members say, until it is believed
+//	awaited.go   the sets of verdicts
+//	ordered.go   the verdicts to propose in a vouched book
+package verdicts

@@ -1,0 +1,387 @@
+package verdicts
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// Key identifies a verdict: a shard gives one verdict on a transaction.
+type Key struct {
+	ID    ledger.Hash
+	Shard ledger.ShardID
+}
+
+// KeyOf returns the key of a verdict.
+func KeyOf(verdict *ledger.Verdict) Key { return Key{verdict.ID, verdict.Shard} }
+
+// Member identifies a member of any shard.
+type Member struct {
+	Shard ledger.ShardID
+	Index ledger.MemberIndex
+}
+
+// never is a time before all others.
+const never time.Duration = -1 << 62
+
+// Standing is the way in which a chain treats a verdict of another shard.
+type Standing uint8
+
+// The standings.
+const (
+	// Early: the transaction is not in the chain yet. Keep the verdict, or ask for it later.
+	Early Standing = iota
+	// Awaited: the transaction waits for the verdict. Propose it.
+	Awaited
+	// Over: no transaction waits for the verdict any more. Drop it.
+	Over
+)
+
+// StandingOf returns the standing of a verdict for which the chain waits or not, on a transaction
+// that is in the chain or not.
+func StandingOf(awaited, known bool) Standing {
+	switch {
+	case awaited:
+		return Awaited
+	case known:
+		return Over
+	}
+	return Early
+}
+
+// Tells reports whether a member of the shard that gave a verdict tells it, unasked. In a vouched
+// book each member does. In other books f+1 of the count members do, of which f = ⌊(count-1)/2⌋ may
+// fail. Which ones rotates with the transaction. At is the member's place among its fellows.
+func Tells(id ledger.Hash, at, count int, vouched bool) bool {
+	return vouched || acts(at, count, binary.LittleEndian.Uint32(id[0:]))
+}
+
+// Told reports whether a member of a shard that waits for a verdict is told it, by the same rule as
+// in Tells.
+func Told(id ledger.Hash, at, count int, vouched bool) bool {
+	return vouched || acts(at, count, binary.LittleEndian.Uint32(id[4:]))
+}
+
+// acts reports whether the member at this place among count is one of the f+1 whose turn it is.
+func acts(at, count int, turn uint32) bool {
+	first := int(turn % uint32(count))
+	return (at-first+count)%count <= (count-1)/2
+}
+
+// Fault is a bug that tests plant.
+type Fault uint8
+
+// The faults.
+const (
+	// FaultNone is the only fault outside of tests.
+	FaultNone Fault = iota
+	// FaultForgetEarly drops verdicts that arrive before their transactions.
+	FaultForgetEarly
+	// FaultQuorumOfOne believes one member.
+	FaultQuorumOfOne
+	// FaultCountTwice counts each word of a member, also on the same verdict.
+	FaultCountTwice
+	// FaultCountDeparted counts the words of members that left.
+	FaultCountDeparted
+	// FaultOverwriteWord lets a member change its word.
+	FaultOverwriteWord
+	// FaultAskedOnce asks for the verdicts on a transaction once only.
+	FaultAskedOnce
+)
+
+// Bounds are the bounds of an exchange's memory. What does not fit is dropped, and asked for later.
+type Bounds struct {
+	// Awaited bounds the verdicts to propose, Early those that arrived before their transactions,
+	// Settled those remembered as over, Received those not judged yet, and Believed the believed
+	// verdicts that are remembered.
+	Awaited, Early, Settled, Received, Believed int
+	// Words bounds the words that wait for others. Each member of another shard has an equal share
+	// of it, so that no member can push out the words of another one.
+	Words int
+}
+
+// DefaultBounds returns the bounds of a node.
+func DefaultBounds() Bounds {
+	return Bounds{Awaited: state.MaxWaiting, Early: 1 << 16, Settled: 1 << 15, Received: 1 << 16,
+		Believed: state.MaxWaiting, Words: 1 << 18}
+}
+
+// Config is the configuration of an exchange.
+type Config struct {
+	// Vouched is set in a book whose shards do not trust a single member of another shard: a
+	// verdict is believed once more than half of the other shard's present members told it.
+	Vouched bool
+	// Own is the shard of the exchange's member, and Shards counts those of the book.
+	Own    ledger.ShardID
+	Shards int
+	// Members returns the indexes of a shard's present members, ascending. Only a vouched exchange
+	// calls it.
+	Members func(ledger.ShardID) []ledger.MemberIndex
+	Bounds  Bounds
+	Fault   Fault
+}
+
+// Exchange has the verdicts of other shards that one member heard, from the first word on them
+// until its chain has them. It is not safe for concurrent use.
+type Exchange struct {
+	config  Config
+	awaited awaitedVerdicts
+	early   *earlySet
+	settled *recentSet
+	// received are the verdicts to judge: at most Bounds.Received believed ones, and those from the
+	// sets.
+	received []ledger.Verdict
+	// In a vouched book believed has the verdicts that are believed, and words those that are not
+	// yet.
+	words    *wordSet
+	believed *recentSet
+	// blocks counts calls of Applied and Reset. A change makes earlier reads of the chain stale.
+	blocks uint64
+	// fresh is set if transactions may wait that did not before.
+	fresh   bool
+	dropped uint64
+}
+
+// New returns an empty exchange.
+func New(config Config) *Exchange {
+	x := &Exchange{config: config, awaited: newAwaitedSet(),
+		early:   newEarlySet(config.Bounds.Early),
+		settled: newRecentSet(config.Bounds.Settled), words: newWordSet(config.Fault),
+		believed: newRecentSet(config.Bounds.Believed)}
+	if config.Vouched {
+		x.awaited = &orderedSet{}
+		x.words.follow(&x.config)
+	}
+	return x
+}
+
+// Contradiction is a member's word on a verdict that differs from what is believed, or from the
+// member's own word before.
+type Contradiction struct {
+	Member  Member
+	Verdict ledger.Verdict
+	Against ledger.Result
+}
+
+// Counts are those of the verdicts in an exchange. Words counts the words of members that wait for
+// words of others, and Dropped all verdicts and words that were dropped for lack of room.
+type Counts struct {
+	Awaited, Early, Received, Words int
+	Dropped                         uint64
+}
+
+// Counts returns the counts.
+func (x *Exchange) Counts() Counts {
+	return Counts{Awaited: x.awaited.len(), Early: x.early.len(), Received: len(x.received),
+		Words: x.words.count, Dropped: x.dropped}
+}
+
+// Awaits reports whether a verdict is one to propose.
+func (x *Exchange) Awaits(key Key) bool { return x.awaited.has(key) }
+
+// Settled reports whether a verdict is remembered as over.
+func (x *Exchange) Settled(key Key) bool { return x.settled.has(key) }
+
+// Believed returns the result of a verdict that is believed, in a vouched book.
+func (x *Exchange) Believed(key Key) (result ledger.Result, believed bool) {
+	return x.believed.get(key)
+}
+
+// Blocks counts the blocks that were applied, and the calls of Reset. What was read from the chain
+// at another count may have changed.
+func (x *Exchange) Blocks() uint64 { return x.blocks }
+
+// TakeFresh reports whether transactions may wait that did not when it was called before.
+func (x *Exchange) TakeFresh() bool {
+	fresh := x.fresh
+	x.fresh = false
+	return fresh
+}
+
+// Applied records that a block was executed here and is in the chain. Blocks come in order; after
+// Reset they may begin at any height.
+func (x *Exchange) Applied(block *ledger.Block) (found []Contradiction) {
+	x.blocks++
+	for _, entry := range block.All() {
+		if verdict := entry.Transaction().Verdict; verdict != nil {
+			found = append(found, x.took(verdict, entry.Result.Code)...)
+			continue
+		}
+		if entry.Result.Code == ledger.SetAside {
+			x.fresh = true
+		}
+		if x.early.len() > 0 {
+			x.received = append(x.received, x.early.take(entry.ID)...)
+		}
+	}
+	return found
+}
+
+// took records that a block has a verdict.
+func (x *Exchange) took(verdict *ledger.Verdict, code ledger.Code) (found []Contradiction) {
+	switch code {
+	case ledger.Settled, ledger.Released:
+		x.awaited.removeAll(verdict.ID)
+	case ledger.Applied:
+		x.awaited.remove(KeyOf(verdict))
+	default:
+		return nil
+	}
+	x.settled.add(KeyOf(verdict))
+	if x.config.Vouched {
+		found = x.end(verdict)
+		if code != ledger.Applied {
+			x.words.takeAll(verdict.ID)
+		}
+	}
+	return found
+}
+
+// Reset records that another chain took the place of the one before. All known verdicts are judged
+// anew.
+func (x *Exchange) Reset() {
+	x.blocks++
+	x.settled.clear()
+	x.received = append(append(x.received, x.awaited.drain()...), x.early.drain()...)
+}
+
+// Hear takes verdicts that a member of another shard told. Those that are believed now are to be
+// judged.
+func (x *Exchange) Hear(member Member, verdicts []ledger.Verdict) (found []Contradiction) {
+	if !x.config.Vouched {
+		for i := range verdicts {
+			// Most verdicts arrive several times.
+			if !x.Knows(KeyOf(&verdicts[i])) {
+				x.enqueue(verdicts[i])
+			}
+		}
+		return nil
+	}
+	present := x.config.Members(member.Shard)
+	for i := range verdicts {
+		key, w := KeyOf(&verdicts[i]), word{member: member, verdict: verdicts[i]}
+		if result, believed := x.believed.get(key); believed {
+			if result != w.verdict.Result {
+				found = append(found, w.against(result))
+			}
+			continue
+		}
+		if x.settled.has(key) {
+			continue
+		}
+		dropped, contradicted := x.words.add(w)
+		x.dropped += uint64(dropped)
+		if contradicted != nil {
+			found = append(found, w.against(contradicted.verdict.Result))
+		}
+		if verdict, enough := x.words.majority(key, present); enough {
+			found = append(found, x.Believe(&verdict)...)
+		}
+	}
+	return found
+}
+
+// Believe takes a verdict that needs no more words. In a vouched book it returns the words against
+// it.
+func (x *Exchange) Believe(verdict *ledger.Verdict) []Contradiction {
+	key := KeyOf(verdict)
+	against := x.end(verdict)
+	if x.believed.has(key) {
+		return against
+	}
+	x.believed.put(key, verdict.Result)
+	x.enqueue(*verdict)
+	return against
+}
+
+// end drops the words on a verdict that is known now, and returns those against it.
+func (x *Exchange) end(verdict *ledger.Verdict) (against []Contradiction) {
+	for _, w := range x.words.take(KeyOf(verdict)) {
+		if w.verdict.Result != verdict.Result {
+			against = append(against, w.against(verdict.Result))
+		}
+	}
+	return against
+}
+
+// Recount counts all words anew after a change of any shard's members: those of members that left
+// count no more, and fewer may be enough now.
+func (x *Exchange) Recount() (found []Contradiction) {
+	x.dropped += uint64(x.words.follow(&x.config))
+	for _, key := range x.words.keys() {
+		if verdict, enough := x.words.majority(key, x.config.Members(key.Shard)); enough {
+			found = append(found, x.Believe(&verdict)...)
+		}
+	}
+	return found
+}
+
+// enqueue makes a verdict one to judge. If there is no room it is asked for later.
+func (x *Exchange) enqueue(verdict ledger.Verdict) {
+	if len(x.received) >= x.config.Bounds.Received {
+		x.dropped++
+		return
+	}
+	x.received = append(x.received, verdict)
+}
+
+// TakeReceived removes and returns at most the given number of verdicts to judge, the first ones.
+// For each the caller asks its chain for the standing, and calls Place.
+func (x *Exchange) TakeReceived(most int) []ledger.Verdict {
+	count := min(len(x.received), most)
+	verdicts := slices.Clone(x.received[:count])
+	if x.received = x.received[count:]; len(x.received) == 0 {
+		x.received = nil
+	}
+	return verdicts
+}
+
+// Knows reports whether a verdict has its place already, so that it need not be judged.
+func (x *Exchange) Knows(key Key) bool {
+	return x.settled.has(key) || x.awaited.has(key) || x.early.has(key)
+}
+
+// Place gives a verdict that it does not know its place by its standing, which was read when Blocks
+// returned blocks. It reports whether there is something to propose now. If blocks came since, the
+// place may be wrong, and a later look at the waiting transactions corrects it.
+func (x *Exchange) Place(verdict *ledger.Verdict, standing Standing, blocks uint64) (ready bool) {
+	stale := x.blocks != blocks
+	switch {
+	case standing == Over && stale:
+		// The chain may have been replaced, and a verdict that is over is never judged again.
+	case standing == Over:
+		x.settled.add(KeyOf(verdict))
+	case standing == Early:
+		if x.config.Fault != FaultForgetEarly {
+			x.early.add(*verdict)
+		}
+	case x.awaited.len() >= x.config.Bounds.Awaited && !x.awaited.displace(verdict):
+		x.dropped++
+	default:
+		x.awaited.add(*verdict)
+		ready = true
+	}
+	x.fresh = x.fresh || stale
+	return ready
+}
+
+// Propose returns at most the given number of verdicts that the chain waits for, each again only
+// after the patience. In a vouched book it returns in each call all that is believed, in canonical
+// order; if not all fit, the first ones. The caller owns the slice.
+func (x *Exchange) Propose(most int, now time.Duration, patience time.Duration) []ledger.Verdict {
+	return x.awaited.propose(most, now, patience)
+}
+
+// Pending reports whether Propose would return a verdict.
+func (x *Exchange) Pending(now time.Duration, patience time.Duration) bool {
+	return x.awaited.pending(now, patience)
+}
+
+// Again returns when a proposed verdict that still waits is to be proposed again, if one does. In a
+// vouched book it does not matter whether the verdicts that wait were proposed.
+func (x *Exchange) Again(patience time.Duration) (at time.Duration, waits bool) {
+	return x.awaited.again(patience)
+}

@@ -1,0 +1,101 @@
+// Package book is the judge of a whole book of several shards. It draws a book from a seed, runs
+// the production ledger (package ledger/state) at every member of every shard, injects faults into
+// members, disks and messages, and judges what the chains say.
+//
+// # A run
+//
+// Time passes in turns. In each turn messages arrive, shards order rounds, and members execute
+// them, flush blocks, and tell other shards what is durable. A run has two phases. In the first,
+// clients submit bundles and faults happen. In the second there are no more of either, and the book
+// must come to rest within a bounded number of turns: every bundle in its chains, every stream
+// taken, no transaction waiting.
+//
+// What runs is what production runs: ledger/state seals each round at each member, and executes
+// it. Package ledger/verdicts decides which verdicts of other shards a member believes, proposes,
+// asks for and forgets, and which members tell which. ledger/state says which ids are looked up
+// before a block takes a transaction. The rest is the simulator's:
+//
+//	ordering   a shard's members agree on rounds (package sim judges that), until fewer than half
+//	           of them are up. Then the shard stops. When enough are back it begins a new
+//	           generation, at the best block that they have on disk or in memory. Every other block
+//	           above is lost (group.go).
+//	memory     in some books only some accounts are in memory. The entries of the others are what
+//	           blocks changed (memory.go).
+//	disks      flush later than blocks are executed, each at its own pace. A block is durable once
+//	           more than half of the disks have it (member.go).
+//	streams    each member of a parent sends entries of durable blocks to each member of the child,
+//	           again and again. They are lost, repeated and overtaken (exchange.go).
+//	verdicts   members tell verdicts of durable blocks once, and answer when they are asked. In
+//	           some books few of them fit into memory, or into a batch.
+//
+// # What clients do
+//
+// They register organisations, some pinned to a shard, open accounts, move amounts, write records
+// and change policies (workload.go). They submit some bundles twice, at the wrong shard, or before
+// what these need. A chain begins with any version up to ledger.DeadlineVersion, and in some books
+// the operators raise it on the way. Where chains take deadlines, many of them end while the
+// transaction or a verdict on it is on its way, some have passed, and some are missing or too far.
+//
+// # Faults
+//
+// A seed draws all faults before the run (plan.go), so bundles and faults have numbers and can be
+// left out one by one.
+//
+//	crash    a member loses power, and all that it has not flushed
+//	stop     all members of a shard lose power at once
+//	replace  members of a shard lose their disks, one after the other. Each begins again with the
+//	         entries of a fellow's state at a durable block.
+//	slow     a member's disk flushes nothing for a while
+//	network  messages between shards are lost, repeated and held up
+//	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
+//	         entries of streams, in a book with vouched crossings (lies.go)
+//
+// # What is judged
+//
+//	same chain    members of a shard seal and execute the same blocks, after a restart too
+//	durability    a durable block stays in its chain
+//	integrity     a chain has a transaction once, and nothing out of place
+//	atomicity     a transaction takes effect in all of its shards or in none
+//	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
+//	              and at consistent cuts of the whole history (ledger/state/doc.go)
+//	verdicts      a shard gives one verdict on a transaction
+//	deadline      a shard agrees to a transaction exactly if it executes it before its deadline
+//	outcome       at rest, balances and records are those of the transactions that took effect
+//	total order   two shards have the transactions that took effect in both in one order
+//	relay         tram.Relay, run beside each chain, delivers the same and hands on the same
+//	              entries with the same numbers
+//	progress      the book comes to rest
+//	contract      the ledger does not panic
+//
+// # How to use it
+//
+//	result, err := book.Run(book.Options{Seed: 42, Faults: book.FaultsAll})
+//	for _, violation := range result.Violations {
+//		fmt.Println(violation) // the property and the evidence
+//	}
+//
+// Package sim/sweep runs many seeds. Shrink looks for a smaller run that breaks the same property.
+// Options.Trace shows a run event by event, and Options.Plant plants a bug. `ledgerd sim book`
+// offers all of this on the command line.
+//
+// # Invariants
+//
+// The same options give the same run on every machine; Result.Hash proves it. A run ends at the
+// first broken property. A majority of a shard's disks never loses a durable block, because a
+// member whose disk is lost counts again only once it has all durable blocks.
+//
+// # What is not judged here
+//
+// How a shard agrees on rounds and generations: package sim does. How streams use memory: package
+// sim/multicast does, with tram/stream's machines. The members of a shard stay the same.
+//
+// These decisions of production are made here once more, by the simulator itself, so a bug in them
+// is not found here:
+//
+//	which entries of the parent's stream go into a batch, and the room that they share with
+//	verdicts (mempool, node/crossing, tram/stream): carry. ledger/state decides which ones a
+//	block takes, and in which order; that is production's.
+//	which own verdicts and stream entries a store finds, also after a snapshot (ledger/store,
+//	Verdict and Stream, with ledger.Outline): exchange.made and exchange.streams
+//	certified proofs of verdicts that are not told (node/crossing/shards): missing
+package book

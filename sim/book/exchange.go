@@ -1,0 +1,344 @@
+package book
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
+)
+
+// address is a member of the book.
+type address struct {
+	shard  ledger.ShardID
+	member int
+}
+
+// letter is a message between members of two shards. Exactly one of its contents is set.
+type letter struct {
+	from, to address
+	// carried is an entry of the stream from the parent, and hash the hash of its bundle.
+	carried *carried
+	// position is how far the sender's shard has its parent's stream durably.
+	position *uint64
+	verdict  *ledger.Verdict
+	// asked is a transaction whose verdict the sender waits for.
+	asked *ledger.Hash
+}
+
+// carried is an entry of a stream, with the height of the block that has it.
+type carried struct {
+	ledger.Carried
+	hash   ledger.Hash
+	height int
+}
+
+// made is a shard's own verdict, with the height of the block that has it.
+type made struct {
+	verdict ledger.Verdict
+	height  int
+}
+
+// exchange is a member's memory of what it has for other shards and has from them.
+type exchange struct {
+	// streams are the entries for each child. made are the shard's own verdicts, also on
+	// transactions that failed there before others knew that they concern several shards. told is
+	// how many blocks' verdicts the member has told.
+	streams map[ledger.ShardID][]*carried
+	made    map[ledger.Hash]made
+	told    int
+	// positions are how far each member of each child has the stream, as it last said.
+	positions map[address]uint64
+	// positionAt is how far the chain has the parent's stream after each block.
+	positionAt []uint64
+	// entries are the received entries of the parent's stream, by their numbers, each with the
+	// members that said so.
+	entries map[uint64][]*heard
+	// verdicts are those of other shards, and asking the transactions that wait for them. opened is
+	// set until the member first looks at these.
+	verdicts *verdicts.Exchange
+	asking   *verdicts.Asking
+	opened   bool
+}
+
+// heard is an entry that members of the parent sent.
+type heard struct {
+	*carried
+	members []int
+}
+
+func (h *heard) add(member int) {
+	if !slices.Contains(h.members, member) {
+		h.members = append(h.members, member)
+	}
+}
+
+// The patience of members: how long until they propose a verdict again, ask for one, and ask again.
+const againAfterTurns, askAfterTurns, askEveryTurns = 10, 6, 10
+
+// after is how long turns last, for package verdicts.
+func after(turns Turn) time.Duration { return time.Duration(turns) * time.Millisecond }
+
+func (m *member) newExchange() exchange {
+	w := m.group.world
+	return exchange{streams: make(map[ledger.ShardID][]*carried),
+		made: make(map[ledger.Hash]made), positions: make(map[address]uint64),
+		entries: make(map[uint64][]*heard), opened: true,
+		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
+			Shards: len(w.plan.genesis), Members: w.indexes, Bounds: w.plan.bounds,
+			Fault: w.options.verdictsFault()}),
+		asking: verdicts.NewAsking(after(askAfterTurns), after(askEveryTurns))}
+}
+
+// indexes returns those of a shard's members, which stay the same.
+func (w *world) indexes(ledger.ShardID) []ledger.MemberIndex { return w.plan.indexes }
+
+// note adds what an executed block has for other shards.
+func (x *exchange) note(m *member, r *record) {
+	x.positionAt = append(x.positionAt, r.position)
+	if m.group.world.options.Plant == plantSnapshot && m.origin != nil &&
+		int(r.block.Header.Height) <= m.origin.height {
+		return
+	}
+	for _, each := range r.carried {
+		x.streams[each.child] = append(x.streams[each.child], each.entry)
+	}
+	for i := range r.block.Unpacked {
+		if own, is := ledger.VerdictOf(&r.block.Unpacked[i], m.group.shard); is {
+			x.made[own.ID] = made{own, int(r.block.Header.Height)}
+		}
+	}
+}
+
+// believes reports whether enough members of a shard said something.
+func (m *member) believes(shard ledger.ShardID, h *heard) bool {
+	if !m.group.world.plan.vouched() {
+		return len(h.members) > 0
+	}
+	return len(h.members) >= m.group.world.groups[shard].majority()
+}
+
+// visible is up to which block a member tells others what its chain has. early plants a bug.
+func (m *member) visible(early bool) int {
+	if early {
+		return len(m.records)
+	}
+	return m.durable
+}
+
+// talk makes a member tell other shards what its chain has for them, and ask for what it lacks.
+func (m *member) talk() {
+	w := m.group.world
+	plant := w.options.Plant
+	for visible := m.visible(plant == plantEarlyVerdict); m.told < visible; m.told++ {
+		for i := range m.records[m.told].verdicts {
+			m.tell(&m.records[m.told].verdicts[i])
+		}
+	}
+	for _, child := range w.plan.tree.Children(m.group.shard) {
+		if w.random.IntN(3) == 0 {
+			m.offer(w.someone(child), m.visible(plant == plantEarlyEntry))
+		}
+	}
+	if parent, below := w.plan.tree.Parent(m.group.shard); below && w.random.IntN(4) == 0 &&
+		m.durable > 0 {
+		position := m.positionAt[m.durable-1]
+		m.send(w.someone(parent), letter{position: &position})
+	}
+	m.judge()
+	if plant != plantNotAsked && w.random.IntN(4) == 0 {
+		m.ask()
+	}
+}
+
+// tell sends one of the own verdicts to members of the shards that wait for it.
+func (m *member) tell(own *state.OwnVerdict) {
+	w := m.group.world
+	vouched, members := w.plan.vouched(), len(m.group.members)
+	if !verdicts.Tells(own.ID, m.number, members, vouched) {
+		return
+	}
+	for _, shard := range own.To {
+		for to := range w.groups[shard].members {
+			if verdicts.Told(own.ID, to, members, vouched) {
+				said := m.said(own.Verdict)
+				m.send(address{shard, to}, letter{verdict: &said})
+			}
+		}
+	}
+}
+
+// judge gives some of the received verdicts their places.
+func (m *member) judge() {
+	const most = 16
+	for _, verdict := range m.verdicts.TakeReceived(most) {
+		if !m.verdicts.Knows(verdicts.KeyOf(&verdict)) {
+			m.verdicts.Place(&verdict, verdicts.StandingOf(m.state.Awaits(&verdict),
+				m.ids[verdict.ID]), m.verdicts.Blocks())
+		}
+	}
+}
+
+// ask asks other shards for the verdicts that transactions have waited for long: all members in a
+// vouched book, or else one.
+func (m *member) ask() {
+	const most, never = 8, math.MaxInt
+	w := m.group.world
+	now := after(w.turn)
+	due := m.asking.Overdue(m.state.AllPending(), now, m.opened)
+	m.opened = false
+	m.verdicts.Sweep(m.asking)
+	questions, _ := m.verdicts.Questions(m.asking, due, now, most, never)
+	for _, question := range questions {
+		for i := range question.IDs {
+			asked := letter{asked: &question.IDs[i]}
+			if !w.plan.vouched() {
+				m.send(w.someone(question.Shard), asked)
+				continue
+			}
+			for to := range w.groups[question.Shard].members {
+				m.send(address{question.Shard, to}, asked)
+			}
+		}
+	}
+}
+
+// offer sends a member of a child the next entries of its stream.
+func (m *member) offer(to address, visible int) {
+	const most = 6
+	sent := 0
+	for _, entry := range m.streams[to.shard] {
+		if entry.Number > m.positions[to] && entry.height <= visible && sent < most {
+			m.send(to, letter{carried: m.sent(to.shard, entry)})
+			sent++
+		}
+	}
+}
+
+func (m *member) send(to address, l letter) {
+	l.from, l.to = address{m.group.shard, m.number}, to
+	m.group.world.send(l)
+}
+
+// receive takes a message from another shard.
+func (m *member) receive(l *letter) {
+	switch {
+	case l.carried != nil:
+		m.receiveEntry(l.from.member, l.carried)
+	case l.position != nil:
+		m.positions[l.from] = max(m.positions[l.from], *l.position)
+	case l.verdict != nil:
+		m.hear(l)
+	case l.asked != nil:
+		if own, known := m.made[*l.asked]; known &&
+			own.height <= m.visible(m.group.world.options.Plant == plantEarlyVerdict) {
+			said := m.said(own.verdict)
+			m.send(l.from, letter{verdict: &said})
+		}
+	}
+}
+
+// hear takes another shard's verdict.
+func (m *member) hear(l *letter) {
+	from := verdicts.Member{Shard: l.from.shard, Index: ledger.MemberIndex(l.from.member)}
+	for _, found := range m.verdicts.Hear(from, []ledger.Verdict{*l.verdict}) {
+		if m.group.world.plan.mayLie(int(found.Member.Index)) {
+			continue
+		}
+		m.group.world.fail(Verdicts, fmt.Sprintf("%v: the words of members of shard %d on %s "+
+			"contradict each other: %v, against %v", m, l.from.shard, short(l.verdict.ID),
+			found.Verdict.Result.Code, found.Against.Code))
+	}
+}
+
+func (m *member) receiveEntry(writer int, entry *carried) {
+	variants := m.entries[entry.Number]
+	at := slices.IndexFunc(variants, func(h *heard) bool { return h.hash == entry.hash })
+	if at < 0 {
+		at = len(variants)
+		variants = append(variants, &heard{carried: entry})
+		m.entries[entry.Number] = variants
+	}
+	variants[at].add(writer)
+}
+
+// carry puts what other shards said, and the chain lacks, into a batch.
+func (m *member) carry(batch *ledger.Batch) {
+	w := m.group.world
+	if parent, below := w.plan.tree.Parent(m.group.shard); below {
+		const most = 8
+		for next := m.state.Carried() + 1; len(batch.Carried) < most; next++ {
+			at := slices.IndexFunc(m.entries[next], func(h *heard) bool {
+				return m.believes(parent, h)
+			})
+			if at < 0 {
+				break
+			}
+			if w.random.IntN(8) > 0 {
+				batch.Carried = append(batch.Carried, m.entries[next][at].Carried)
+			}
+		}
+		if w.random.IntN(2) == 0 {
+			slices.Reverse(batch.Carried)
+		}
+	}
+	batch.Verdicts = m.verdicts.Propose(w.plan.proposed, after(w.turn), after(againAfterTurns))
+	if m.lies() {
+		m.lieToFellows(batch)
+	}
+	if w.options.Plant == plantNoAtDeadline {
+		m.giveUp(batch)
+	}
+	if w.plan.vouched() && len(batch.Carried)+len(batch.Verdicts) > 0 {
+		m.vouch(batch)
+	}
+}
+
+// giveUp adds refusals in the name of other shards, of transactions whose deadline is over. It is a
+// bug: plantNoAtDeadline.
+func (m *member) giveUp(batch *ledger.Batch) {
+	for _, one := range m.state.AllPending() {
+		entry := m.records[one.Height-1].block.Entry(int(one.Index))
+		deadline := entry.Transaction().Deadline
+		if deadline == 0 || batch.Header.Time < deadline {
+			continue
+		}
+		for _, shard := range one.Waits {
+			batch.Verdicts = append(batch.Verdicts, ledger.Verdict{ID: one.ID, Shard: shard,
+				Result: ledger.Result{Code: ledger.DeadlinePassed, Item: ledger.NoItem}})
+		}
+	}
+}
+
+// vouch signs what a batch takes over from other shards.
+func (m *member) vouch(batch *ledger.Batch) {
+	entries := make([]ledger.Vouched, len(batch.Carried))
+	for i, each := range batch.Carried {
+		entries[i] = ledger.Vouched{Number: each.Number, Hash: ledger.CarriedHash(each.Bundle)}
+	}
+	slices.SortFunc(entries, func(a, b ledger.Vouched) int {
+		return cmp.Compare(a.Number, b.Number)
+	})
+	batch.Vouch(m.group.world.plan.keys[m.group.shard][m.number], m.group.origin.Hash, entries)
+}
+
+// String describes a letter.
+func (l *letter) String() string {
+	what := ""
+	switch {
+	case l.carried != nil:
+		what = fmt.Sprintf("entry %d", l.carried.Number)
+	case l.position != nil:
+		what = fmt.Sprintf("position %d", *l.position)
+	case l.verdict != nil:
+		what = fmt.Sprintf("verdict %s: %v", short(l.verdict.ID), l.verdict.Result.Code)
+	case l.asked != nil:
+		what = fmt.Sprintf("asks for %s", short(*l.asked))
+	}
+	return fmt.Sprintf("%d/%d to %d/%d: %s", l.from.shard, l.from.member, l.to.shard,
+		l.to.member, what)
+}

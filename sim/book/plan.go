@@ -1,0 +1,290 @@
+package book
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/tram"
+)
+
+// Turn is an instant of virtual time.
+type Turn int64
+
+// plan is everything that a seed decides before a run.
+type plan struct {
+	tree    *ledger.ShardTree
+	groups  *tram.Tree
+	genesis []*ledger.Genesis
+	// keys are the node keys of all members, by shard.
+	keys [][]ed25519.PrivateKey
+	// limit replaces state.MaxWaiting unless it is 0. bounds are those of each member's memory of
+	// verdicts, and proposed is how many of them fit into a batch.
+	limit    int
+	bounds   verdicts.Bounds
+	proposed int
+	// memory is how many accounts a member may keep in memory, 0 for all.
+	memory int
+	// indexes are those of each shard's members.
+	indexes []ledger.MemberIndex
+	// loss and repeats are the percentages of messages that are lost and sent twice. delay is the
+	// longest time that a message takes.
+	loss, repeats, delay int
+	// haste is the percentage of turns in which a shard orders a round, and flush that of turns in
+	// which a disk flushes.
+	haste, flush int
+	workload     *workload
+	// upgrade is the version to which the operators raise the chains on the way, 0 for none.
+	upgrade     int
+	submissions []submission
+	faults      []fault
+	// calm is the turn at which faults are over.
+	calm Turn
+}
+
+// submission is a bundle that a client submits. Number is its number in the plan.
+type submission struct {
+	number int
+	at     Turn
+	what   string
+	bundle *ledger.Bundle
+	// above is how far above its entry the bundle is submitted. If copies is set, it is also
+	// submitted at its entry. If astray is set, it is submitted at shard instead.
+	above  int
+	copies bool
+	astray bool
+	shard  ledger.ShardID
+	member int
+}
+
+// fault is a fault of the plan. The members are struck at a turn, and back after a while.
+type fault struct {
+	number  int
+	at      Turn
+	kind    Faults
+	shard   ledger.ShardID
+	members []int
+	length  Turn
+}
+
+func (f *fault) String() string {
+	return fmt.Sprintf("fault %d: %v at members %v of shard %d for %d turns", f.number, f.kind,
+		f.members, f.shard, f.length)
+}
+
+// newPlan draws the plan of a run.
+func newPlan(options *Options) (*plan, error) {
+	random := rand.New(rand.NewPCG(options.Seed, 0))
+	p := &plan{delay: 1, haste: 30 + random.IntN(70), flush: 10 + random.IntN(80)}
+	shards, members := 2+random.IntN(4), []int{1, 3, 3, 3, 3, 2, 5}[random.IntN(7)]
+	if options.Shards != 0 {
+		shards = options.Shards
+	}
+	if options.Members != 0 {
+		members = options.Members
+	}
+	if random.IntN(3) == 0 {
+		p.limit = 1 + random.IntN(6)
+	}
+	p.bounds, p.proposed = verdicts.DefaultBounds(), ledger.MaxBatchVerdicts
+	if random.IntN(3) == 0 {
+		few := func() int { return 1 + random.IntN(12) }
+		p.bounds = verdicts.Bounds{Awaited: few(), Early: few(), Settled: few(), Received: few(),
+			Believed: few(), Words: few() * 10}
+		p.proposed = few()
+	}
+	if random.IntN(3) == 0 {
+		p.memory = 1 + random.IntN(5)
+	}
+	for i := range members {
+		p.indexes = append(p.indexes, ledger.MemberIndex(i))
+	}
+	if err := p.found(random, shards, members); err != nil {
+		return nil, err
+	}
+	count := 10 + random.IntN(SubmissionsMax-9)
+	if options.Submissions != 0 {
+		count = options.Submissions
+	}
+	p.workload = newWorkload(random, p.genesis[0], p.upgrade)
+	p.submit(random, count)
+	if options.Faults&FaultNetwork != 0 {
+		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
+	}
+	p.strike(random, options.Faults)
+	if options.OnlySubmissions != nil {
+		p.submissions = slices.DeleteFunc(p.submissions, func(s submission) bool {
+			return !slices.Contains(options.OnlySubmissions, s.number)
+		})
+	}
+	if options.OnlyFaults != nil {
+		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool {
+			return !slices.Contains(options.OnlyFaults, f.number)
+		})
+	}
+	return p, nil
+}
+
+// found draws the tree and the members.
+func (p *plan) found(random *rand.Rand, shards, members int) error {
+	parents := make([]ledger.ShardID, shards)
+	numbers := random.Perm(shards)
+	parents[numbers[0]] = ledger.ShardID(numbers[0])
+	for i := 1; i < shards; i++ {
+		parents[numbers[i]] = ledger.ShardID(numbers[random.IntN(i)])
+	}
+	genesis := &ledger.Genesis{Chain: "book", Time: 1_700_000_000_000, Tree: parents,
+		VouchedCrossings: random.IntN(4) == 0,
+		Operators:        []ledger.PublicKey{ledger.PublicKey(operatorKey()[32:])},
+		Version:          ledger.FirstVersion + random.IntN(ledger.DeadlineVersion)}
+	if older := ledger.DeadlineVersion - genesis.Version; older > 0 && random.IntN(2) == 0 {
+		p.upgrade = genesis.Version + 1 + random.IntN(older)
+	}
+	groups := make([]order.GroupID, shards)
+	for shard := range parents {
+		groups[shard] = order.GroupID(parents[shard])
+		var ofShard []ledger.Member
+		var keys []ed25519.PrivateKey
+		for i := range members {
+			name := fmt.Sprintf("node-%d-%d", shard, i)
+			key := keyOf(name)
+			keys = append(keys, key)
+			ofShard = append(ofShard, ledger.Member{Name: name, Key: key[32:],
+				Address: fmt.Sprintf("10.0.%d.%d:7000", shard, i)})
+		}
+		genesis.Shards, p.keys = append(genesis.Shards, ofShard), append(p.keys, keys)
+	}
+	genesis.Members = genesis.Shards[0]
+	if err := genesis.Validate(); err != nil {
+		return err
+	}
+	for shard := range parents {
+		one, err := genesis.ForShard(ledger.ShardID(shard))
+		if err != nil {
+			return err
+		}
+		p.genesis = append(p.genesis, one)
+	}
+	p.tree = genesis.ShardTree()
+	var err error
+	p.groups, err = tram.NewTree(groups)
+	return err
+}
+
+// vouched reports whether members have to vouch for what comes from other shards.
+func (p *plan) vouched() bool { return p.genesis[0].VouchedCrossings }
+
+// minority is how many members of a shard may lie.
+func (p *plan) minority() int { return (len(p.indexes) - 1) / 2 }
+
+// mayLie reports whether the member of this number, of any shard, may lie: at all times the same
+// minority, because words that were said stay.
+func (p *plan) mayLie(member int) bool { return p.vouched() && member < p.minority() }
+
+// submit draws the bundles and when they are submitted.
+func (p *plan) submit(random *rand.Rand, count int) {
+	add := func(at Turn, what string, bundle *ledger.Bundle) {
+		s := submission{number: len(p.submissions) + 1, at: at, what: what, bundle: bundle,
+			shard: ledger.ShardID(random.IntN(len(p.genesis))), member: random.IntN(MembersMax)}
+		switch random.IntN(10) {
+		case 0:
+			s.astray = true
+		case 1, 2:
+			s.above = 1 + random.IntN(2)
+			s.copies = random.IntN(2) == 0
+		}
+		p.submissions = append(p.submissions, s)
+	}
+	for i, client := range p.workload.clients {
+		at := Turn(1)
+		if i == len(p.workload.clients)-1 && random.IntN(2) == 0 {
+			at = 60 // its registration races with transactions that involve it
+		}
+		add(at, "registers "+string(client.name), p.workload.registration(random, client,
+			len(p.genesis)))
+		add(at+Turn(10+random.IntN(10)), "opens accounts of "+string(client.name),
+			p.workload.opening(client))
+	}
+	const first, between = 48, 5
+	at := Turn(first)
+	if random.IntN(4) == 0 {
+		at /= 2 // the first transactions come before organisations and accounts
+	}
+	if p.upgrade > 0 {
+		p.workload.upgradedAt = at + Turn(random.IntN(count*between/2))
+		add(p.workload.upgradedAt, fmt.Sprintf("raises the version to %d", p.upgrade),
+			p.workload.upgrade(p.genesis[0], p.upgrade))
+	}
+	for range count {
+		at += Turn(random.IntN(between))
+		if random.IntN(6) == 0 { // a client that does not know the outcome submits again
+			again := p.submissions[random.IntN(len(p.submissions))]
+			add(at, "again: "+again.what, again.bundle)
+			continue
+		}
+		what, bundle := p.workload.bundle(random, at)
+		add(at, what, bundle)
+	}
+	p.calm = max(at, p.workload.upgradedAt) + 20
+}
+
+// strike draws the faults.
+func (p *plan) strike(random *rand.Rand, kinds Faults) {
+	members := len(p.keys[0])
+	add := func(f fault) {
+		f.number = len(p.faults) + 1
+		p.faults = append(p.faults, f)
+	}
+	timed := []Faults{FaultCrash, FaultStop, FaultReplace, FaultSlow, FaultLie}
+	for range random.IntN(9) {
+		f := fault{at: Turn(random.IntN(int(p.calm))),
+			shard: ledger.ShardID(random.IntN(len(p.genesis))),
+			kind:  timed[random.IntN(len(timed))], length: Turn(1 + random.IntN(40))}
+		one := random.IntN(members)
+		if kinds&f.kind == 0 {
+			continue
+		}
+		switch f.kind {
+		case FaultStop:
+			for member := range members {
+				f.members = append(f.members, member)
+			}
+			add(f)
+		case FaultReplace:
+			f.length = Turn(3 + random.IntN(4))
+			for member := range 1 + random.IntN(members) {
+				each := f
+				each.members = []int{member}
+				each.at += Turn(member) * 12
+				if each.at < p.calm {
+					add(each)
+				}
+			}
+		case FaultLie:
+			if f.length *= 4; p.mayLie(0) {
+				f.members = []int{one % p.minority()}
+				add(f)
+			}
+		default:
+			f.members = []int{one}
+			add(f)
+		}
+	}
+}
+
+// String describes the plan in a line.
+func (p *plan) String() string {
+	version := fmt.Sprint(p.genesis[0].Version)
+	if p.upgrade > 0 {
+		version += fmt.Sprintf(" and then %d", p.upgrade)
+	}
+	return fmt.Sprintf("%d shards of %d, parents %v, version %s, vouched: %v, at most %d waiting, "+
+		"%d accounts in memory, %d%% of messages lost, %d%% repeated, up to %d turns late, "+
+		"%d bundles, %d faults",
+		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, version, p.vouched(), p.limit,
+		p.memory, p.loss, p.repeats, p.delay, len(p.submissions), len(p.faults))
+}

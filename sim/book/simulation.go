@@ -1,0 +1,280 @@
+package book
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/trace"
+)
+
+const (
+	// restTurns bounds the second phase of a run.
+	restTurns = 1500
+	// againAfter is how many turns a client waits before it submits a bundle again.
+	againAfter = 16
+	// traceColumn is the width of the turns in a trace.
+	traceColumn = 5
+)
+
+// world is a run.
+type world struct {
+	options Options
+	plan    *plan
+	result  Result
+	turn    Turn
+	// random is the chance of the present turn. Each turn has its own, so that leaving something
+	// out of the plan changes little else.
+	random *rand.Rand
+	trace  *trace.Trace[Turn]
+	groups []*group
+	// post are the messages under way, by the turn in which they arrive.
+	post  map[Turn][]letter
+	paths []ledger.AccountPath
+	// changed is set if a chain has changed since the last judgement.
+	changed bool
+}
+
+// stop ends a run at its first violation.
+type stop struct{}
+
+// Run makes a run. It returns an error only for bad options.
+func Run(options Options) (Result, error) {
+	if err := options.Validate(); err != nil {
+		return Result{}, err
+	}
+	p, err := newPlan(&options)
+	if err != nil {
+		return Result{}, err
+	}
+	w := &world{options: options, plan: p, post: make(map[Turn][]letter),
+		trace: trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
+	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
+		Members: len(p.genesis) * len(p.keys[0])}
+	w.play()
+	w.result.Turns, w.result.Hash = w.turn, w.trace.Hash()
+	for _, g := range w.groups {
+		w.result.Blocks += g.head()
+	}
+	return w.result, w.trace.Close()
+}
+
+// RunSeed makes the run with another seed.
+func (o Options) RunSeed(seed uint64) (Result, error) {
+	o.Seed = seed
+	return Run(o)
+}
+
+// play plays the run until it ends or a property is broken.
+func (w *world) play() {
+	defer func() {
+		switch reason := recover().(type) {
+		case nil, stop:
+		default:
+			w.result.Violations = []*order.Violation{{Property: Contract,
+				Evidence: []string{fmt.Sprintf("panic: %v", reason), string(debug.Stack())}}}
+		}
+	}()
+	w.say("%v", w.plan)
+	w.begin()
+	for w.turn = 1; w.turn <= w.plan.calm; w.turn++ {
+		w.pass()
+	}
+	w.say("no more faults")
+	for ; w.turn <= w.plan.calm+restTurns; w.turn++ {
+		w.pass()
+		if w.turn%8 == 0 && len(w.unrest()) == 0 {
+			w.judgeRest()
+			return
+		}
+	}
+	w.fail(Progress, w.unrest()...)
+}
+
+// begin starts all members.
+func (w *world) begin() {
+	w.random = rand.New(rand.NewPCG(w.options.Seed, 1))
+	for shard, genesis := range w.plan.genesis {
+		g := &group{world: w, shard: ledger.ShardID(shard), genesis: genesis,
+			origin: genesis.Block()}
+		g.adopt(nil)
+		for i := range w.plan.keys[shard] {
+			m := &member{group: g, number: i, up: true}
+			m.open(false)
+			g.members = append(g.members, m)
+		}
+		w.groups = append(w.groups, g)
+	}
+}
+
+// pass plays one turn.
+func (w *world) pass() {
+	w.random = rand.New(rand.NewPCG(w.options.Seed, uint64(w.turn)+1))
+	w.strike()
+	for _, s := range w.plan.submissions {
+		switch {
+		case s.at == w.turn:
+			w.result.Submissions++
+			w.result.submitted = append(w.result.submitted, s.number)
+			w.submit(&s)
+		case s.at < w.turn && (w.turn-s.at)%againAfter == 0 && !w.placed(s.bundle):
+			w.submitAgain(&s)
+		}
+	}
+	arrived := w.post[w.turn]
+	delete(w.post, w.turn)
+	for i := range arrived {
+		w.arrive(&arrived[i])
+	}
+	for _, g := range w.groups {
+		g.adjust()
+		if w.random.IntN(100) < w.plan.haste {
+			g.order()
+		}
+		for _, m := range g.members {
+			if m.up {
+				m.step()
+			}
+		}
+		g.settleDurable()
+		for _, m := range g.members {
+			if m.takesPart() {
+				m.talk()
+			}
+		}
+	}
+	if w.changed {
+		w.changed = false
+		w.judgeStreams()
+		w.conserve(w.heads())
+	}
+}
+
+// strike makes the faults of the turn happen, and ends those that are over.
+func (w *world) strike() {
+	for i := range w.plan.faults {
+		f := &w.plan.faults[i]
+		if f.at != w.turn {
+			continue
+		}
+		w.result.Faults++
+		w.result.struck = append(w.result.struck, f.number)
+		w.trace.Note(w.turn, uint64(f.number))
+		w.say("%v", f)
+		for _, number := range f.members {
+			m := w.groups[f.shard].members[number]
+			until := min(w.turn+f.length, w.plan.calm)
+			switch f.kind {
+			case FaultSlow:
+				m.slowUntil = until
+				continue
+			case FaultLie:
+				m.liesUntil = until
+				continue
+			}
+			if f.kind == FaultReplace {
+				m.loseDisk()
+			}
+			m.crash()
+			m.returns = max(m.returns, until)
+		}
+	}
+	for _, g := range w.groups {
+		for _, m := range g.members {
+			if !m.up && w.turn >= m.returns {
+				m.start()
+			}
+		}
+	}
+}
+
+// submit submits a bundle where the plan says.
+func (w *world) submit(s *submission) {
+	w.say("submission %d: %s", s.number, s.what)
+	if s.astray {
+		w.admit(s.shard, s.member, s.bundle)
+		return
+	}
+	entry, known := w.entry(s.bundle)
+	if !known {
+		return // the client will try again
+	}
+	if s.copies {
+		w.admit(entry, s.member, s.bundle)
+	}
+	for range s.above {
+		if parent, below := w.plan.tree.Parent(entry); below {
+			entry = parent
+		}
+	}
+	w.admit(entry, s.member, s.bundle)
+}
+
+// submitAgain submits a bundle that is in no chain at its entry, or at the root: a shard may not
+// know yet where it belongs.
+func (w *world) submitAgain(s *submission) {
+	entry, known := w.entry(s.bundle)
+	if !known || w.random.IntN(3) == 0 {
+		entry = w.plan.tree.Root()
+	}
+	w.admit(entry, w.random.IntN(MembersMax), s.bundle)
+}
+
+// entry returns where a bundle enters, as a member says that happens to be up.
+func (w *world) entry(bundle *ledger.Bundle) (ledger.ShardID, bool) {
+	m := w.groups[w.random.IntN(len(w.groups))].members[0]
+	if !m.up {
+		return 0, false
+	}
+	return m.state.BundleEntry(bundle), true
+}
+
+func (w *world) admit(shard ledger.ShardID, member int, bundle *ledger.Bundle) {
+	members := w.groups[shard].members
+	if m := members[member%len(members)]; m.up {
+		m.admit(bundle)
+	}
+}
+
+// someone returns a random member of a shard.
+func (w *world) someone(shard ledger.ShardID) address {
+	return address{shard, w.random.IntN(len(w.groups[shard].members))}
+}
+
+// send sends a message, which may get lost, come twice, or be overtaken.
+func (w *world) send(l letter) {
+	copies := 1
+	if w.random.IntN(100) < w.plan.repeats {
+		copies = 2
+	}
+	for range copies {
+		if w.random.IntN(100) < w.plan.loss {
+			continue
+		}
+		at := w.turn + 1 + Turn(w.random.IntN(w.plan.delay))
+		w.post[at] = append(w.post[at], l)
+	}
+}
+
+func (w *world) arrive(l *letter) {
+	m := w.groups[l.to.shard].members[l.to.member]
+	if !m.up {
+		return
+	}
+	if w.trace.HasText() && l.position == nil {
+		w.say("%v", l)
+	}
+	m.receive(l)
+}
+
+func (w *world) say(format string, arguments ...any) { w.trace.Say(w.turn, format, arguments...) }
+
+// fail ends the run with a broken property.
+func (w *world) fail(property order.Property, evidence ...string) {
+	w.result.Violations = []*order.Violation{{Property: property, Evidence: slices.Clip(evidence)}}
+	w.say("%v", w.result.Violations[0])
+	panic(stop{})
+}
