@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
@@ -47,6 +48,10 @@ type Crossing interface {
 	// that contradicts what this node believes, in a book with vouched crossings.
 	Lies() uint64
 
+	// Waiting returns what entries of this node's chain wait for. It is cheap enough for several
+	// calls a second.
+	Waiting() report.Waiting
+
 	// Misrouted returns why a bundle that enters at another shard is not admitted here, or nil if
 	// it enters here.
 	Misrouted(bundle *ledger.Bundle) *report.Refusal
@@ -57,7 +62,7 @@ type Crossing interface {
 	API(backend api.Backend, options api.Options) (*api.Server, error)
 }
 
-// Config is the configuration of a Crossing. All fields are required.
+// Config is the configuration of a Crossing. All fields but AlarmAfter are required.
 type Config struct {
 	Genesis *ledger.Genesis
 	// Self is this node's identity on the fabric.
@@ -65,8 +70,13 @@ type Config struct {
 	// Key is the node's private key. With it the node vouches for what comes from other shards.
 	Key ed25519.PrivateKey
 	// Dir is the node's home, which keeps the members of other shards.
-	Dir    string
-	Node   Node
+	Dir  string
+	Node Node
+	// AlarmAfter is how long an entry may wait for another shard before the alarm is on, or 0 for
+	// no alarm.
+	AlarmAfter time.Duration
+	// Now returns the time of day.
+	Now    func() time.Time
 	Logger *slog.Logger
 }
 
@@ -135,6 +145,9 @@ func (alone) Changed() {}
 
 // Lies implements Crossing.
 func (alone) Lies() uint64 { return 0 }
+
+// Waiting implements Crossing: nothing waits.
+func (alone) Waiting() report.Waiting { return report.Waiting{} }
 
 // Misrouted implements Crossing: each bundle enters here.
 func (alone) Misrouted(*ledger.Bundle) *report.Refusal { return nil }

@@ -33,6 +33,7 @@ type Config struct {
 	Admin    AdminConfig    `koanf:"admin"`
 	Fabric   FabricConfig   `koanf:"fabric"`
 	Ordering OrderingConfig `koanf:"ordering"`
+	Shards   ShardsConfig   `koanf:"shards"`
 	Store    StoreConfig    `koanf:"store"`
 	Runtime  RuntimeConfig  `koanf:"runtime"`
 	Log      LogConfig      `koanf:"log"`
@@ -116,6 +117,17 @@ type OrderingConfig struct {
 	ServerMTTFHour int `koanf:"server_mttf_hours"`
 }
 
+// ShardsConfig configures what the node does towards the other shards of its book. In a book of one
+// shard it has no effect.
+type ShardsConfig struct {
+	// How long an entry may wait for another shard before the node raises an alarm: in the status,
+	// the metrics, the log and the explorer; at least 1s. 0s means no alarm.
+	AlarmAfter time.Duration `koanf:"alarm_after"`
+}
+
+// alarmAfterMin is the shortest alarm_after: a shorter one is on while all is well.
+const alarmAfterMin = time.Second
+
 // StoreConfig configures the use of the disk.
 type StoreConfig struct {
 	// Writes are refused if fewer bytes are free. 0 means 256 MiB.
@@ -169,7 +181,8 @@ func Default() Config {
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
-		Log: LogConfig{Level: "info", Format: "text"},
+		Shards: ShardsConfig{AlarmAfter: time.Minute},
+		Log:    LogConfig{Level: "info", Format: "text"},
 	}
 }
 
@@ -236,6 +249,9 @@ func (c *Config) Validate() error {
 	case c.Ordering.ServerMTTFHour < 1:
 		return wrong("ordering.server_mttf_hours", "%d is less than an hour",
 			c.Ordering.ServerMTTFHour)
+	case c.Shards.AlarmAfter != 0 && c.Shards.AlarmAfter < alarmAfterMin:
+		return wrong("shards.alarm_after", "%v is shorter than %v: it would be on while all is "+
+			"well; 0s means no alarm", c.Shards.AlarmAfter, alarmAfterMin)
 	case c.Store.ReserveBytes < 0:
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
 	case c.Store.BackfillBytes < 0:
@@ -305,6 +321,7 @@ var keys = []string{
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
 	"ordering.prompt",
 	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
+	"shards.alarm_after",
 	"store.reserve_bytes",
 	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",
 	"log.level", "log.format",
@@ -393,6 +410,9 @@ pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d
 
+[shards]                 # in a ledger of several shards
+alarm_after = "%s"       # how long an entry may wait for another shard before an alarm; 0s: none
+
 [store]
 reserve_bytes = %d          # writes are refused when less disk is free; 0: the default
 # backfill_bytes_per_second bounds how fast the blocks before the snapshot that the node began with
@@ -420,7 +440,7 @@ format = %q            # text or json
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax, logRounds, prompt,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
-		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
+		c.Shards.AlarmAfter, c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
 		c.Runtime.MemoryLimitBytes, c.Log.Level, c.Log.Format)
 }
 

@@ -50,6 +50,9 @@ const (
 	KindStatement Kind = 11
 	// KindRecorded: complete rounds of a run that are on the sender's disk (package node).
 	KindRecorded Kind = 12
+	// KindWaiting: what entries of the chain of the sender, a member of another shard, wait for
+	// (package shards). Nodes of earlier versions ignore it.
+	KindWaiting Kind = 20
 )
 
 // Handler handles one message. Calls for messages of one peer come one at a time, in order; those

@@ -30,6 +30,9 @@ type AnnouncerConfig struct {
 	// Own returns this node's announcement. The announcer's goroutine calls it. It must not block
 	// for long.
 	Own func() Announcement
+	// Waiting returns what entries of this node's chain wait for. The announcer's goroutine calls
+	// it before each announcement. It must not block for long. It may be nil.
+	Waiting func() report.Waiting
 	// Newer is called when a member says that it has the trail of another shard up to an epoch that
 	// this node does not know. It must not block. It may be nil.
 	Newer func(peer rdmanet.PeerID, shard ledger.ShardID, epoch ledger.MembersEpoch)
@@ -52,10 +55,14 @@ type Announcer struct {
 	closed chan struct{}
 	done   sync.WaitGroup
 	once   sync.Once
+	// told is what was last said of what waits in the own chain, at toldAt. Only the announcer's
+	// goroutine uses them.
+	told   string
+	toldAt time.Time
 }
 
-// NewAnnouncer registers for messages of wire.KindShard and starts to announce. It fails if a
-// part of the configuration is missing, or with an error of Control.
+// NewAnnouncer registers for messages of wire.KindShard and wire.KindWaiting, and starts to
+// announce. It fails if a part of the configuration is missing, or with an error of Control.
 func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Directory == nil || config.Control == nil || config.Own == nil {
 		return nil, errors.New("shards: an announcer needs a directory, the control lane and " +
@@ -67,6 +74,9 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Newer == nil {
 		config.Newer = func(rdmanet.PeerID, ledger.ShardID, ledger.MembersEpoch) {}
 	}
+	if config.Waiting == nil {
+		config.Waiting = func() report.Waiting { return report.Waiting{} }
+	}
 	if config.Every <= 0 {
 		config.Every = AnnounceEveryDefault
 	}
@@ -74,7 +84,8 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 		config.Gap = AnnounceGapDefault
 	}
 	a := &Announcer{config: config, soon: make(chan struct{}, 1), closed: make(chan struct{})}
-	if err := config.Control.Register(wire.KindShard, a.receive); err != nil {
+	if err := errors.Join(config.Control.Register(wire.KindShard, a.receive),
+		config.Control.Register(wire.KindWaiting, a.receiveWaiting)); err != nil {
 		return nil, err
 	}
 	a.done.Go(a.run)
@@ -162,16 +173,21 @@ func (a *Announcer) untilNext() time.Duration {
 }
 
 func (a *Announcer) announce() {
-	d := a.config.Directory
+	a.tellWaiting()
 	own := a.config.Own()
-	payload := own.Encode()
+	a.sendToOthers(wire.KindShard, own.Encode())
+}
+
+// sendToOthers sends a message to the members of all other shards.
+func (a *Announcer) sendToOthers(kind wire.Kind, payload []byte) {
+	d := a.config.Directory
 	for shard := range ledger.ShardID(d.Tree().Shards()) {
 		if shard == d.Own() {
 			continue
 		}
 		_, members := d.Members(shard)
 		for _, member := range members {
-			if err := a.config.Control.Send(member.Peer, wire.KindShard, payload); err != nil {
+			if err := a.config.Control.Send(member.Peer, kind, payload); err != nil {
 				a.config.Logger.Debug("not announced", "shard", shard, "member", member.Index,
 					"error", err)
 			}

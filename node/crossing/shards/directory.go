@@ -47,6 +47,7 @@ type Directory struct {
 	trails  []trail   // by shard; none in a book without vouched crossings
 	places  map[rdmanet.PeerID]place
 	heard   map[rdmanet.PeerID]heard
+	waiting map[rdmanet.PeerID]heardWaiting
 	changed chan struct{}
 }
 
@@ -92,7 +93,8 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now,
 		shards: make([]members, len(genesis.Shards)),
 		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
-		changed: make(chan struct{}), genesis: genesis, vouched: genesis.VouchedCrossings,
+		waiting: map[rdmanet.PeerID]heardWaiting{}, changed: make(chan struct{}),
+		genesis: genesis, vouched: genesis.VouchedCrossings,
 	}
 	if d.vouched {
 		d.trails = make([]trail, len(genesis.Shards))
@@ -144,6 +146,11 @@ func (d *Directory) put(shard ledger.ShardID, m members) {
 	for peer, h := range d.heard {
 		if at, known := d.places[peer]; !known || at.shard != h.announcement.Shard {
 			delete(d.heard, peer)
+		}
+	}
+	for peer, said := range d.waiting {
+		if at, known := d.places[peer]; !known || at.shard != said.shard {
+			delete(d.waiting, peer)
 		}
 	}
 }

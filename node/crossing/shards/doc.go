@@ -114,6 +114,7 @@
 //	directory.go  the members, and which of them to ask
 //	state.go      the state of the shards, for people
 //	announcer.go  the nodes' reports about themselves
+//	waiting.go    the nodes' reports about what waits in their chains
 //	trail.go      the members that certificates prove
 //	trail_exchange.go  getting trails, and giving them
 //	verdicts.go   the exchange of verdicts, as the node sees it
