@@ -72,9 +72,12 @@ func (r *waitsReport) alarms(shard uint32) (lines []string) {
 	}
 	for i := range r.UntakenBy {
 		wait := &r.UntakenBy[i]
-		lines = append(lines, fmt.Sprintf("alarm: %d of the entries of shard %d that shard %d "+
-			"has not taken are overdue, the oldest for %s", wait.Overdue, shard, wait.Shard,
-			age(wait)))
+		entries := "1 entry"
+		if wait.Overdue != 1 {
+			entries = fmt.Sprintf("%d entries", wait.Overdue)
+		}
+		lines = append(lines, fmt.Sprintf("alarm: %s of shard %d overdue, not taken by shard %d, "+
+			"the oldest for %s", entries, shard, wait.Shard, age(wait)))
 	}
 	return lines
 }

@@ -77,8 +77,8 @@ func TestCommandsOnShards(t *testing.T) {
 			t.Error(text)
 		}
 	}
-	if text := s.must("shards %n"); !strings.Contains(text, "alarm: 1 of the entries of shard 0 "+
-		"that shard 2 has not taken are overdue, the oldest for ") {
+	if text := s.must("shards %n"); !strings.Contains(text, "alarm: 1 entry of shard 0 overdue, "+
+		"not taken by shard 2, the oldest for ") {
 		t.Error(text)
 	}
 	if node := s.object("status %n")["nodes"].([]any)[0].(map[string]any); !overdue(node) {
