@@ -277,7 +277,7 @@ func (n *Node) NodeState() report.NodeState {
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency,
 		DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
 		Records: n.pipeline.Records(),
-		DiskID:  n.identity.ID,
+		DiskID:  n.identity.ID, Waiting: n.crossing.Waiting(),
 	}
 	if state.Mode == report.ModeOrdering && !n.life.acts(&state.Engine) {
 		state.Mode, state.Reason = report.ModeStarting, "the group begins"

@@ -170,7 +170,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n.peers.table.Store(table)
 	if n.crossing, err = crossing.New(crossing.Config{Genesis: n.home.Genesis, Self: own,
 		Key: n.home.Key, Dir: n.home.Dir, RefuseAfter: n.home.Config.Shards.RefuseAfter,
-		Node: beside{n}, Logger: n.logger}); err != nil {
+		AlarmAfter: n.home.Config.Shards.AlarmAfter, Now: n.time.ofDay, Node: beside{n},
+		Logger: n.logger}); err != nil {
 		return nil, err
 	}
 	n.host = options.Host
@@ -253,6 +254,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		Doors:          n.doors,
 		AllowedOrigins: config.AllowedOrigins,
 		CallsPerSecond: callsPerSecond(config.CallsPerSecond),
+		AlarmAfter:     n.home.Config.Shards.AlarmAfter,
+		Clock:          n.time.ofDay,
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,8 @@ type shardReport struct {
 	// Carried is the number of entries of the parent's stream that the shard's chain contains.
 	Carried uint64 `json:"carried"`
 	// Behind is the number of entries of the parent's stream that it does not contain yet.
-	Behind      uint64              `json:"behind"`
+	Behind uint64 `json:"behind"`
+	waitsReport
 	LastHeardMS uint64              `json:"last_heard_ms"`
 	Streams     []streamReport      `json:"streams"`
 	Members     []shardMemberReport `json:"members"`
@@ -82,11 +83,17 @@ verdicts. Every node answers for the whole ledger.
   silent    no node of the shard sent a message lately
 
 PENDING counts the transactions in a shard's chain that wait for other shards,
-BEHIND the entries of the parent's stream that the shard does not have yet. The
-shard of the asked node has an asterisk. A ledger of one shard is a tree of one.`,
+OVERDUE those of them that have waited for longer than alarm_after of its nodes'
+config.toml, and BEHIND the entries of the parent's stream that the shard does not
+have yet. Below the table, a line for each shard that has been waited for as long
+says since when. The shard of the asked node has an asterisk. A ledger of one shard
+is a tree of one.`,
 		Example: `  ledgerd shards
   ledgerd shards --watch
   ledgerd shards --json | jq -r '.shards[] | "\(.shard) \(.mode) \(.pending)"'
+
+  # What has waited for too long, and for which shard
+  ledgerd shards --json | jq -c '.shards[] | select(.overdue > 0) | .waits_for'
 
   # Details of one shard
   ledgerd cluster status --shard 2
@@ -127,7 +134,8 @@ func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
 			AccountsTotal:     shard.GetAccountsTotal(), Pending: shard.GetPending(),
 			Carried: shard.GetCarried(),
 			Behind:  behind[shard.GetShard()], LastHeardMS: shard.GetLastHeardMs(),
-			Streams: []streamReport{}, Members: []shardMemberReport{},
+			waitsReport: reportWaits(shard, tree.GetTimeMs()),
+			Streams:     []streamReport{}, Members: []shardMemberReport{},
 		}
 		if !shard.GetRoot() {
 			parent := shard.GetParent()
@@ -160,11 +168,14 @@ func (r *treeReport) write(out io.Writer) error {
 	}
 	rows := table{
 		header: []string{"SHARD", "MODE", "NODES", "HEIGHT", "DURABLE", "TRANSACTIONS", "ACCOUNTS",
-			"PENDING", "BEHIND"},
-		right: []bool{false, false, true, true, true, true, true, true, true},
+			"PENDING", "OVERDUE", "BEHIND"},
+		right: []bool{false, false, true, true, true, true, true, true, true, true},
 		colour: func(column int, cell string) string {
-			if column == 1 {
+			switch {
+			case column == 1:
 				return colourOfShard(cell)
+			case column == 8 && cell != "0":
+				return colourBad
 			}
 			return ""
 		},
@@ -174,7 +185,18 @@ func (r *treeReport) write(out io.Writer) error {
 			r.draw(&rows, &r.Shards[i], "", "")
 		}
 	}
-	return rows.write(out)
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	var alarms []string
+	for i := range r.Shards {
+		alarms = append(alarms, r.Shards[i].alarms(r.Shards[i].Shard)...)
+	}
+	if len(alarms) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n", strings.Join(alarms, "\n"), alarmAdvice)
+	return err
 }
 
 // draw adds a shard and all shards below it to a table. before is the text before its number, below
@@ -196,7 +218,7 @@ func (r *treeReport) draw(rows *table, shard *shardReport, before, below string)
 	rows.add(name, shard.Mode, fmt.Sprintf("%d/%d", ordering, len(shard.Members)),
 		fmt.Sprint(shard.Height), fmt.Sprint(shard.DurableHeight),
 		fmt.Sprint(shard.TransactionsTotal), fmt.Sprint(shard.AccountsTotal),
-		fmt.Sprint(shard.Pending), behind)
+		fmt.Sprint(shard.Pending), fmt.Sprint(shard.Overdue), behind)
 	var children []*shardReport
 	for i := range r.Shards {
 		if parent := r.Shards[i].Parent; parent != nil && *parent == shard.Shard {

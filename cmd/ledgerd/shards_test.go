@@ -25,7 +25,7 @@ func newestGenesis(parents ...ledger.ShardID) *ledger.Genesis {
 // shards, waiting transactions, and the place of each.
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
-	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{})
+	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{AlarmAfter: time.Minute})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
 	for shard := range 3 {
 		name := fmt.Sprint("org", shard)
@@ -68,7 +68,41 @@ func TestCommandsOnShards(t *testing.T) {
 		!strings.Contains(text, "└─ 2") || !strings.Contains(text, "0(1,2)") {
 		t.Error(text)
 	}
+	const years = 24 * 365 * 3600.0 // the blocks are of 2023
+	overdue := func(of map[string]any) bool {
+		waits, listed := of["waits_for"].([]any)
+		if !listed || len(waits) != 1 || of["overdue"] != 1.0 ||
+			of["oldest_waiting_seconds"].(float64) < years {
+			return false
+		}
+		wait := waits[0].(map[string]any)
+		return wait["shard"] == 2.0 && wait["count"] == 1.0 && wait["overdue"] == 1.0 &&
+			wait["oldest_waiting_seconds"].(float64) > years
+	}
+	for _, command := range []string{"shards %n", "status %n"} {
+		if text := s.must(command); !strings.Contains(text, "alarm: 1 transaction of shard 1 "+
+			"overdue, waiting for shard 2, the oldest for ") ||
+			!strings.Contains(text, alarmAdvice) {
+			t.Error(text)
+		}
+	}
+	if text := s.must("shards %n"); !strings.Contains(text, "alarm: 1 entry of shard 0 overdue, "+
+		"not taken by shard 2, the oldest for ") {
+		t.Error(text)
+	}
+	if node := s.object("status %n")["nodes"].([]any)[0].(map[string]any); !overdue(node) {
+		t.Error(node)
+	}
+	if text := s.must("tx status " + strings.Fields(waiting.out)[1] + " %n"); !strings.Contains(
+		text, "waiting for shard 2, overdue") {
+		t.Error(text)
+	}
 	tree := s.object("shards %n")
+	if list := tree["shards"].([]any); !overdue(list[1].(map[string]any)) ||
+		list[0].(map[string]any)["overdue"] != 0.0 ||
+		len(list[0].(map[string]any)["untaken_by"].([]any)) != 1 {
+		t.Error(tree)
+	}
 	if second := tree["shards"].([]any)[2].(map[string]any); tree["own"] != 1.0 ||
 		second["parent"] != 0.0 || second["behind"] != 1.0 || second["mode"] != "ordering" {
 		t.Error(tree)
@@ -96,6 +130,9 @@ func TestCommandsOnShards(t *testing.T) {
 	}
 	if waited["state"] != "durable" {
 		t.Error(waited)
+	}
+	if text := s.must("shards %n") + s.must("status %n"); strings.Contains(text, "alarm") {
+		t.Error(text)
 	}
 
 	if text := s.must("block --shard 2 %n"); !strings.Contains(text, "BLOCK") {

@@ -42,6 +42,8 @@ type clusterReport struct {
 	// SurvivesNow is the number of nodes that may still fail while the others go on.
 	// ToleratedFailures is that number if all members order.
 	SurvivesNow uint32 `json:"survives_now"`
+	// alarms says what has waited for other shards for too long, according to the asked node.
+	alarms []string
 }
 
 // nodeReport is a node in a clusterReport. Answered reports whether the node answered itself.
@@ -95,9 +97,11 @@ type nodeReport struct {
 	RecordedHeight uint64 `json:"recorded_height,omitempty"`
 	Records        uint64 `json:"records,omitempty"`
 	// Backfill is the progress of a node that began with a snapshot.
-	Backfill  *backfillReport `json:"backfill,omitempty"`
-	StartedMS uint64          `json:"started_ms"`
-	Version   string          `json:"version,omitempty"`
+	Backfill *backfillReport `json:"backfill,omitempty"`
+	// In a ledger of several shards, what entries of the node's chain wait for.
+	*waitsReport
+	StartedMS uint64 `json:"started_ms"`
+	Version   string `json:"version,omitempty"`
 }
 
 // backfillReport is the progress of a node with the blocks before its snapshot.
@@ -160,7 +164,9 @@ A node that began with a snapshot shows its progress with the blocks before it,
 which it fetches from the others and executes again.
 
 In a ledger of several shards this is the asked node's: for all of them see
-ledgerd shards.`,
+ledgerd shards. If transactions of this shard, or entries of its streams, have
+waited for another shard for longer than alarm_after of the node's config.toml, an
+alarm says for which one and how long.`,
 		Example: `  ledgerd status
   ledgerd status --watch
   ledgerd status --node http://127.0.0.1:8082 --json | jq -r '.nodes[] | "\(.name) \(.mode)"'`,
@@ -211,7 +217,15 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 			states[i], failures[i] = nil, fmt.Errorf("another node answers at %s",
 				member.GetApiAddress())
 		}
-		report.Nodes = append(report.Nodes, reportNode(member, states[i], failures[i]))
+		node := reportNode(member, states[i], failures[i])
+		if states[i] != nil && report.ShardCount > 1 {
+			waits := reportWaits(states[i], cluster.GetTimeMs())
+			node.waitsReport = &waits
+			if member.GetIndex() == own {
+				report.alarms = waits.alarms(report.Shard)
+			}
+		}
+		report.Nodes = append(report.Nodes, node)
 	}
 	report.judge(cluster.GetNode())
 	return report, nil
@@ -390,7 +404,10 @@ func (r *clusterReport) write(out io.Writer) error {
 			return ""
 		},
 	}
-	var remarks []string
+	remarks := slices.Clone(r.alarms)
+	if len(remarks) > 0 {
+		remarks = append(remarks, alarmAdvice+"; `ledgerd shards` shows them")
+	}
 	for _, node := range r.Nodes {
 		remarks = append(remarks, node.row(&rows, r.Nodes)...)
 	}

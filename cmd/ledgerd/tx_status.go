@@ -60,6 +60,7 @@ type placeReport struct {
 	SettledIndex  uint32   `json:"settled_index,omitempty"`
 	WaitsFor      []uint32 `json:"waits_for,omitempty"`
 	StreamNumber  uint64   `json:"stream_number,omitempty"`
+	Overdue       bool     `json:"overdue,omitempty"` // it has waited for longer than alarm_after
 }
 
 // recordChangeReport is a record that a transaction sets.
@@ -115,7 +116,8 @@ also shows the state in each chain:
   unanswered  no node of that shard answers
 
 VERDICT is the shard's verdict about its own part, SETTLED the block in which its
-wait ended, STREAM its number in the stream of the shard above.`,
+wait ended, STREAM its number in the stream of the shard above. A transaction that
+has waited for longer than alarm_after of that shard's nodes is overdue.`,
 		Example: `  ledgerd tx status 6a0c9f… --wait durable
   ledgerd tx status 6a0c9f… --proof --node http://127.0.0.1:8080,http://127.0.0.1:8082
   ledgerd tx status 6a0c9f… --proof payment.proof --genesis genesis.json
@@ -241,7 +243,7 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 			BlockHash: place.GetBlockHashHex(), TimeMS: place.GetTimeMs(), Level: placeLevel(place),
 			Verdict: place.GetVerdict(), SettledHeight: place.GetSettledHeight(),
 			SettledIndex: place.GetSettledIndex(), WaitsFor: place.GetWaitsFor(),
-			StreamNumber: place.GetStreamNumber(),
+			StreamNumber: place.GetStreamNumber(), Overdue: place.GetOverdue(),
 		})
 	}
 	return report
@@ -289,6 +291,9 @@ func (r *transactionReport) writePlaces(out io.Writer) error {
 		}
 		if len(place.WaitsFor) > 0 {
 			remarks = append(remarks, "waiting for "+client.ShardNames(place.WaitsFor))
+		}
+		if place.Overdue {
+			remarks = append(remarks, "overdue")
 		}
 		rows.add(fmt.Sprint(place.Shard), sanitize(place.State, 0), number(place.Height),
 			number(place.SettledHeight), word(place.Level), word(place.Verdict),

@@ -52,6 +52,8 @@ export interface FakeOptions {
   parents?: number[];
   halted?: number[];
   silent?: number[];
+  /** The shard that entries of others have waited for for too long. */
+  awaited?: number;
   /** Nothing has a certificate yet. */
   uncertified?: boolean;
   /** Fewer members than a majority sign. */
@@ -124,6 +126,7 @@ export class FakeNode {
         ),
       halted: options.halted ?? [],
       silent: options.silent ?? [],
+      ...(options.awaited === undefined ? {} : { awaited: options.awaited }),
       wide: options.wide ?? false,
     });
     this.chain = this.shards.chain(undefined) as FakeChain;

@@ -4,6 +4,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   Level,
   ShardPlaceSchema,
+  ShardSchema,
   TransactionState,
   TransactionSummarySchema,
   TreeSchema,
@@ -20,6 +21,8 @@ export interface ShardOptions {
   own?: number;
   halted?: readonly number[];
   silent?: readonly number[];
+  /** The shard that entries of others have waited for for too long. */
+  awaited?: number;
   /** Use the largest possible numbers. */
   wide?: boolean;
   /** The genesis of a shard's chain; by default that of FakeChain. */
@@ -114,10 +117,30 @@ export class FakeShards {
             ? [{ child, streamed: this.streamed[child] ?? 0n, carried: this.carried[child] ?? 0n }]
             : [],
         ),
+        ...this.waits(shard, now),
         self: shard === this.own,
         lastHeardMs: this.mode(shard) === "silent" ? BigInt(now - 95_000) : BigInt(now - 300),
       })),
     });
+  }
+
+  /** What entries of a shard's chain wait for. */
+  private waits(shard: number, now: number): MessageInitShape<typeof ShardSchema> {
+    const { awaited, parents, wide } = this.options;
+    if (awaited === undefined || shard === awaited) return {};
+    const sinceMs = BigInt(now - 200_000 - 10_000 * shard);
+    const count = wide ? 987_654_321n : BigInt(shard);
+    const behind = (this.streamed[awaited] ?? 0n) - (this.carried[awaited] ?? 0n);
+    return {
+      overdue: count,
+      oldestWaitingMs: count > 0n ? sinceMs : 0n,
+      pending: count,
+      waitsFor: count > 0n ? [{ shard: awaited, count, overdue: count, sinceMs }] : [],
+      untakenBy:
+        parents[awaited] === shard && behind > 0n
+          ? [{ shard: awaited, count: behind, overdue: behind, sinceMs }]
+          : [],
+    };
   }
 
   private shape(shard: number): string {
@@ -186,6 +209,7 @@ export class FakeShards {
             state: "waiting",
             verdict: "good",
             waitsFor: waits,
+            overdue: blocking === this.options.awaited,
           });
         const settledHeight = shard === blocking && state === "refused" ? 0n : height + 2n;
         return create(ShardPlaceSchema, {

@@ -14,6 +14,8 @@ import {
   membersRunning,
   memberWord,
   modeWord,
+  overdueIn,
+  overdueText,
   placeMoves,
   placeWord,
   shardLabel,
@@ -101,6 +103,28 @@ test("a tree with room stands from the top down, its leaves in order; else it is
   expect(
     [600, 400, 380, 260].map((width) => layOutTree(nodes, width, sizes, compact).form),
   ).toEqual(["compact", "compact", "indented", "indented"]);
+});
+
+test("what is overdue is told by the shard that is waited for, the longest wait first", () => {
+  expect(overdueIn(new FakeShards({ parents: [0, 0, 0, 1], silent: [3] }).tree())).toEqual([]);
+  const tree = new FakeShards({ parents: [0, 0, 0, 1], silent: [3], awaited: 3 }).tree();
+  const overdue = overdueIn(tree);
+  expect(overdue.map(({ awaited, shard, kind, count }) => [awaited, shard, kind, count])).toEqual([
+    [3, 2, "verdict", 2n],
+    [3, 1, "verdict", 1n],
+  ]);
+  expect(overdueText(overdue[0]!)).toBe("2 transactions of shard 2 wait for its verdict");
+  expect(overdueText(overdue[1]!)).toBe("1 transaction of shard 1 waits for its verdict");
+  const behind = new FakeShards({ parents: [0, 0, 1], silent: [1], awaited: 1 });
+  behind.step(4);
+  const told = overdueIn(behind.tree()).map((each) => [each.kind, each.shard, overdueText(each)]);
+  expect(told).toEqual([
+    ["verdict", 2, "2 transactions of shard 2 wait for its verdict"],
+    ["stream", 0, "it has not taken 5 entries that shard 0 streamed to it"],
+  ]);
+  // What waits, but not for too long, raises no alarm.
+  for (const shard of tree.shards) for (const wait of shard.waitsFor) wait.overdue = 0n;
+  expect(overdueIn(tree)).toEqual([]);
 });
 
 test("a stream lags by what its parent streamed and its child has not carried", () => {

@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -170,7 +171,10 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	if changes.OutOfPlace > 0 {
 		n.fail("shard %d seals what is out of place", shard)
 	}
-	n.checkOldest(shard, c.state)
+	if n.plant == "not counted" {
+		c.state.PlantUncounted()
+	}
+	n.checkWaiting(shard, c.state)
 	for i := range block.Len() {
 		c.places[block.Entry(i).ID] = len(c.entries)
 		c.entries = append(c.entries, &block.Unpacked[i])
@@ -391,7 +395,7 @@ func (n *network) replay(shard int, c *shardChain) {
 			if err != nil || restored.Digest() != s.Digest() {
 				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
 			}
-			n.checkOldest(c.genesis.Shard, restored)
+			n.checkWaiting(c.genesis.Shard, restored)
 			s = restored
 		}
 	}
@@ -681,7 +685,7 @@ func TestCrossingsAgainstModel(t *testing.T) {
 func TestCrossingModelFindsBugs(t *testing.T) {
 	t.Parallel()
 	for _, plant := range []string{"counted twice", "forgotten", "moved twice",
-		"released at the deadline"} {
+		"released at the deadline", "not counted"} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(30) {
@@ -720,11 +724,47 @@ func drawParents(r *rapid.T, most int) []ledger.ShardID {
 	return parents
 }
 
-// checkOldest checks the oldest transaction that waits against all that wait.
-func (n *network) checkOldest(shard ledger.ShardID, s *state.State) {
+// checkWaiting checks the oldest transaction that waits, and what each other shard is waited for,
+// against all that wait.
+func (n *network) checkWaiting(shard ledger.ShardID, s *state.State) {
 	oldest, waits := s.OldestPending()
 	all := s.AllPending()
 	if waits != (len(all) > 0) || waits && !reflect.DeepEqual(oldest, all[0]) {
 		n.fail("shard %d: %+v is the oldest of %+v", shard, oldest, all)
+	}
+	upTo := ledger.Height(0)
+	if len(all) > 0 { // some are older
+		upTo = all[len(all)/2].Height
+	}
+	want, old := map[ledger.ShardID]state.Waiting{}, 0
+	for _, each := range slices.Backward(all) {
+		for _, waited := range each.Waits {
+			by := want[waited]
+			by.Shard, by.Count, by.Oldest = waited, by.Count+1, each.Height
+			if each.Height <= upTo {
+				by.Old++
+			}
+			want[waited] = by
+		}
+		if each.Height <= upTo {
+			old++
+		}
+	}
+	by, count := s.Waiting(upTo)
+	if count != old || !slices.IsSortedFunc(by, func(a, b state.Waiting) int {
+		return cmp.Compare(a.Shard, b.Shard)
+	}) {
+		n.fail("shard %d: %d transactions are said to wait up to block %d, and %d do: %+v", shard,
+			count, upTo, old, by)
+	}
+	for _, each := range by {
+		if each != want[each.Shard] {
+			n.fail("shard %d: %+v is said to wait up to block %d, and %+v does", shard, each, upTo,
+				want[each.Shard])
+		}
+		delete(want, each.Shard)
+	}
+	if len(want) > 0 {
+		n.fail("shard %d: %+v waits, and nobody says so", shard, want)
 	}
 }

@@ -52,6 +52,14 @@ func (s *State) PlantCountedTwice(id ledger.Hash, from ledger.ShardID) {
 	}
 }
 
+// PlantUncounted plants a bug: the newest transaction that waits is not in the list of those that
+// wait.
+func (s *State) PlantUncounted() {
+	if newest := s.pending.newest; newest != nil {
+		s.pending.unlink(newest)
+	}
+}
+
 // PlantForgotten plants a bug: the first of the released amounts stays set aside.
 func (s *State) PlantForgotten(nets []ledger.Posting) {
 	for _, each := range nets {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"container/heap"
 	"encoding/binary"
 	"fmt"
@@ -186,6 +187,56 @@ func (s *State) OldestPending() (Pending, bool) {
 		return Pending{}, false
 	}
 	return s.pending.oldest.public(), true
+}
+
+// Waiting is how the transactions of a chain wait for one other shard.
+type Waiting struct {
+	Shard ledger.ShardID
+	// Count counts the transactions, and Old those of them in blocks up to the height asked for.
+	Count, Old int
+	// Oldest is the height of the block with the oldest of them.
+	Oldest ledger.Height
+}
+
+// Waiting returns how transactions wait for other shards, ascending by shard, and how many
+// transactions in blocks up to a height wait at all. A transaction that waits for several shards
+// counts for each of them. Waiting visits the transactions in those blocks, and then as many as it
+// takes to see the oldest one of each shard.
+func (s *State) Waiting(upTo ledger.Height) (by []Waiting, old int) {
+	places := make(map[ledger.ShardID]int, len(s.pending.waiting))
+	for shard, count := range s.pending.waiting {
+		if count > 0 {
+			by = append(by, Waiting{Shard: shard, Count: count})
+		}
+	}
+	slices.SortFunc(by, func(a, b Waiting) int { return cmp.Compare(a.Shard, b.Shard) })
+	for i := range by {
+		places[by[i].Shard] = i
+	}
+	unseen := len(by)
+	for entry := s.pending.oldest; entry != nil; entry = entry.after {
+		isOld := entry.height <= upTo
+		if !isOld && unseen == 0 {
+			break
+		}
+		if isOld {
+			old++
+		}
+		for _, each := range entry.waits {
+			if each.said {
+				continue
+			}
+			to := &by[places[each.shard]]
+			if to.Oldest == 0 {
+				to.Oldest = entry.height
+				unseen--
+			}
+			if isOld {
+				to.Old++
+			}
+		}
+	}
+	return by, old
 }
 
 // AllPending returns all transactions that wait for other shards, ordered by their place in this

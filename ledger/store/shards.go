@@ -83,14 +83,9 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 	size := 0
 	for number := max(from, 1); number <= last &&
 		len(carried) < min(max(limit, 1), MaxStreamPage) && size < maxStreamBytes; number++ {
-		s.mutex.RLock()
-		where, found := s.unwritten.forward(child, number)
-		s.mutex.RUnlock()
-		if !found {
-			var err error
-			if where, err = s.readForward(child, number); err != nil {
-				return nil, err
-			}
+		where, err := s.forward(child, number)
+		if err != nil {
+			return nil, err
 		}
 		if where.height > upTo {
 			break
@@ -108,6 +103,17 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 			size+len(bundle)
 	}
 	return carried, nil
+}
+
+// forward returns the place of an entry of the stream to a child.
+func (s *Store) forward(child ledger.ShardID, number uint64) (position, error) {
+	s.mutex.RLock()
+	where, found := s.unwritten.forward(child, number)
+	s.mutex.RUnlock()
+	if found {
+		return where, nil
+	}
+	return s.readForward(child, number)
 }
 
 func (s *Store) readForward(child ledger.ShardID, number uint64) (where position, err error) {

@@ -61,6 +61,10 @@ func (s *Service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
 		Evidence:              uint32(opened.EvidenceCount()),
 		RecordedHeight:        uint64(state.Heights.Recorded),
 		Records:               state.Records,
+		Overdue:               state.Waiting.Overdue,
+		OldestWaitingMs:       milliseconds(state.Waiting.Since),
+		WaitsFor:              waitsToProto(state.Waiting.Verdicts),
+		UntakenBy:             waitsToProto(state.Waiting.Streams),
 	}
 	if b := state.Backfill; b != nil {
 		shown.Backfill = &ledgerdv1.Backfill{

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -114,6 +116,8 @@ func (s *Service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 		shown.State = PlaceRefused
 	case store.Waiting:
 		shown.State = PlaceWaiting
+		waited := s.options.Clock().Sub(time.UnixMilli(int64(block.Header.Time)))
+		shown.Overdue = s.options.AlarmAfter > 0 && waited >= s.options.AlarmAfter
 	case store.PassedThrough:
 		shown.State = PlacePassed
 	}

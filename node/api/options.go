@@ -69,6 +69,12 @@ type Options struct {
 	// A stream whose reader takes nothing for this long is cut off; default 2 min.
 	MaxStuckTime time.Duration
 
+	// AlarmAfter is how long a transaction may wait for other shards before it is shown as overdue;
+	// default: as long as it takes.
+	AlarmAfter time.Duration
+	// Clock returns the time of day that AlarmAfter is compared with; default: time.Now.
+	Clock func() time.Time
+
 	// The minimum time between two messages of WatchCluster; default 250 ms.
 	ClusterInterval time.Duration
 }
@@ -94,6 +100,9 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxWaitTime, 60*time.Second)
 	defaultTo(&o.MaxStuckTime, 2*time.Minute)
 	defaultTo(&o.ClusterInterval, 250*time.Millisecond)
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
 	if o.Doors == nil {
 		o.Doors = doors.Loopback()
 	}

@@ -49,7 +49,7 @@ func (s *Service) StreamTree(ctx context.Context,
 		}
 		now := time.Now()
 		shown := tree()
-		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !proto.Equal(last, shown) {
+		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !sameTree(last, shown) {
 			allowWrite(ctx, s.options.MaxStuckTime)
 			if err := stream.Send(&ledgerdv1.WatchTreeResponse{Tree: shown}); err != nil {
 				return err
@@ -60,11 +60,20 @@ func (s *Service) StreamTree(ctx context.Context,
 	}
 }
 
+// sameTree compares two trees. It ignores the time when they were taken.
+func sameTree(a, b *ledgerdv1.Tree) bool {
+	time := a.TimeMs
+	a.TimeMs = b.TimeMs
+	same := proto.Equal(a, b)
+	a.TimeMs = time
+	return same
+}
+
 // tree returns a tree of this shard alone. A book of one shard has no others.
 func (s *Service) tree() *ledgerdv1.Tree {
 	own := s.backend.Store().Shard()
 	return &ledgerdv1.Tree{Own: uint32(own), Shards: []*ledgerdv1.Shard{s.onlyShard(own)},
-		Shape: strconv.FormatUint(uint64(own), 10)}
+		Shape: strconv.FormatUint(uint64(own), 10), TimeMs: milliseconds(time.Now())}
 }
 
 // ShardToProto returns the state of a shard in protobuf form, without its place in the tree.
@@ -79,6 +88,10 @@ func ShardToProto(state *report.ShardState) *ledgerdv1.Shard {
 		Pending:           state.Pending,
 		Carried:           state.Carried,
 		LastHeardMs:       milliseconds(state.LastHeard),
+		Overdue:           state.Waiting.Overdue,
+		OldestWaitingMs:   milliseconds(state.Waiting.Since),
+		WaitsFor:          waitsToProto(state.Waiting.Verdicts),
+		UntakenBy:         waitsToProto(state.Waiting.Streams),
 	}
 	for i := range state.Members {
 		member := &state.Members[i]
@@ -91,6 +104,15 @@ func ShardToProto(state *report.ShardState) *ledgerdv1.Shard {
 			OrderedHeight: uint64(member.OrderedHeight),
 			LastHeardMs:   milliseconds(member.LastHeard), Self: member.Self,
 		})
+	}
+	return shown
+}
+
+func waitsToProto(waits []report.Wait) (shown []*ledgerdv1.ShardWait) {
+	for i := range waits {
+		shown = append(shown, &ledgerdv1.ShardWait{Shard: uint32(waits[i].Shard),
+			Count: waits[i].Count, Overdue: waits[i].Overdue,
+			SinceMs: milliseconds(waits[i].Since)})
 	}
 	return shown
 }

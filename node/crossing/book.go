@@ -45,6 +45,7 @@ type book struct {
 	clients   []ledgerdv1connect.LedgerServiceClient // by shard
 	serving   chan struct{}                          // closed once Serve has set calls and clients
 	lies      lies
+	alarm     *alarm
 	started   atomic.Bool // verdicts and streams are there
 	// chain is the hash of this shard's genesis.
 	chain ledger.Hash
@@ -97,6 +98,7 @@ func newBook(config Config) (*book, error) {
 		return nil, err
 	}
 	b.context, b.cancel = context.WithCancel(context.Background())
+	b.alarm = b.newAlarm()
 	b.recall()
 	return b, nil
 }
@@ -145,7 +147,8 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	node, logger := b.config.Node, b.config.Logger
 	b.directory.SetOwn(node.Store().Membership())
 	announcing := shards.AnnouncerConfig{Directory: b.directory, Control: lane,
-		Own: b.announcement, Full: b.obstacles.OwnFull, Gap: announceGap, Logger: logger}
+		Own: b.announcement, Full: b.obstacles.OwnFull, Waiting: b.Waiting, Gap: announceGap,
+		Logger: logger}
 	if b.directory.Vouched() {
 		if b.trails, err = shards.NewTrailExchange(shards.TrailExchangeConfig{
 			Directory: b.directory, Host: host, Own: b.ownTrail, Logger: logger}); err != nil {

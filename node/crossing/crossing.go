@@ -48,6 +48,10 @@ type Crossing interface {
 	// that contradicts what this node believes, in a book with vouched crossings.
 	Lies() uint64
 
+	// Waiting returns what entries of this node's chain wait for. It is cheap enough for several
+	// calls a second.
+	Waiting() report.Waiting
+
 	// Misrouted returns why a bundle that enters at another shard is not admitted here, or nil if
 	// it enters here.
 	Misrouted(bundle *ledger.Bundle) *report.Refusal
@@ -58,7 +62,7 @@ type Crossing interface {
 	API(backend api.Backend, options api.Options) (*api.Server, error)
 }
 
-// Config is the configuration of a Crossing. All fields but RefuseAfter are required.
+// Config is the configuration of a Crossing. All fields are required but RefuseAfter and AlarmAfter.
 type Config struct {
 	Genesis *ledger.Genesis
 	// Self is this node's identity on the fabric.
@@ -70,8 +74,13 @@ type Config struct {
 	// RefuseAfter is how long another shard must be down until transactions that cross to it are
 	// refused at admission. 0 means that none are, also not for full shards.
 	RefuseAfter time.Duration
-	Node        Node
-	Logger      *slog.Logger
+	// AlarmAfter is how long an entry may wait for another shard before the alarm is on, or 0 for
+	// no alarm.
+	AlarmAfter time.Duration
+	// Now returns the time of day.
+	Now    func() time.Time
+	Node   Node
+	Logger *slog.Logger
 }
 
 // Node is the node around a Crossing, which calls it from Start on. Every method is safe for
@@ -139,6 +148,9 @@ func (alone) Changed() {}
 
 // Lies implements Crossing.
 func (alone) Lies() uint64 { return 0 }
+
+// Waiting implements Crossing: nothing waits.
+func (alone) Waiting() report.Waiting { return report.Waiting{} }
 
 // Misrouted implements Crossing: each bundle enters here.
 func (alone) Misrouted(*ledger.Bundle) *report.Refusal { return nil }

@@ -34,6 +34,7 @@
 //     full (shards.Obstacles).
 //   - Other shards learn this shard's members once the change is durable, and never earlier. With
 //     vouched crossings they learn them once the change is certified.
+//   - What waits is read from the chain at most once a second, and only while something waits.
 //   - Close ends every goroutine, and waits for it.
 //
 // # Files
@@ -43,6 +44,7 @@
 //	batches.go        input from other shards in batches, and what executed blocks tell them
 //	lies.go           members that say something else of other shards
 //	strays.go         bundles that enter at another shard by now
+//	alarm.go          entries that wait for another shard for longer than a bound
 //	states.go         this node's announcement, and the other shards for the API
 //	acquaintances.go  the members of other shards, on disk
 //	proofs.go         certified proofs of other shards' verdicts

@@ -80,11 +80,7 @@ func (b *book) States() []report.ShardState {
 	own := b.announcement() // of its own shard the node knows best itself
 	states := b.directory.States()
 	own.SetCounts(&states[own.Shard])
-	if _, since, waits, err := b.config.Node.Store().OldestPending(); err != nil {
-		b.config.Logger.Debug("age of waiting transactions not known", "error", err)
-	} else if waits {
-		states[own.Shard].OldestWaiting = time.UnixMilli(int64(since))
-	}
+	states[own.Shard].Waiting = b.Waiting()
 	return states
 }
 

@@ -117,12 +117,19 @@ type OrderingConfig struct {
 	ServerMTTFHour int `koanf:"server_mttf_hours"`
 }
 
-// ShardsConfig configures how the node deals with other shards of a book of several.
+// ShardsConfig configures how the node deals with the other shards of its book. In a book of one
+// shard it has no effect.
 type ShardsConfig struct {
 	// How long another shard must be down until the node refuses transactions that cross to it,
 	// unless their caller queues. 0s means never; then it refuses none for full shards, either.
 	RefuseAfter time.Duration `koanf:"refuse_after"`
+	// How long an entry may wait for another shard before the node raises an alarm: in the status,
+	// the metrics, the log and the explorer; at least 1s. 0s means no alarm.
+	AlarmAfter time.Duration `koanf:"alarm_after"`
 }
+
+// alarmAfterMin is the shortest alarm_after: a shorter one is on while all is well.
+const alarmAfterMin = time.Second
 
 // StoreConfig configures the use of the disk.
 type StoreConfig struct {
@@ -177,7 +184,7 @@ func Default() Config {
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
-		Shards: ShardsConfig{RefuseAfter: 30 * time.Second},
+		Shards: ShardsConfig{RefuseAfter: 30 * time.Second, AlarmAfter: time.Minute},
 		Log:    LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -247,6 +254,9 @@ func (c *Config) Validate() error {
 			c.Ordering.ServerMTTFHour)
 	case c.Shards.RefuseAfter < 0:
 		return wrong("shards.refuse_after", "%v is negative", c.Shards.RefuseAfter)
+	case c.Shards.AlarmAfter != 0 && c.Shards.AlarmAfter < alarmAfterMin:
+		return wrong("shards.alarm_after", "%v is shorter than %v: it would be on while all is "+
+			"well; 0s means no alarm", c.Shards.AlarmAfter, alarmAfterMin)
 	case c.Store.ReserveBytes < 0:
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
 	case c.Store.BackfillBytes < 0:
@@ -316,7 +326,7 @@ var keys = []string{
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
 	"ordering.prompt",
 	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
-	"shards.refuse_after", "store.reserve_bytes",
+	"shards.refuse_after", "shards.alarm_after", "store.reserve_bytes",
 	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",
 	"log.level", "log.format",
 }
@@ -404,10 +414,11 @@ pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d
 
-[shards]                 # only in a book of several shards
+[shards]                 # only in a ledger of several shards
 # refuse_after is how long another shard must be down until transactions that cross to it are
 # refused, unless their callers queue (docs/shards.md); 0s: never
 refuse_after = "%s"
+alarm_after = "%s"       # how long an entry may wait for another shard before an alarm; 0s: none
 
 [store]
 reserve_bytes = %d          # writes are refused when less disk is free; 0: the default
@@ -436,7 +447,8 @@ format = %q            # text or json
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax, logRounds, prompt,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
-		c.Shards.RefuseAfter, c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
+		c.Shards.RefuseAfter, c.Shards.AlarmAfter, c.Store.ReserveBytes, c.Store.BackfillBytes,
+		c.Store.AccountsInMemory,
 		c.Runtime.MemoryLimitBytes, c.Log.Level, c.Log.Format)
 }
 

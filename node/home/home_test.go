@@ -109,6 +109,8 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 			"api.listen"},
 		"a timeout that is short": {replace(ConfigFile, `"800ms"`, `"200ms"`), ErrConfig,
 			"suspect_after"},
+		"an alarm at once": {replace(ConfigFile, `alarm_after = "1m0s"`, `alarm_after = "10ms"`),
+			ErrConfig, "shards.alarm_after"},
 		"a limit of memory that is low": {replace(ConfigFile, "memory_limit_bytes = 0",
 			"memory_limit_bytes = 1073741"), ErrConfig, "runtime.memory_limit_bytes"},
 		"an empty configuration":  {empty(ConfigFile), ErrConfig, "has no api.listen"},

@@ -83,6 +83,8 @@ type NodeState struct {
 	// ClockWarning says why the node proposes no time for blocks, or that the chain's time is ahead
 	// of the clocks; empty if all is well.
 	ClockWarning string
+	// Waiting is what entries of the chain wait for, in a book of several shards.
+	Waiting Waiting
 	// Backfill is set while a node that began with a snapshot lacks blocks or their index; nil
 	// otherwise.
 	Backfill *Backfill

@@ -39,9 +39,8 @@ type ShardState struct {
 	AccountsTotal     uint64
 	// Transactions in its chain that wait for other shards.
 	Pending uint64
-	// OldestWaiting is the time of the block of the oldest of these. It is zero if none waits, and
-	// for other shards than the node's own.
-	OldestWaiting time.Time
+	// Waiting is what they, and entries of its streams, wait for, as one of its nodes reported.
+	Waiting Waiting
 	// Carried is how much of the parent's stream is in its chain.
 	Carried   uint64
 	Streamed  map[ledger.ShardID]uint64 // by child: how many entries its stream to the child has
@@ -89,3 +88,34 @@ type ShardMember struct {
 	LastHeard     time.Time // zero: never
 	Self          bool
 }
+
+// Waiting is what entries of a shard's chain wait for, as one of its nodes sees it.
+type Waiting struct {
+	// Overdue counts the transactions that have waited for the verdicts of other shards for longer
+	// than the node's bound.
+	Overdue uint64
+	// Since is the time of the block with the oldest transaction that waits. It is zero if none
+	// does.
+	Since time.Time
+	// Verdicts are the shards, ascending, for whose verdicts transactions wait.
+	Verdicts []Wait
+	// Streams are the child shards, ascending, that have not taken entries of their streams for
+	// longer than the node's bound.
+	Streams []Wait
+}
+
+// Wait is how entries of a shard's chain wait for one other shard.
+type Wait struct {
+	Shard ledger.ShardID
+	// Count counts the entries, and Overdue those that have waited for longer than the bound.
+	Count, Overdue uint64
+	// Since is the time of the block with the oldest of them. If this block is not known, Since is
+	// the time since which the node has seen them wait.
+	Since time.Time
+}
+
+// Alarm reports whether entries have waited for longer than the bound.
+func (w *Waiting) Alarm() bool { return w.Overdue > 0 || len(w.Streams) > 0 }
+
+// None reports whether nothing waits.
+func (w *Waiting) None() bool { return len(w.Verdicts) == 0 && len(w.Streams) == 0 }

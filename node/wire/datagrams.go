@@ -53,6 +53,9 @@ const (
 	// KindFull: the shards for whose verdicts so many transactions of the sender's shard wait that
 	// further ones should not be admitted (package shards).
 	KindFull Kind = 13
+	// KindWaiting: what entries of the chain of the sender, a member of another shard, wait for
+	// (package shards). Nodes of earlier versions ignore it.
+	KindWaiting Kind = 20
 )
 
 // Handler handles one message. Calls for messages of one peer come one at a time, in order; those

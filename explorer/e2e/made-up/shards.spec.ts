@@ -97,6 +97,46 @@ test.describe("a book of several shards", () => {
     }
   });
 
+  test("what has waited for too long raises an alarm, with the shard that is waited for", async ({
+    page,
+  }) => {
+    const node = await FakeNode.start({
+      blocks: 20,
+      parents: [0, 0, 0, 1, 1],
+      silent: [1],
+      awaited: 1,
+    });
+    const transaction = node.chain.at(12n)?.transactions[2];
+    try {
+      if (!transaction) throw new Error("there is no such transaction");
+      node.shards.cross(transaction, [0, 1], "waiting", 1);
+      node.shards.step(4);
+      await page.goto(`${node.url}/shards`);
+      const alarm = page.getByTestId("overdue");
+      await expect(alarm).toContainText("Entries have waited for shard 1 for too long.");
+      await expect(alarm).toContainText("Start the nodes of shard 1");
+      await expect(alarm).toContainText("2 transactions of shard 2 wait for its verdict");
+      await expect(alarm).toContainText(/it has not taken \d+ entries that shard 0 streamed/);
+      await expect(alarm.getByRole("listitem")).toHaveCount(4);
+      await expect(page.getByTestId("shard-table").locator('[data-shard="3"]')).toContainText(
+        "3 overdue",
+      );
+      await expect(page.getByTestId("pending")).toHaveText("10");
+
+      await page.goto(`${node.url}/shards/3`);
+      await expect(alarm.getByRole("listitem")).toHaveCount(1);
+      await page.goto(`${node.url}/tx/${transaction.status?.idHex}`);
+      await expect(page.getByTestId("path-overdue")).toContainText(
+        "It is overdue: shard 0 has waited for",
+      );
+      await expect(page.getByTestId("path").locator('[data-shard="0"]')).toContainText("overdue");
+      node.shards.cross(transaction, [0, 1], "settled");
+      await expect(page.getByTestId("path-overdue")).toHaveCount(0);
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("an entry's path is shown, waits, and settles without a reload", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0, 1, 1], halted: [3] });
     const transaction = node.chain.at(12n)?.transactions[2];

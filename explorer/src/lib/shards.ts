@@ -76,6 +76,47 @@ export function lagWord(stream: Stream): string {
     : `${plural(stream.behind, "entry", "entries")} behind`;
 }
 
+/** Entries of a shard's chain that have waited for another shard for longer than the bound. */
+export interface Overdue {
+  /** The shard that is waited for. */
+  awaited: number;
+  /** The shard in whose chain they are. */
+  shard: number;
+  /** Transactions that lack a verdict, or entries of the stream that a child has not taken. */
+  kind: "verdict" | "stream";
+  count: bigint;
+  /** Since when the oldest waits; 0 if that is not known. */
+  sinceMs: bigint;
+}
+
+/** What is overdue in a tree, by the shard that is waited for, the longest wait first. */
+export function overdueIn(tree: Pick<Tree, "shards">): Overdue[] {
+  const found = tree.shards.flatMap((shard) =>
+    (["verdict", "stream"] as const).flatMap((kind) =>
+      (kind === "verdict" ? shard.waitsFor : shard.untakenBy)
+        .filter((wait) => wait.overdue > 0n)
+        .map((wait) => ({
+          awaited: wait.shard,
+          shard: shard.shard,
+          kind,
+          count: wait.overdue,
+          sinceMs: wait.sinceMs,
+        })),
+    ),
+  );
+  return found.sort(
+    (a, b) => a.awaited - b.awaited || Number(a.sinceMs - b.sinceMs) || a.shard - b.shard,
+  );
+}
+
+/** What is overdue, in words that follow the name of the shard that is waited for. */
+export function overdueText({ shard, kind, count }: Overdue): string {
+  const wait = count === 1n ? "waits" : "wait";
+  return kind === "verdict"
+    ? `${plural(count, "transaction")} of shard ${shard} ${wait} for its verdict`
+    : `it has not taken ${plural(count, "entry", "entries")} that shard ${shard} streamed to it`;
+}
+
 export interface TreeNode {
   shard: number;
   parent: number | undefined;

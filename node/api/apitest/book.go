@@ -28,6 +28,9 @@ type Book struct {
 	clusters []*Cluster
 	tree     *ledger.ShardTree
 	doors    []*TestServer
+	// alarmAfter is api.Options.AlarmAfter. The blocks are of 2023, so that a transaction that
+	// waits is overdue at once, unless it is 0.
+	alarmAfter time.Duration
 
 	mutex  sync.Mutex
 	silent map[ledger.ShardID]bool
@@ -41,7 +44,8 @@ type Book struct {
 func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	tb.Helper()
 	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool),
-		obstacles: make(map[ledger.ShardID][]report.Obstacle), tree: any.ShardTree()}
+		obstacles: make(map[ledger.ShardID][]report.Obstacle), tree: any.ShardTree(),
+		alarmAfter: options.AlarmAfter}
 	for shard := range any.Shards {
 		genesis, err := any.ForShard(ledger.ShardID(shard))
 		if err != nil {
@@ -210,11 +214,45 @@ func (s *shards) States() []report.ShardState {
 		state.TransactionsTotal, state.AccountsTotal = cluster.store.Head().Total,
 			uint64(cluster.store.AccountCount())
 		state.Pending, state.Carried = uint64(cluster.store.PendingCount()), cluster.store.Carried()
+		state.Waiting = cluster.waiting()
 		for _, child := range s.book.tree.Children(state.Shard) {
 			state.Streamed[child] = cluster.store.Streamed(child)
 		}
 	}
 	return states
+}
+
+// waiting returns what entries of this shard's chain wait for.
+func (c *Cluster) waiting() (found report.Waiting) {
+	if c.book == nil {
+		return found
+	}
+	cutoff := ledger.Milliseconds(0)
+	if c.book.alarmAfter > 0 {
+		cutoff = ledger.Milliseconds(time.Now().Add(-c.book.alarmAfter).UnixMilli())
+	}
+	waitOf := func(wait *store.Wait) report.Wait {
+		return report.Wait{Shard: wait.Shard, Count: wait.Count, Overdue: wait.Old,
+			Since: time.UnixMilli(int64(wait.Since))}
+	}
+	by, old, err := c.store.Waiting(cutoff)
+	if err != nil {
+		return found
+	}
+	found.Overdue = old
+	for i := range by {
+		found.Verdicts = append(found.Verdicts, waitOf(&by[i]))
+		if since := found.Verdicts[i].Since; i == 0 || since.Before(found.Since) {
+			found.Since = since
+		}
+	}
+	for _, child := range c.book.tree.Children(c.store.Shard()) {
+		taken := c.book.clusters[child].store.Carried()
+		if wait, err := c.store.Untaken(child, taken, cutoff); err == nil && wait.Old > 0 {
+			found.Streams = append(found.Streams, waitOf(&wait))
+		}
+	}
+	return found
 }
 
 // transport makes calls to a shard's first node in memory.

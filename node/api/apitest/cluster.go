@@ -541,8 +541,8 @@ func (n *Node) state() report.NodeState {
 	heights := c.heights
 	heights.Recorded = heights.Stored // as if each round had been on the disk before its block
 	return report.NodeState{
-		Backfill: lacks,
-		Index:    uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode,
+		Backfill: lacks, Waiting: c.waiting(),
+		Index: uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode,
 		Reason: n.reason,
 		Engine: report.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1,
 			Round: uint64(c.round), Members: members},

@@ -1157,6 +1157,7 @@ type ShardPlace struct {
 	Entry         bool     `protobuf:"varint,12,opt,name=entry,proto3" json:"entry,omitempty"`                                   // whether it entered the tree here
 	Level         Level    `protobuf:"varint,13,opt,name=level,proto3,enum=ledgerd.v1.Level" json:"level,omitempty"`             // of its block, or of the block that ended its wait
 	StreamNumber  uint64   `protobuf:"varint,14,opt,name=stream_number,json=streamNumber,proto3" json:"stream_number,omitempty"` // its number in the parent shard's stream; 0 if it entered here
+	Overdue       bool     `protobuf:"varint,40,opt,name=overdue,proto3" json:"overdue,omitempty"`                               // it has waited longer than the bound of the node that answers (alarm_after)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1287,6 +1288,13 @@ func (x *ShardPlace) GetStreamNumber() uint64 {
 		return x.StreamNumber
 	}
 	return 0
+}
+
+func (x *ShardPlace) GetOverdue() bool {
+	if x != nil {
+		return x.Overdue
+	}
+	return false
 }
 
 type Transaction struct {
@@ -4608,8 +4616,14 @@ type NodeState struct {
 	Evidence        uint32    `protobuf:"varint,30,opt,name=evidence,proto3" json:"evidence,omitempty"`                                      // pieces of evidence against members that this node keeps
 	RecordedHeight  uint64    `protobuf:"varint,31,opt,name=recorded_height,json=recordedHeight,proto3" json:"recorded_height,omitempty"`    // the last block whose round was on the disk before it; 0 for none
 	Records         uint64    `protobuf:"varint,32,opt,name=records,proto3" json:"records,omitempty"`                                        // with log_rounds: how often rounds were synced before they were ordered
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Those of the pending that have waited longer than the bound of the node (alarm_after).
+	Overdue         uint64       `protobuf:"varint,40,opt,name=overdue,proto3" json:"overdue,omitempty"`
+	OldestWaitingMs uint64       `protobuf:"varint,41,opt,name=oldest_waiting_ms,json=oldestWaitingMs,proto3" json:"oldest_waiting_ms,omitempty"` // the time of the block with the oldest pending; 0 if none
+	WaitsFor        []*ShardWait `protobuf:"bytes,42,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`                         // shards for whose verdicts the pending wait, ascending
+	// Children that have not taken entries of their streams for longer than that bound, ascending.
+	UntakenBy     []*ShardWait `protobuf:"bytes,43,rep,name=untaken_by,json=untakenBy,proto3" json:"untaken_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -4866,6 +4880,103 @@ func (x *NodeState) GetRecords() uint64 {
 	return 0
 }
 
+func (x *NodeState) GetOverdue() uint64 {
+	if x != nil {
+		return x.Overdue
+	}
+	return 0
+}
+
+func (x *NodeState) GetOldestWaitingMs() uint64 {
+	if x != nil {
+		return x.OldestWaitingMs
+	}
+	return 0
+}
+
+func (x *NodeState) GetWaitsFor() []*ShardWait {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
+func (x *NodeState) GetUntakenBy() []*ShardWait {
+	if x != nil {
+		return x.UntakenBy
+	}
+	return nil
+}
+
+// How entries of a shard's chain wait for another shard.
+type ShardWait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // the shard that they wait for
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Overdue       uint64                 `protobuf:"varint,3,opt,name=overdue,proto3" json:"overdue,omitempty"`                // those that have waited longer than the bound of the node (alarm_after)
+	SinceMs       uint64                 `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // the time of the block with the oldest of them, as far as it is known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardWait) Reset() {
+	*x = ShardWait{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardWait) ProtoMessage() {}
+
+func (x *ShardWait) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
+func (*ShardWait) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ShardWait) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardWait) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ShardWait) GetOverdue() uint64 {
+	if x != nil {
+		return x.Overdue
+	}
+	return 0
+}
+
+func (x *ShardWait) GetSinceMs() uint64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
 // The blocks before its snapshot that a node still lacks. It fetches them from the snapshot down,
 // and then executes all of them once for the histories.
 type Backfill struct {
@@ -4881,7 +4992,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +5004,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4906,7 +5017,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -4979,7 +5090,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5102,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5115,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5168,7 +5279,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5291,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5304,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5245,7 +5356,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5257,7 +5368,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5270,7 +5381,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5318,7 +5429,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +5441,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +5454,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5389,7 +5500,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5512,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5525,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5574,13 +5685,19 @@ type Shard struct {
 	Streams           []*StreamPosition      `protobuf:"bytes,12,rep,name=streams,proto3" json:"streams,omitempty"`                               // to its children
 	Self              bool                   `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // whether it is the asked node's own
 	LastHeardMs       uint64                 `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // the time of the last message from its nodes; 0 if none
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Those of the pending that have waited longer than the bound of its nodes (alarm_after).
+	Overdue         uint64       `protobuf:"varint,40,opt,name=overdue,proto3" json:"overdue,omitempty"`
+	OldestWaitingMs uint64       `protobuf:"varint,41,opt,name=oldest_waiting_ms,json=oldestWaitingMs,proto3" json:"oldest_waiting_ms,omitempty"` // the time of the block with the oldest pending; 0 if none
+	WaitsFor        []*ShardWait `protobuf:"bytes,42,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`                         // shards for whose verdicts the pending wait, ascending
+	// Children that have not taken entries of their streams for longer than that bound, ascending.
+	UntakenBy     []*ShardWait `protobuf:"bytes,43,rep,name=untaken_by,json=untakenBy,proto3" json:"untaken_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5592,7 +5709,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5605,7 +5722,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5706,6 +5823,34 @@ func (x *Shard) GetLastHeardMs() uint64 {
 	return 0
 }
 
+func (x *Shard) GetOverdue() uint64 {
+	if x != nil {
+		return x.Overdue
+	}
+	return 0
+}
+
+func (x *Shard) GetOldestWaitingMs() uint64 {
+	if x != nil {
+		return x.OldestWaitingMs
+	}
+	return 0
+}
+
+func (x *Shard) GetWaitsFor() []*ShardWait {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
+func (x *Shard) GetUntakenBy() []*ShardWait {
+	if x != nil {
+		return x.UntakenBy
+	}
+	return nil
+}
+
 // The progress of a shard's stream to a child.
 type StreamPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5718,7 +5863,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +5875,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5743,7 +5888,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5784,7 +5929,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5796,7 +5941,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5809,7 +5954,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -5863,16 +6008,17 @@ func (x *ShardMember) GetSelf() bool {
 
 type Tree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"` // by number
-	Own           uint32                 `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`      // the asked node's
-	Shape         string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`   // such as "0(1(3),2)": a shard, then its children in brackets
+	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`                 // by number
+	Own           uint32                 `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`                      // the asked node's
+	Shape         string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`                   // such as "0(1(3),2)": a shard, then its children in brackets
+	TimeMs        uint64                 `protobuf:"varint,40,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when this was taken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +6030,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +6043,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -5921,6 +6067,13 @@ func (x *Tree) GetShape() string {
 	return ""
 }
 
+func (x *Tree) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 type GetTreeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5929,7 +6082,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5941,7 +6094,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5954,7 +6107,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 type GetTreeResponse struct {
@@ -5966,7 +6119,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5978,7 +6131,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5991,7 +6144,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6009,7 +6162,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6021,7 +6174,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6034,7 +6187,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 type WatchTreeResponse struct {
@@ -6046,7 +6199,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6058,7 +6211,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6071,7 +6224,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6090,7 +6243,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6255,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6268,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6134,7 +6287,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6299,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6159,7 +6312,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6178,7 +6331,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +6343,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +6356,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6222,7 +6375,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6234,7 +6387,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6247,7 +6400,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6267,7 +6420,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6432,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6445,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetSnapshotRequest) GetShard() uint32 {
@@ -6311,7 +6464,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6476,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6489,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -6355,7 +6508,7 @@ type GetGenesisRequest struct {
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6367,7 +6520,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6380,7 +6533,7 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GetGenesisRequest) GetShard() uint32 {
@@ -6402,7 +6555,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6414,7 +6567,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6427,7 +6580,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -6466,7 +6619,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6631,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6644,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 type WatchClusterResponse struct {
@@ -6503,7 +6656,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6515,7 +6668,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6528,7 +6681,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6550,7 +6703,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6562,7 +6715,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6575,7 +6728,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6619,7 +6772,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6631,7 +6784,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6644,7 +6797,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6679,7 +6832,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6691,7 +6844,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6704,7 +6857,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -6792,7 +6945,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0esettled_height\x18\v \x01(\x04R\rsettledHeight\x12\x1e\n" +
 	"\n" +
 	"everywhere\x18\f \x01(\bR\n" +
-	"everywhere\"\xa0\x03\n" +
+	"everywhere\"\xba\x03\n" +
 	"\n" +
 	"ShardPlace\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
@@ -6809,7 +6962,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04home\x18\v \x01(\bR\x04home\x12\x14\n" +
 	"\x05entry\x18\f \x01(\bR\x05entry\x12'\n" +
 	"\x05level\x18\r \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12#\n" +
-	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\"\xd5\x03\n" +
+	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\x12\x18\n" +
+	"\aoverdue\x18( \x01(\bR\aoverdue\"\xd5\x03\n" +
 	"\vTransaction\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12/\n" +
 	"\x04body\x18\x02 \x01(\v2\x1b.ledgerd.v1.TransactionBodyR\x04body\x125\n" +
@@ -7072,7 +7226,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\x96\t\n" +
+	"generation\"\xc6\n" +
+	"\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -7110,8 +7265,18 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x10certified_height\x18\x1d \x01(\x04R\x0fcertifiedHeight\x12\x1a\n" +
 	"\bevidence\x18\x1e \x01(\rR\bevidence\x12'\n" +
 	"\x0frecorded_height\x18\x1f \x01(\x04R\x0erecordedHeight\x12\x18\n" +
-	"\arecords\x18  \x01(\x04R\arecordsB\x12\n" +
-	"\x10_clock_offset_ms\"\xaf\x01\n" +
+	"\arecords\x18  \x01(\x04R\arecords\x12\x18\n" +
+	"\aoverdue\x18( \x01(\x04R\aoverdue\x12*\n" +
+	"\x11oldest_waiting_ms\x18) \x01(\x04R\x0foldestWaitingMs\x122\n" +
+	"\twaits_for\x18* \x03(\v2\x15.ledgerd.v1.ShardWaitR\bwaitsFor\x124\n" +
+	"\n" +
+	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenByB\x12\n" +
+	"\x10_clock_offset_ms\"l\n" +
+	"\tShardWait\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x18\n" +
+	"\aoverdue\x18\x03 \x01(\x04R\aoverdue\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x04R\asinceMs\"\xaf\x01\n" +
 	"\bBackfill\x12'\n" +
 	"\x0fsnapshot_height\x18\x01 \x01(\x04R\x0esnapshotHeight\x12#\n" +
 	"\rabsent_height\x18\x02 \x01(\x04R\fabsentHeight\x12%\n" +
@@ -7181,7 +7346,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\vshard_count\x18\x12 \x01(\rR\n" +
 	"shardCount\x12-\n" +
 	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12%\n" +
-	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\"\xc7\x03\n" +
+	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\"\xf7\x04\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +
@@ -7197,7 +7362,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\acarried\x18\v \x01(\x04R\acarried\x124\n" +
 	"\astreams\x18\f \x03(\v2\x1a.ledgerd.v1.StreamPositionR\astreams\x12\x12\n" +
 	"\x04self\x18\r \x01(\bR\x04self\x12\"\n" +
-	"\rlast_heard_ms\x18\x0e \x01(\x04R\vlastHeardMs\"\\\n" +
+	"\rlast_heard_ms\x18\x0e \x01(\x04R\vlastHeardMs\x12\x18\n" +
+	"\aoverdue\x18( \x01(\x04R\aoverdue\x12*\n" +
+	"\x11oldest_waiting_ms\x18) \x01(\x04R\x0foldestWaitingMs\x122\n" +
+	"\twaits_for\x18* \x03(\v2\x15.ledgerd.v1.ShardWaitR\bwaitsFor\x124\n" +
+	"\n" +
+	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenBy\"\\\n" +
 	"\x0eStreamPosition\x12\x14\n" +
 	"\x05child\x18\x01 \x01(\rR\x05child\x12\x1a\n" +
 	"\bstreamed\x18\x02 \x01(\x04R\bstreamed\x12\x18\n" +
@@ -7210,11 +7380,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12%\n" +
 	"\x0eordered_height\x18\x05 \x01(\x04R\rorderedHeight\x12\"\n" +
 	"\rlast_heard_ms\x18\x06 \x01(\x04R\vlastHeardMs\x12\x12\n" +
-	"\x04self\x18\a \x01(\bR\x04self\"Y\n" +
+	"\x04self\x18\a \x01(\bR\x04self\"r\n" +
 	"\x04Tree\x12)\n" +
 	"\x06shards\x18\x01 \x03(\v2\x11.ledgerd.v1.ShardR\x06shards\x12\x10\n" +
 	"\x03own\x18\x02 \x01(\rR\x03own\x12\x14\n" +
-	"\x05shape\x18\x03 \x01(\tR\x05shape\"\x10\n" +
+	"\x05shape\x18\x03 \x01(\tR\x05shape\x12\x17\n" +
+	"\atime_ms\x18( \x01(\x04R\x06timeMs\"\x10\n" +
 	"\x0eGetTreeRequest\"7\n" +
 	"\x0fGetTreeResponse\x12$\n" +
 	"\x04tree\x18\x01 \x01(\v2\x10.ledgerd.v1.TreeR\x04tree\"\x12\n" +
@@ -7339,7 +7510,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7408,48 +7579,49 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*SearchHit)(nil),                 // 64: ledgerd.v1.SearchHit
 	(*EngineState)(nil),               // 65: ledgerd.v1.EngineState
 	(*NodeState)(nil),                 // 66: ledgerd.v1.NodeState
-	(*Backfill)(nil),                  // 67: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 68: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 69: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 70: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 71: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 72: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 73: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 74: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 75: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 76: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 77: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 78: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 79: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 80: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 81: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 82: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 83: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 84: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 85: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 86: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 87: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 88: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 89: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 90: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 91: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 92: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 93: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 94: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 95: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 96: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 97: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 98: ledgerd.v1.MembershipChange
-	(*Record)(nil),                    // 99: ledgerd.v1.Record
-	(*Policy)(nil),                    // 100: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 101: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 102: ledgerd.v1.Charter
+	(*ShardWait)(nil),                 // 67: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 68: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 69: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 70: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 71: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 72: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 73: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 74: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 75: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 76: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 77: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 78: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 79: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 80: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 81: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 82: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 83: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 84: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 85: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 86: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 87: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 88: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 89: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 90: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 91: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 92: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 93: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 94: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 95: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 96: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 97: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 98: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 99: ledgerd.v1.MembershipChange
+	(*Record)(nil),                    // 100: ledgerd.v1.Record
+	(*Policy)(nil),                    // 101: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 102: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 103: ledgerd.v1.Charter
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	94,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	95,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	94,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	95,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7458,12 +7630,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	95,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	96,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	95,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	96,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	96,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	97,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	18,  // 19: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
 	0,   // 20: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
@@ -7473,8 +7645,8 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	24,  // 24: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	26,  // 25: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 26: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	97,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	98,  // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	98,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	99,  // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
 	25,  // 29: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
 	24,  // 30: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
 	31,  // 31: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
@@ -7482,12 +7654,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	32,  // 33: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
 	31,  // 34: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
 	37,  // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	99,  // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	100, // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	100, // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	101, // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
 	42,  // 38: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
 	42,  // 39: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	101, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	101, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	102, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	102, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
 	51,  // 42: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
 	24,  // 43: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
 	52,  // 44: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
@@ -7499,88 +7671,92 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	64,  // 50: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
 	2,   // 51: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
 	65,  // 52: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	67,  // 53: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	3,   // 54: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 55: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	71,  // 56: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	68,  // 57: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	66,  // 58: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	69,  // 59: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	70,  // 60: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	102, // 61: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	75,  // 62: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	74,  // 63: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	73,  // 64: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	76,  // 65: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	76,  // 66: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 67: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	72,  // 68: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	72,  // 69: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	93,  // 70: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 71: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	4,   // 72: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 73: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 74: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 75: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 76: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 77: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 78: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 79: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 80: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 81: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 82: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 83: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 84: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 85: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 86: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 87: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 88: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	53,  // 89: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 90: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 91: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 92: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	81,  // 93: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	83,  // 94: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	77,  // 95: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	87,  // 96: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	85,  // 97: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	91,  // 98: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	89,  // 99: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	79,  // 100: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 101: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 102: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 103: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 104: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 105: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 106: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 107: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 108: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 109: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 110: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 111: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 112: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 113: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 114: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 115: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 116: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 117: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	54,  // 118: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 119: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 120: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 121: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	82,  // 122: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	84,  // 123: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	78,  // 124: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	88,  // 125: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	86,  // 126: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	92,  // 127: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	90,  // 128: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	80,  // 129: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	101, // [101:130] is the sub-list for method output_type
-	72,  // [72:101] is the sub-list for method input_type
-	72,  // [72:72] is the sub-list for extension type_name
-	72,  // [72:72] is the sub-list for extension extendee
-	0,   // [0:72] is the sub-list for field type_name
+	68,  // 53: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	67,  // 54: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	67,  // 55: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	3,   // 56: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 57: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	72,  // 58: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	69,  // 59: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	66,  // 60: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	70,  // 61: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	71,  // 62: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	103, // 63: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	76,  // 64: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	75,  // 65: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	67,  // 66: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	67,  // 67: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	74,  // 68: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	77,  // 69: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	77,  // 70: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	66,  // 71: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	73,  // 72: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	73,  // 73: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	94,  // 74: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 75: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	4,   // 76: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 77: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 78: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 79: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 80: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 81: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 82: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 83: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 84: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 85: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 86: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 87: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 88: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 89: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 90: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 91: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 92: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	53,  // 93: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	57,  // 94: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	60,  // 95: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	62,  // 96: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	82,  // 97: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	84,  // 98: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	78,  // 99: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	88,  // 100: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	86,  // 101: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	92,  // 102: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	90,  // 103: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	80,  // 104: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 105: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 106: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 107: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 108: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 109: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 110: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 111: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 112: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 113: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 114: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 115: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 116: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 117: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 118: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 119: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 120: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 121: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	54,  // 122: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	58,  // 123: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	61,  // 124: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	63,  // 125: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	83,  // 126: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	85,  // 127: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	79,  // 128: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	89,  // 129: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	87,  // 130: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	93,  // 131: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	91,  // 132: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	81,  // 133: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	105, // [105:134] is the sub-list for method output_type
+	76,  // [76:105] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7601,17 +7777,17 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[56].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[62].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[77].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[79].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[81].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[83].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[78].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[80].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[82].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   90,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

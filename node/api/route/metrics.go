@@ -13,8 +13,9 @@ import (
 // metrics collects, at scrape time, the metrics of this node's shard and its streams to child
 // shards.
 type metrics struct {
-	shards                                             Shards
-	height, pending, oldest, carried, streamed, behind *prometheus.Desc
+	shards                                     Shards
+	height, pending, carried, streamed, behind *prometheus.Desc
+	oldest, overdue, untaken                   *prometheus.Desc
 }
 
 func newMetrics(shards Shards) *metrics {
@@ -30,6 +31,10 @@ func newMetrics(shards Shards) *metrics {
 			"Transactions in this shard's chain that wait for other shards."),
 		oldest: describe("oldest_waiting_seconds", "Time since the block of the oldest "+
 			"transaction in this shard's chain that waits for other shards; 0 if none waits."),
+		overdue: describe("overdue", "Transactions in this shard's chain that have waited for "+
+			"the verdict of another shard for longer than alarm_after.", "waits_for"),
+		untaken: describe("stream_overdue", "Entries of this shard's stream that a child shard "+
+			"has not taken for longer than alarm_after.", "child"),
 		carried: describe("carried_total", "Entries of the parent shard's stream in this "+
 			"shard's chain."),
 		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.",
@@ -41,8 +46,8 @@ func newMetrics(shards Shards) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, each := range []*prometheus.Desc{m.height, m.pending, m.oldest, m.carried, m.streamed,
-		m.behind} {
+	for _, each := range []*prometheus.Desc{m.height, m.pending, m.oldest, m.overdue, m.untaken,
+		m.carried, m.streamed, m.behind} {
 		to <- each
 	}
 }
@@ -63,10 +68,11 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(m.pending, prometheus.GaugeValue,
 			float64(state.Pending))
 		age := 0.0
-		if !state.OldestWaiting.IsZero() {
-			age = max(time.Since(state.OldestWaiting).Seconds(), 0)
+		if !state.Waiting.Since.IsZero() {
+			age = max(time.Since(state.Waiting.Since).Seconds(), 0)
 		}
 		to <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, age)
+		m.collectOverdue(to, &state.Waiting)
 		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
 			float64(state.Carried))
 		for child, streamed := range state.Streamed {
@@ -76,6 +82,30 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue,
 				float64(streamed-min(streamed, carried[child])), name)
 		}
+	}
+}
+
+// collectOverdue collects what is overdue for each other shard and for each child, also if it is
+// nothing: an alert then tells no alarm from no node.
+func (m *metrics) collectOverdue(to chan<- prometheus.Metric, waiting *report.Waiting) {
+	tree, own := m.shards.Tree(), m.shards.Own()
+	overdue := func(waits []report.Wait, shard ledger.ShardID) (count float64, name string) {
+		for i := range waits {
+			if waits[i].Shard == shard {
+				count = float64(waits[i].Overdue)
+			}
+		}
+		return count, strconv.FormatUint(uint64(shard), 10)
+	}
+	for shard := range ledger.ShardID(tree.Shards()) {
+		if shard != own {
+			count, name := overdue(waiting.Verdicts, shard)
+			to <- prometheus.MustNewConstMetric(m.overdue, prometheus.GaugeValue, count, name)
+		}
+	}
+	for _, child := range tree.Children(own) {
+		count, name := overdue(waiting.Streams, child)
+		to <- prometheus.MustNewConstMetric(m.untaken, prometheus.GaugeValue, count, name)
 	}
 }
 

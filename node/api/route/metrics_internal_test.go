@@ -1,12 +1,16 @@
 package route
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
@@ -14,6 +18,10 @@ import (
 type oneShard struct {
 	Shards
 	state report.ShardState
+}
+
+func (o oneShard) Tree() *ledger.ShardTree {
+	return ledgertest.ShardedGenesis(1, 0, 0, 0, 1).ShardTree()
 }
 
 func (o oneShard) Own() ledger.ShardID         { return 0 }
@@ -24,7 +32,8 @@ func TestOldestWaitingMetric(t *testing.T) {
 	t.Parallel()
 	age := func(since time.Time) float64 {
 		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(newMetrics(oneShard{state: report.ShardState{OldestWaiting: since}}))
+		registry.MustRegister(newMetrics(oneShard{state: report.ShardState{Waiting: report.Waiting{
+			Since: since}}}))
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -45,5 +54,51 @@ func TestOldestWaitingMetric(t *testing.T) {
 	}
 	if got := age(time.Time{}); got != 0 {
 		t.Errorf("%v seconds though none waits", got)
+	}
+}
+
+// What is overdue is a metric by the shard that is waited for, and by the child that takes nothing.
+// It is there, as 0, also if nothing is overdue.
+func TestOverdueMetrics(t *testing.T) {
+	t.Parallel()
+	gather := func(waiting report.Waiting) string {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(newMetrics(oneShard{state: report.ShardState{Waiting: waiting}}))
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				if strings.HasSuffix(family.GetName(), "overdue") {
+					labels := metric.GetLabel()
+					fmt.Fprintf(&b, "%s %s %v\n", family.GetName(), labels, metric.GetGauge())
+				}
+			}
+		}
+		return strings.Join(strings.Fields(b.String()), " ")
+	}
+	for _, test := range []struct {
+		waiting report.Waiting
+		overdue [4]int // for shards 1 to 3, then of the streams to 1
+	}{
+		{},
+		{report.Waiting{Overdue: 5, Verdicts: []report.Wait{{Shard: 2, Count: 9, Overdue: 5},
+			{Shard: 3, Count: 9}}, Streams: []report.Wait{{Shard: 1, Count: 8, Overdue: 7}}},
+			[4]int{0, 5, 0, 7}},
+	} {
+		got := gather(test.waiting)
+		for i, count := range test.overdue {
+			label, name, at := "waits_for", "ledgerd_shard_overdue", i+1
+			if i == 3 {
+				label, name, at = "child", "ledgerd_shard_stream_overdue", 1
+			}
+			found := regexp.MustCompile(fmt.Sprintf(`%s \[[^\]]*name:"%s" *value:"%d"[^\]]*\] value:%d\b`,
+				name, label, at, count))
+			if !found.MatchString(got) {
+				t.Errorf("no %s of %d for shard %d in %s", name, count, at, got)
+			}
+		}
 	}
 }

@@ -46,7 +46,13 @@ func newBookOf(t *testing.T, parents ...ledger.ShardID) *book {
 // newBookFrom is newBook with another genesis.
 func newBookFrom(t *testing.T, genesis *ledger.Genesis) *book {
 	t.Helper()
-	b := &book{T: t, Book: apitest.NewBook(t, genesis, api.Options{})}
+	return newBookWith(t, genesis, api.Options{})
+}
+
+// newBookWith is newBookFrom with options of the API.
+func newBookWith(t *testing.T, genesis *ledger.Genesis, options api.Options) *book {
+	t.Helper()
+	b := &book{T: t, Book: apitest.NewBook(t, genesis, options)}
 	for shard := range b.clients {
 		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
 			b.Door(ledger.ShardID(shard)).URL)

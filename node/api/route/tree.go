@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -29,7 +30,8 @@ func (r *router) WatchTree(ctx context.Context,
 // tree returns the tree of shards.
 func (r *router) tree() *ledgerdv1.Tree {
 	tree := r.shards.Tree()
-	shown := &ledgerdv1.Tree{Own: uint32(r.shards.Own()), Shape: shapeOf(tree, tree.Root())}
+	shown := &ledgerdv1.Tree{Own: uint32(r.shards.Own()), Shape: shapeOf(tree, tree.Root()),
+		TimeMs: uint64(time.Now().UnixMilli())}
 	states := r.shards.States()
 	carried := make(map[ledger.ShardID]uint64, len(states))
 	for i := range states {

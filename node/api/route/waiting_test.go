@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
@@ -95,6 +96,68 @@ func TestWaitingForAShard(t *testing.T) {
 	}
 	if paid := waited.Msg.GetTransaction(); paid.GetVerdict() != "" {
 		t.Errorf("the transaction itself: %v", paid)
+	}
+}
+
+// A transaction that waits for longer than the bound is overdue: in the tree, in the state of a
+// node of its shard, and at its place. So are the entries of the stream that the shard has not
+// taken. Any node answers so. Without a bound nothing is overdue.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{time.Minute, 0} {
+		b := newBookWith(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{AlarmAfter: after})
+		b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE,
+			b.signed(b.orgs[1].Transfer("org1:mint", "org1:a", 9))), 1)
+		b.Stand(2, true)
+		payment := b.signed(b.orgs[1].Transfer("org1:a", "org2:a", 5))
+		b.submit(1, ledgerdv1.Level_LEVEL_ADMITTED, payment)
+		b.everywhere(payment.ID(0), "0 passed", "1 waiting", "2 absent")
+		overdue := uint64(0)
+		if after > 0 {
+			overdue = 1
+		}
+		id := payment.ID(0)
+		for shard := range b.clients {
+			tree, err := b.clients[shard].GetTree(b.context(),
+				connect.NewRequest(&ledgerdv1.GetTreeRequest{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			root, waits := tree.Msg.GetTree().GetShards()[0], tree.Msg.GetTree().GetShards()[1]
+			if waits.GetOverdue() != overdue || len(waits.GetWaitsFor()) != 1 ||
+				waits.GetWaitsFor()[0].GetShard() != 2 ||
+				waits.GetWaitsFor()[0].GetCount() != 1 ||
+				waits.GetWaitsFor()[0].GetOverdue() != overdue ||
+				waits.GetOldestWaitingMs() != waits.GetWaitsFor()[0].GetSinceMs() ||
+				waits.GetOldestWaitingMs() < 1_700_000_000_000 {
+				t.Errorf("asked shard %d: %v", shard, waits)
+			}
+			if root.GetOverdue() != 0 || len(root.GetUntakenBy()) != int(overdue) ||
+				overdue > 0 && root.GetUntakenBy()[0].GetShard() != 2 {
+				t.Errorf("asked shard %d: %v", shard, root)
+			}
+			shown, err := b.clients[shard].GetTransaction(b.context(),
+				connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, place := range shown.Msg.GetTransaction().GetPlaces() {
+				if place.GetOverdue() != (overdue > 0 && place.GetShard() == 1) {
+					t.Errorf("asked shard %d: %v", shard, place)
+				}
+			}
+		}
+		node, err := b.clients[1].GetNode(b.context(),
+			connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state := node.Msg.GetNode(); state.GetOverdue() != overdue ||
+			len(state.GetWaitsFor()) != 1 || state.GetOldestWaitingMs() == 0 {
+			t.Errorf("the node: %v", state)
+		}
+		b.Stand(2, false)
+		b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, payment), 1)
 	}
 }
 

@@ -33,6 +33,9 @@ type AnnouncerConfig struct {
 	// Full returns the shards that this node's shard is full for; see Obstacles. It is called after
 	// Own, and must not block either. It may be nil.
 	Full func() []ledger.ShardID
+	// Waiting returns what entries of this node's chain wait for. The announcer's goroutine calls
+	// it before each announcement. It must not block for long. It may be nil.
+	Waiting func() report.Waiting
 	// Newer is called when a member says that it has the trail of another shard up to an epoch that
 	// this node does not know. It must not block. It may be nil.
 	Newer func(peer rdmanet.PeerID, shard ledger.ShardID, epoch ledger.MembersEpoch)
@@ -58,10 +61,14 @@ type Announcer struct {
 	// full says that the last announcement had shards that this one's shard is full for. Only the
 	// goroutine that announces uses it.
 	full bool
+	// told is what was last said of what waits in the own chain, at toldAt. Only the announcer's
+	// goroutine uses them.
+	told   string
+	toldAt time.Time
 }
 
-// NewAnnouncer registers for messages of wire.KindShard and starts to announce. It fails if a
-// part of the configuration is missing, or with an error of Control.
+// NewAnnouncer registers for messages of wire.KindShard and wire.KindWaiting, and starts to
+// announce. It fails if a part of the configuration is missing, or with an error of Control.
 func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Directory == nil || config.Control == nil || config.Own == nil {
 		return nil, errors.New("shards: an announcer needs a directory, the control lane and " +
@@ -76,6 +83,9 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Newer == nil {
 		config.Newer = func(rdmanet.PeerID, ledger.ShardID, ledger.MembersEpoch) {}
 	}
+	if config.Waiting == nil {
+		config.Waiting = func() report.Waiting { return report.Waiting{} }
+	}
 	if config.Every <= 0 {
 		config.Every = AnnounceEveryDefault
 	}
@@ -83,7 +93,8 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 		config.Gap = AnnounceGapDefault
 	}
 	a := &Announcer{config: config, soon: make(chan struct{}, 1), closed: make(chan struct{})}
-	if err := config.Control.Register(wire.KindShard, a.receive); err != nil {
+	if err := errors.Join(config.Control.Register(wire.KindShard, a.receive),
+		config.Control.Register(wire.KindWaiting, a.receiveWaiting)); err != nil {
 		return nil, err
 	}
 	if err := config.Control.Register(wire.KindFull, a.receiveFull); err != nil {
@@ -174,19 +185,20 @@ func (a *Announcer) untilNext() time.Duration {
 }
 
 func (a *Announcer) announce() {
+	a.tellWaiting()
 	own := a.config.Own()
-	a.send(wire.KindShard, own.Encode())
-	// A separate message, which nodes of earlier versions ignore. It is sent as long as there is
-	// something to say, and once more.
+	a.sendToOthers(wire.KindShard, own.Encode())
+	// Separate messages, which nodes of earlier versions ignore. That of full shards is sent as
+	// long as there is something to say, and once more.
 	full := a.config.Full()
 	if len(full) > 0 || a.full {
-		a.send(wire.KindFull, encodeFull(full))
+		a.sendToOthers(wire.KindFull, encodeFull(full))
 	}
 	a.full = len(full) > 0
 }
 
-// send sends a message to the members of all other shards.
-func (a *Announcer) send(kind wire.Kind, payload []byte) {
+// sendToOthers sends a message to the members of all other shards.
+func (a *Announcer) sendToOthers(kind wire.Kind, payload []byte) {
 	d := a.config.Directory
 	for shard := range ledger.ShardID(d.Tree().Shards()) {
 		if shard == d.Own() {

@@ -48,6 +48,7 @@ type Directory struct {
 	places  map[rdmanet.PeerID]place
 	heard   map[rdmanet.PeerID]heard
 	full    map[rdmanet.PeerID]saidFull
+	waiting map[rdmanet.PeerID]heardWaiting
 	changed chan struct{}
 }
 
@@ -93,7 +94,7 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now,
 		shards: make([]members, len(genesis.Shards)),
 		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
-		full:    map[rdmanet.PeerID]saidFull{},
+		full: map[rdmanet.PeerID]saidFull{}, waiting: map[rdmanet.PeerID]heardWaiting{},
 		changed: make(chan struct{}), genesis: genesis, vouched: genesis.VouchedCrossings,
 	}
 	if d.vouched {
@@ -151,6 +152,11 @@ func (d *Directory) put(shard ledger.ShardID, m members) {
 	for peer := range d.full {
 		if _, known := d.places[peer]; !known {
 			delete(d.full, peer)
+		}
+	}
+	for peer, said := range d.waiting {
+		if at, known := d.places[peer]; !known || at.shard != said.shard {
+			delete(d.waiting, peer)
 		}
 	}
 }

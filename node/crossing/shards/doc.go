@@ -138,6 +138,7 @@
 //	state.go      the state of the shards, for people
 //	announcer.go  the nodes' reports about themselves
 //	obstacles.go  the shards that are down or full
+//	waiting.go    the nodes' reports about what waits in their chains
 //	trail.go      the members that certificates prove
 //	trail_exchange.go  getting trails, and giving them
 //	verdicts.go   the exchange of verdicts, as the node sees it

@@ -59,6 +59,7 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState
 		}
 	}
 	best.announcement.SetCounts(&s)
+	s.Waiting = d.waitingOf(shard)
 	return s
 }
 

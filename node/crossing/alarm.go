@@ -1,0 +1,202 @@
+package crossing
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/report"
+)
+
+const (
+	// lookEvery is the minimum time between two looks at what waits.
+	lookEvery = time.Second
+	// complainEvery is the minimum time between two lines of the log about entries that wait.
+	complainEvery = time.Minute
+	// namedMax bounds the shards that one line names.
+	namedMax = 8
+)
+
+// waitingChain is a chain whose entries wait for other shards. A store is one.
+type waitingChain interface {
+	Waiting(time ledger.Milliseconds) (by []store.Wait, old uint64, err error)
+	Untaken(child ledger.ShardID, taken uint64, time ledger.Milliseconds) (store.Wait, error)
+	Streamed(child ledger.ShardID) uint64
+}
+
+// alarm knows what entries of this shard's chain wait for. The times of their blocks say for how
+// long. Entries that wait for longer than a bound are overdue: the alarm is on, and the log says so
+// once a minute.
+type alarm struct {
+	// after is the bound. If it is 0, no entry is ever overdue.
+	after    time.Duration
+	children []ledger.ShardID
+	// taken returns how many entries of its stream a child is known to have. It returns false if
+	// nothing is known of the child.
+	taken func(child ledger.ShardID) (uint64, bool)
+
+	mu sync.Mutex
+	// began is the time of the first look, looked that of the last one, and found what it found.
+	began, looked time.Time
+	found         report.Waiting
+	// on reports that the last line of the log, at logged, said that entries are overdue.
+	on     bool
+	logged time.Time
+}
+
+// line is a line of the log. over reports that nothing is overdue any more.
+type line struct {
+	over bool
+	text string
+}
+
+// look returns what entries wait for. It reads the chain at most every lookEvery. If it fails, it
+// also returns what it found before. It returns a line if one is due.
+func (a *alarm) look(chain waitingChain, now time.Time) (report.Waiting, *line, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if since := now.Sub(a.looked); !a.looked.IsZero() && since >= 0 && since < lookEvery {
+		return a.found, nil, nil
+	}
+	if a.looked.IsZero() {
+		a.began = now
+	}
+	a.looked = now
+	found, err := a.read(chain, now)
+	if err != nil {
+		return a.found, nil, err
+	}
+	a.found = found
+	return found, a.due(now), nil
+}
+
+// read reads the chain.
+func (a *alarm) read(chain waitingChain, now time.Time) (found report.Waiting, err error) {
+	bound := now.Add(-a.after)
+	cutoff := ledger.Milliseconds(bound.UnixMilli())
+	if a.after == 0 {
+		cutoff = math.MinInt64 // no block is as old
+	}
+	by, old, err := chain.Waiting(cutoff)
+	if err != nil {
+		return report.Waiting{}, err
+	}
+	found.Overdue = old
+	for i := range by {
+		found.Verdicts = append(found.Verdicts, waitOf(&by[i]))
+		if since := found.Verdicts[i].Since; i == 0 || since.Before(found.Since) {
+			found.Since = since
+		}
+	}
+	for _, child := range a.children {
+		if wait := a.untaken(chain, child, bound, cutoff); wait.Overdue > 0 {
+			found.Streams = append(found.Streams, wait)
+		}
+	}
+	return found, nil
+}
+
+// untaken returns how entries of the stream to a child wait. If it is not known which entries the
+// child has, or the block of the first one that it lacks is not here, the entries wait since this
+// node has looked.
+func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Time,
+	cutoff ledger.Milliseconds) report.Wait {
+	streamed := chain.Streamed(child)
+	if a.after == 0 || streamed == 0 {
+		return report.Wait{}
+	}
+	taken, known := a.taken(child)
+	if taken >= streamed {
+		return report.Wait{}
+	}
+	if known {
+		if wait, err := chain.Untaken(child, taken, cutoff); err == nil {
+			return waitOf(&wait)
+		}
+	}
+	wait := report.Wait{Shard: child, Count: streamed - taken, Since: a.began}
+	if !a.began.After(bound) {
+		wait.Overdue = wait.Count
+	}
+	return wait
+}
+
+func waitOf(wait *store.Wait) report.Wait {
+	return report.Wait{Shard: wait.Shard, Count: wait.Count, Overdue: wait.Old,
+		Since: time.UnixMilli(int64(wait.Since))}
+}
+
+// due returns a line of the log if one is due. The caller holds the lock.
+func (a *alarm) due(now time.Time) *line {
+	on, since := a.found.Alarm(), now.Sub(a.logged)
+	switch lately := !a.logged.IsZero() && since >= 0 && since < complainEvery; {
+	case on && !lately:
+		a.on, a.logged = true, now
+		return &line{text: a.words()}
+	case !on && a.on:
+		a.on = false
+		return &line{over: true}
+	}
+	return nil
+}
+
+// words names the shards for which entries have waited for longer than the bound.
+func (a *alarm) words() string {
+	var named []string
+	add := func(waits []report.Wait, what string) {
+		for _, wait := range waits {
+			if wait.Overdue > 0 {
+				named = append(named, fmt.Sprintf("shard %d since %s (%d %s)", wait.Shard,
+					wait.Since.UTC().Format(time.RFC3339), wait.Overdue, what))
+			}
+		}
+	}
+	add(a.found.Verdicts, "for its verdict")
+	add(a.found.Streams, "that it has not taken")
+	if more := len(named) - namedMax; more > 0 {
+		named = append(named[:namedMax], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(named, ", ")
+}
+
+// newAlarm makes the alarm of this node.
+func (b *book) newAlarm() *alarm {
+	return &alarm{after: b.config.AlarmAfter, taken: b.takenBy,
+		children: b.directory.Tree().Children(b.directory.Own())}
+}
+
+// takenBy returns how many entries of its stream a child is known to have: durably, as its members
+// tell the streams, or else in its chain, as they announce.
+func (b *book) takenBy(child ledger.ShardID) (uint64, bool) {
+	if b.started.Load() {
+		for _, out := range b.streams.Status().Outgoing {
+			if out.Child == child && out.Position > 0 {
+				return out.Position, true
+			}
+		}
+	}
+	state := b.directory.States()[child]
+	return state.Carried, !state.LastHeard.IsZero()
+}
+
+// Waiting implements Crossing.
+func (b *book) Waiting() report.Waiting {
+	found, due, err := b.alarm.look(b.config.Node.Store(), b.config.Now())
+	logger := b.config.Logger
+	switch {
+	case err != nil:
+		logger.Debug("what waits for other shards is not known now", "error", err)
+	case due == nil:
+	case due.over:
+		logger.Info("no entry has waited for another shard for longer than alarm_after any more")
+	default:
+		logger.Warn("entries have waited for other shards for longer than alarm_after: see "+
+			"`ledgerd shards`, and start the nodes of these shards or mend the network to them "+
+			"(docs/shards.md)", "alarm_after", b.config.AlarmAfter, "waits_for", due.text)
+	}
+	return found
+}

@@ -1,0 +1,211 @@
+package crossing
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/report"
+)
+
+// waits is a chain in which entries wait, by the times of their blocks in seconds. Each transaction
+// waits for one shard.
+type waits struct {
+	transactions map[ledger.ShardID][]int64
+	entries      map[ledger.ShardID][]int64 // of the streams
+	absent       bool                       // the blocks of the entries are not here
+	err          error
+	reads        int
+	// uncounted plants a bug: the oldest transaction is not counted.
+	uncounted bool
+}
+
+func waitAmong(shard ledger.ShardID, times []int64, cutoff ledger.Milliseconds) store.Wait {
+	wait := store.Wait{Shard: shard, Count: uint64(len(times)),
+		Since: ledger.Milliseconds(times[0] * 1000)}
+	for _, each := range times {
+		if ledger.Milliseconds(each*1000) <= cutoff {
+			wait.Old++
+		}
+	}
+	return wait
+}
+
+// Waiting implements waitingChain.
+func (w *waits) Waiting(cutoff ledger.Milliseconds) (by []store.Wait, old uint64, err error) {
+	w.reads++
+	for shard := range ledger.ShardID(8) {
+		times := w.transactions[shard]
+		if w.uncounted && len(times) > 0 {
+			times = times[1:]
+		}
+		if len(times) > 0 {
+			wait := waitAmong(shard, times, cutoff)
+			by, old = append(by, wait), old+wait.Old
+		}
+	}
+	return by, old, w.err
+}
+
+// Untaken implements waitingChain.
+func (w *waits) Untaken(child ledger.ShardID, taken uint64, cutoff ledger.Milliseconds) (store.Wait,
+	error) {
+	if w.absent {
+		return store.Wait{}, store.ErrAbsent
+	}
+	return waitAmong(child, w.entries[child][taken:], cutoff), nil
+}
+
+// Streamed implements waitingChain.
+func (w *waits) Streamed(child ledger.ShardID) uint64 { return uint64(len(w.entries[child])) }
+
+func at(second int64) time.Time { return time.Unix(second, 0) }
+
+// Transactions are overdue once their block is older than the bound, and not a moment earlier.
+func TestAlarmForTransactions(t *testing.T) {
+	t.Parallel()
+	run := func(uncounted bool) (wrong []string) {
+		chain := &waits{uncounted: uncounted, transactions: map[ledger.ShardID][]int64{
+			2: {100, 100, 130}, 3: {120}}}
+		a := &alarm{after: time.Minute}
+		for _, step := range []struct {
+			now             int64
+			overdue, of2    uint64
+			line, over, off bool
+		}{
+			{now: 101}, {now: 159}, {now: 160, overdue: 2, of2: 2, line: true},
+			{now: 161, overdue: 2, of2: 2}, {now: 180, overdue: 3, of2: 2},
+			{now: 219, overdue: 4, of2: 3}, {now: 220, overdue: 4, of2: 3, line: true},
+			{now: 222, over: true, off: true}, {now: 224, overdue: 4, of2: 3},
+			{now: 281, overdue: 4, of2: 3, line: true},
+		} {
+			now := chain
+			if step.off {
+				now = new(waits)
+			}
+			found, due, err := a.look(now, at(step.now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			of2 := uint64(0)
+			if len(found.Verdicts) > 0 {
+				of2 = found.Verdicts[0].Overdue
+			}
+			if found.Overdue != step.overdue || of2 != step.of2 ||
+				found.Alarm() != (step.overdue > 0) ||
+				(due != nil && !due.over) != step.line || (due != nil && due.over) != step.over {
+				wrong = append(wrong, at(step.now).UTC().Format(time.TimeOnly))
+				continue
+			}
+			if step.off {
+				continue
+			}
+			if !found.Since.Equal(at(100)) || len(found.Verdicts) != 2 ||
+				!found.Verdicts[1].Since.Equal(at(120)) || found.Verdicts[0].Count != 3 {
+				wrong = append(wrong, "since")
+			}
+			if step.line && !strings.Contains(due.text, "shard 2 since 1970-01-01T00:01:40Z (") {
+				wrong = append(wrong, due.text)
+			}
+		}
+		return wrong
+	}
+	if wrong := run(false); len(wrong) > 0 {
+		t.Errorf("wrong: %v", wrong)
+	}
+	if wrong := run(true); len(wrong) == 0 {
+		t.Error("a transaction that is not counted is not found")
+	}
+}
+
+// Entries of a stream are overdue once the block of the first one that the child lacks is older
+// than the bound. If this block is not here, or it is not known what the child has, they wait since
+// the node's first look.
+func TestAlarmForStreams(t *testing.T) {
+	t.Parallel()
+	taken, known := uint64(0), true
+	chain := &waits{entries: map[ledger.ShardID][]int64{1: {100, 110, 200}, 2: nil}}
+	a := &alarm{after: time.Minute, children: []ledger.ShardID{1, 2},
+		taken: func(child ledger.ShardID) (uint64, bool) {
+			if child != 1 {
+				t.Errorf("asked for shard %d, whose stream is empty", child)
+			}
+			return taken, known
+		}}
+	want := func(second int64, streams ...report.Wait) {
+		t.Helper()
+		found, _, err := a.look(chain, at(second))
+		if err != nil || !reflect.DeepEqual(found.Streams, streams) ||
+			found.Alarm() != (len(streams) > 0) || found.Overdue != 0 {
+			t.Errorf("at %d: %+v, %v; want %+v", second, found, err, streams)
+		}
+	}
+	want(159)
+	want(161, report.Wait{Shard: 1, Count: 3, Overdue: 1, Since: at(100)})
+	want(171, report.Wait{Shard: 1, Count: 3, Overdue: 2, Since: at(100)})
+	taken = 1 // it takes entries, and is behind
+	want(173, report.Wait{Shard: 1, Count: 2, Overdue: 1, Since: at(110)})
+	taken = 2
+	want(175)
+	known, taken = false, 0 // first look was at 159
+	want(217)
+	want(219, report.Wait{Shard: 1, Count: 3, Overdue: 3, Since: at(159)})
+	known, chain.absent = true, true
+	want(221, report.Wait{Shard: 1, Count: 3, Overdue: 3, Since: at(159)})
+	taken = 3
+	want(300)
+}
+
+// The chain is read at most once a second. A chain that cannot be read leaves what was found. The
+// bound 0 is no bound, and what waits is known all the same.
+func TestAlarmLooksSeldom(t *testing.T) {
+	t.Parallel()
+	chain := &waits{transactions: map[ledger.ShardID][]int64{2: {100}},
+		entries: map[ledger.ShardID][]int64{1: {100}}}
+	a := &alarm{after: time.Minute}
+	for range 3 {
+		if found, _, err := a.look(chain, at(1000)); err != nil || found.Overdue != 1 {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+	if chain.reads != 1 {
+		t.Errorf("read %d times in a second", chain.reads)
+	}
+	if _, _, err := a.look(chain, at(900)); err != nil || chain.reads != 2 {
+		t.Errorf("after the clock was set back: read %d times, %v", chain.reads, err)
+	}
+	chain.err = errors.New("closed")
+	if found, due, err := a.look(chain, at(2000)); err == nil || found.Overdue != 1 || due != nil {
+		t.Errorf("a chain that cannot be read: %+v, %v, %v", found, due, err)
+	}
+	chain.err = nil
+	off := &alarm{children: []ledger.ShardID{1}, taken: func(ledger.ShardID) (uint64, bool) {
+		return 0, true
+	}}
+	found, due, err := off.look(chain, at(2000))
+	if err != nil || found.Alarm() || due != nil || len(found.Verdicts) != 1 ||
+		!found.Since.Equal(at(100)) {
+		t.Errorf("without a bound: %+v, %v, %v", found, due, err)
+	}
+}
+
+// A line names a bounded number of shards.
+func TestAlarmNamesSomeShards(t *testing.T) {
+	t.Parallel()
+	chain := &waits{transactions: map[ledger.ShardID][]int64{}, entries: map[ledger.ShardID][]int64{
+		1: {100}, 2: {100}}}
+	for shard := range ledger.ShardID(8) {
+		chain.transactions[shard] = []int64{100}
+	}
+	a := &alarm{after: time.Minute, children: []ledger.ShardID{1, 2},
+		taken: func(ledger.ShardID) (uint64, bool) { return 0, true }}
+	_, due, err := a.look(chain, at(1000))
+	if err != nil || due == nil || strings.Count(due.text, "shard ") != namedMax ||
+		!strings.HasSuffix(due.text, ", and 2 more") {
+		t.Errorf("%+v, %v", due, err)
+	}
+}
