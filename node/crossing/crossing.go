@@ -62,7 +62,8 @@ type Crossing interface {
 	API(backend api.Backend, options api.Options) (*api.Server, error)
 }
 
-// Config is the configuration of a Crossing. All fields are required but RefuseAfter and AlarmAfter.
+// Config is the configuration of a Crossing. RefuseAfter and AlarmAfter may be 0; all other fields
+// are required.
 type Config struct {
 	Genesis *ledger.Genesis
 	// Self is this node's identity on the fabric.
