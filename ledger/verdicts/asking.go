@@ -108,11 +108,14 @@ func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration,
 			}
 			// The verdict was judged while the transaction's block was executed, and is not over.
 			x.settled.remove(key)
-			waits.asked = now
 			if result, believed := x.believed.get(key); believed {
-				x.enqueue(ledger.Verdict{ID: each.ID, Shard: shard, Result: result})
+				// Without room, this one comes before others at the next look.
+				if x.enqueue(ledger.Verdict{ID: each.ID, Shard: shard, Result: result}) {
+					waits.asked = now
+				}
 				continue
 			}
+			waits.asked = now
 			ids[shard] = append(ids[shard], each.ID)
 			asked = true
 			if waits.asks >= often {

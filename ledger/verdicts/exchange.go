@@ -319,13 +319,15 @@ func (x *Exchange) Recount() (found []Contradiction) {
 	return found
 }
 
-// enqueue makes a verdict one to judge. If there is no room it is asked for later.
-func (x *Exchange) enqueue(verdict ledger.Verdict) {
+// enqueue makes a verdict one to judge. If there is no room it is asked for later, and enqueue
+// returns false.
+func (x *Exchange) enqueue(verdict ledger.Verdict) bool {
 	if len(x.received) >= x.config.Bounds.Received {
 		x.dropped++
-		return
+		return false
 	}
 	x.received = append(x.received, verdict)
+	return true
 }
 
 // TakeReceived removes and returns at most the given number of verdicts to judge, the first ones.

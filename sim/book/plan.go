@@ -92,7 +92,7 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	p.bounds, p.proposed = verdicts.DefaultBounds(), ledger.MaxBatchVerdicts
 	if random.IntN(3) == 0 {
-		few := func() int { return 1 + random.IntN(12) }
+		few := func() int { return 4 + random.IntN(12) }
 		p.bounds = verdicts.Bounds{Awaited: few(), Early: few(), Settled: few(), Received: few(),
 			Believed: few(), Words: few() * 10}
 		p.proposed = few()

@@ -10,7 +10,11 @@ import (
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	for _, plant := range Plants() {
+	plants := Plants()
+	if raceEnabled {
+		plants = []string{plantNotAsked} // the others take too long
+	}
+	for _, plant := range plants {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
 			const seeds = 1000
