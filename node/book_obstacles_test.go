@@ -119,6 +119,7 @@ func TestNodesRefuseWhatCrossesToAShardThatIsFull(t *testing.T) {
 		transactions := make([]ledger.Transaction, 2048)
 		for i := range transactions {
 			transactions[i] = b.clients[1].Transfer(issuer, b.clients[2].Account("a"), 1)
+			transactions[i].Deadline = soon(time.Hour)
 		}
 		return b.signed(transactions...)
 	}

@@ -50,7 +50,7 @@ func TestSimBookFindsAPlantedBugAndReplaysIt(t *testing.T) {
 
 func TestSimBookEndsInTime(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "book", "--seeds", "100000000", "--for", "100ms", "--json")
+	out, err := runSim(t, "book", "--seeds", "100000000", "--for", "2s", "--json")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

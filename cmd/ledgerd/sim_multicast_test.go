@@ -70,7 +70,7 @@ func TestSimMulticastFindsAPlantedBugAndReplaysIt(t *testing.T) {
 func TestSimMulticastEndsInTime(t *testing.T) {
 	t.Parallel()
 	out, err := runSim(t, "multicast", "--engine", "sequencer", "--seeds", "100000000", "--for",
-		"100ms", "--json")
+		"2s", "--json")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
