@@ -25,7 +25,9 @@ func newestGenesis(parents ...ledger.ShardID) *ledger.Genesis {
 // shards, waiting transactions, and the place of each.
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
-	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{AlarmAfter: time.Minute})
+	genesis := newestGenesis(0, 0, 0)
+	genesis.Time -= 2 * 3600 * 1000 // so that what waits has waited for long at once
+	book := apitest.NewBook(t, genesis, api.Options{AlarmAfter: time.Minute})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
 	for shard := range 3 {
 		name := fmt.Sprint("org", shard)
@@ -68,16 +70,16 @@ func TestCommandsOnShards(t *testing.T) {
 		!strings.Contains(text, "└─ 2") || !strings.Contains(text, "0(1,2)") {
 		t.Error(text)
 	}
-	const years = 24 * 365 * 3600.0 // the blocks are of 2023
+	const hour = 3600.0
 	overdue := func(of map[string]any) bool {
 		waits, listed := of["waits_for"].([]any)
 		if !listed || len(waits) != 1 || of["overdue"] != 1.0 ||
-			of["oldest_waiting_seconds"].(float64) < years {
+			of["oldest_waiting_seconds"].(float64) < hour {
 			return false
 		}
 		wait := waits[0].(map[string]any)
 		return wait["shard"] == 2.0 && wait["count"] == 1.0 && wait["overdue"] == 1.0 &&
-			wait["oldest_waiting_seconds"].(float64) > years
+			wait["oldest_waiting_seconds"].(float64) > hour
 	}
 	for _, command := range []string{"shards %n", "status %n"} {
 		if text := s.must(command); !strings.Contains(text, "alarm: 1 transaction of shard 1 "+

@@ -28,8 +28,8 @@ type Book struct {
 	clusters []*Cluster
 	tree     *ledger.ShardTree
 	doors    []*TestServer
-	// alarmAfter is api.Options.AlarmAfter. The blocks are of 2023, so that a transaction that
-	// waits is overdue at once, unless it is 0.
+	// alarmAfter is api.Options.AlarmAfter. Unless it is 0, a transaction that waits is overdue at
+	// once if the genesis is older than that: the blocks' times follow the genesis.
 	alarmAfter time.Duration
 
 	mutex  sync.Mutex
