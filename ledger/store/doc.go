@@ -183,6 +183,8 @@
 //	// To others: on request of a shard that waits. It learns from Pending which shards to ask for
 //	// which transactions.
 //	verdict, made, err := store.Verdict(id, durable)
+//	// To others: the shards that a block's transaction, and so its verdict, concerns.
+//	destinations := store.Destinations(block, index)
 //	// From others: propose the verdict, keep it, or drop it.
 //	standing, err := store.Standing(&verdict)
 //	// To clients: a transaction's way, the shards that it waits for, and its end.

@@ -365,6 +365,14 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	return where, err
 }
 
+// Destinations returns the shards that a transaction concerns, in ascending order. It is the one at
+// an index of a block of this chain. Destinations reads nothing from the disk.
+func (s *Store) Destinations(block *ledger.Block, index int) []ledger.ShardID {
+	entry := block.Entry(index)
+	return s.destinations(Found{Height: block.Header.Height, Index: index, Entry: &entry,
+		Block: block})
+}
+
 // destinations returns the shards that a transaction concerns, given the directory at its place.
 func (s *Store) destinations(found Found) []ledger.ShardID {
 	transaction := found.Entry.Transaction()

@@ -229,16 +229,12 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 		return err
 	}
 	shard := v.config.Directory.Own()
-	for _, entry := range block.All() {
+	for index, entry := range block.All() {
 		verdict, made := ledger.VerdictOf(entry, shard)
 		if !made || !verdicts.Tells(entry.ID, self, len(own), v.config.Vouched) {
 			continue
 		}
-		crossing, err := chain.Crossing(entry.ID)
-		if err != nil {
-			return err
-		}
-		for _, destination := range crossing.Destinations {
+		for _, destination := range chain.Destinations(block, index) {
 			if destination == shard {
 				continue
 			}

@@ -73,8 +73,8 @@ func (c *fakeChain) Block(height ledger.Height) (*ledger.Block, error) {
 	return c.blocks[height], nil
 }
 
-func (c *fakeChain) Crossing(ledger.Hash) (store.Crossing, error) {
-	return store.Crossing{Destinations: []ledger.ShardID{0, 1}}, nil
+func (c *fakeChain) Destinations(*ledger.Block, int) []ledger.ShardID {
+	return []ledger.ShardID{0, 1}
 }
 
 func (c *fakeChain) Pending() []state.Pending {

@@ -42,7 +42,7 @@ const (
 type Chain interface {
 	AppendedHeight() ledger.Height
 	Block(height ledger.Height) (*ledger.Block, error)
-	Crossing(id ledger.Hash) (store.Crossing, error)
+	Destinations(block *ledger.Block, index int) []ledger.ShardID
 	Pending() []state.Pending
 	PendingCount() int
 	Standing(verdict *ledger.Verdict) (verdicts.Standing, error)
