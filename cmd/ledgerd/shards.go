@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,26 @@ type treeReport struct {
 	Own       uint32        `json:"own"` // the asked node's shard
 	Shape     string        `json:"shape"`
 	Shards    []shardReport `json:"shards"`
+	// Refuses is what the asked node does not admit, unless it queues.
+	Refuses []shardRefusalReport `json:"refuses"`
+}
+
+// shardRefusalReport is why a node refuses transactions that cross to a shard.
+type shardRefusalReport struct {
+	Shard  uint32  `json:"shard"`
+	Reason string  `json:"reason"` // shard_down or shard_full
+	Since  string  `json:"since"`
+	Full   *uint32 `json:"awaited,omitempty"` // the shard that it is full for
+}
+
+// line says what is refused.
+func (r *shardRefusalReport) line() string {
+	if r.Full != nil {
+		return fmt.Sprintf("refused: transactions between shards %d and %d, since too many wait "+
+			"there already, from %s on", r.Shard, *r.Full, r.Since)
+	}
+	return fmt.Sprintf("refused: transactions that cross to shard %d, which is down since %s",
+		r.Shard, r.Since)
 }
 
 // shardReport is a shard in a treeReport.
@@ -86,14 +107,18 @@ PENDING counts the transactions in a shard's chain that wait for other shards,
 OVERDUE those of them that have waited for longer than alarm_after of its nodes'
 config.toml, and BEHIND the entries of the parent's stream that the shard does not
 have yet. Below the table, a line for each shard that has been waited for as long
-says since when. The shard of the asked node has an asterisk. A ledger of one shard
-is a tree of one.`,
+says since when, and one for each that the asked node refuses transactions for says
+why. The shard of the asked node has an asterisk. A ledger of one shard is a tree of
+one.`,
 		Example: `  ledgerd shards
   ledgerd shards --watch
   ledgerd shards --json | jq -r '.shards[] | "\(.shard) \(.mode) \(.pending)"'
 
   # What has waited for too long, and for which shard
   ledgerd shards --json | jq -c '.shards[] | select(.overdue > 0) | .waits_for'
+
+  # What the asked node refuses, since a shard is down or full
+  ledgerd shards --json | jq -c '.refuses[]'
 
   # Details of one shard
   ledgerd cluster status --shard 2
@@ -118,7 +143,12 @@ is a tree of one.`,
 // reportTree converts the asked node's answer to a report.
 func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
 	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(),
-		Shards: []shardReport{}}
+		Shards: []shardReport{}, Refuses: []shardRefusalReport{}}
+	for _, each := range tree.GetRefuses() {
+		report.Refuses = append(report.Refuses, shardRefusalReport{each.GetShard(),
+			each.GetReason(), time.UnixMilli(int64(each.GetSinceMs())).UTC().
+				Format(time.RFC3339), each.Awaited})
+	}
 	behind := make(map[uint32]uint64)
 	for _, shard := range tree.GetShards() {
 		for _, stream := range shard.GetStreams() {
@@ -192,10 +222,19 @@ func (r *treeReport) write(out io.Writer) error {
 	for i := range r.Shards {
 		alarms = append(alarms, r.Shards[i].alarms(r.Shards[i].Shard)...)
 	}
+	if len(alarms) > 0 {
+		alarms = append(alarms, alarmAdvice)
+	}
+	for i := range r.Refuses {
+		alarms = append(alarms, r.Refuses[i].line())
+	}
+	if len(r.Refuses) > 0 {
+		alarms = append(alarms, "the asked node takes them all the same with --queue")
+	}
 	if len(alarms) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n%s\n", strings.Join(alarms, "\n"), alarmAdvice)
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(alarms, "\n"))
 	return err
 }
 

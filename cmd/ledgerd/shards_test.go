@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	reported "github.com/ledgerd/ledgerd/node/report"
 )
 
 // newestGenesis returns the genesis of a new book with one shard for each parent. It is of now,
@@ -136,6 +137,21 @@ func TestCommandsOnShards(t *testing.T) {
 	if text := s.must("shards %n") + s.must("status %n"); strings.Contains(text, "alarm") {
 		t.Error(text)
 	}
+
+	since := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	book.Obstruct(reported.Obstacle{Shard: 2, Since: since},
+		reported.Obstacle{Shard: 1, Since: since, Full: true, Awaited: 2})
+	if text := s.must("shards %n"); !strings.Contains(text, "refused: transactions that cross to "+
+		"shard 2, which is down since 2026-03-04T05:06:07Z\nrefused: transactions between shards 1 "+
+		"and 2, since too many wait there already, from 2026-03-04T05:06:07Z on\n") {
+		t.Error(text)
+	}
+	if refuses := s.object("shards %n")["refuses"]; fmt.Sprint(refuses) != "[map[reason:shard_down "+
+		"shard:2 since:2026-03-04T05:06:07Z] map[awaited:2 reason:shard_full shard:1 "+
+		"since:2026-03-04T05:06:07Z]]" {
+		t.Error(refuses)
+	}
+	book.Obstruct()
 
 	if text := s.must("block --shard 2 %n"); !strings.Contains(text, "BLOCK") {
 		t.Error(text)

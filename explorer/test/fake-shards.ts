@@ -78,6 +78,11 @@ export class FakeShards {
     const now = Date.now();
     return create(TreeSchema, {
       own: this.own,
+      refuses: (this.options.silent ?? []).map((shard) => ({
+        shard,
+        reason: "shard_down",
+        sinceMs: BigInt(now - 90_000),
+      })),
       shape:
         parents.length > 1
           ? this.shape(parents.findIndex((parent, shard) => parent === shard))

@@ -16,6 +16,7 @@ import {
   modeWord,
   overdueIn,
   overdueText,
+  refusedText,
   placeMoves,
   placeWord,
   shardLabel,
@@ -125,6 +126,16 @@ test("what is overdue is told by the shard that is waited for, the longest wait 
   // What waits, but not for too long, raises no alarm.
   for (const shard of tree.shards) for (const wait of shard.waitsFor) wait.overdue = 0n;
   expect(overdueIn(tree)).toEqual([]);
+});
+
+test("what a node refuses is told by shard", () => {
+  const { refuses } = new FakeShards({ parents: [0, 0, 0], silent: [2] }).tree();
+  expect(refuses.map(refusedText)).toEqual([
+    "transactions that cross to shard 2, which is down",
+  ]);
+  expect(refusedText({ shard: 1, awaited: 0 })).toBe(
+    "transactions between shards 1 and 0, since too many wait there already",
+  );
 });
 
 test("a stream lags by what its parent streamed and its child has not carried", () => {

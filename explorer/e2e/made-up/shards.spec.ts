@@ -122,6 +122,9 @@ test.describe("a book of several shards", () => {
         "3 overdue",
       );
       await expect(page.getByTestId("pending")).toHaveText("10");
+      await expect(page.getByTestId("refused")).toContainText(
+        "transactions that cross to shard 1, which is down, for 1 min",
+      );
 
       await page.goto(`${node.url}/shards/3`);
       await expect(alarm.getByRole("listitem")).toHaveCount(1);

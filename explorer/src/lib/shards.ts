@@ -2,6 +2,7 @@
 import type {
   ShardMember,
   ShardPlace,
+  ShardRefusal,
   Shard,
   TransactionStatus,
   TransactionSummary,
@@ -115,6 +116,13 @@ export function overdueText({ shard, kind, count }: Overdue): string {
   return kind === "verdict"
     ? `${plural(count, "transaction")} of shard ${shard} ${wait} for its verdict`
     : `it has not taken ${plural(count, "entry", "entries")} that shard ${shard} streamed to it`;
+}
+
+/** What a node refuses, in words. */
+export function refusedText({ shard, awaited }: Pick<ShardRefusal, "shard" | "awaited">): string {
+  return awaited === undefined
+    ? `transactions that cross to shard ${shard}, which is down`
+    : `transactions between shards ${shard} and ${awaited}, since too many wait there already`;
 }
 
 export interface TreeNode {

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // GetTree returns the tree of shards.
@@ -47,6 +48,21 @@ func (r *router) tree() *ledgerdv1.Tree {
 				Streamed: state.Streamed[child], Carried: carried[child]})
 		}
 		shown.Shards = append(shown.Shards, each)
+	}
+	obstacles := r.shards.Obstacles()
+	for i := range obstacles {
+		shown.Refuses = append(shown.Refuses, refusalToProto(&obstacles[i]))
+	}
+	return shown
+}
+
+// refusalToProto returns what an obstacle makes this node refuse, in protobuf form.
+func refusalToProto(obstacle *report.Obstacle) *ledgerdv1.ShardRefusal {
+	shown := &ledgerdv1.ShardRefusal{Shard: uint32(obstacle.Shard),
+		Reason: obstacle.Refusal().Word(), SinceMs: uint64(obstacle.Since.UnixMilli())}
+	if obstacle.Full {
+		awaited := uint32(obstacle.Awaited)
+		shown.Awaited = &awaited
 	}
 	return shown
 }
