@@ -142,12 +142,12 @@ func TestCommandsOnShards(t *testing.T) {
 	book.Obstruct(reported.Obstacle{Shard: 2, Since: since},
 		reported.Obstacle{Shard: 1, Since: since, Full: true, Awaited: 2})
 	if text := s.must("shards %n"); !strings.Contains(text, "refused: transactions that cross to "+
-		"shard 2, which is down since 2026-03-04T05:06:07Z\nrefused: transactions between shards 1 "+
-		"and 2, since too many wait there already, from 2026-03-04T05:06:07Z on\n") {
+		"shard 2, which is down since 2026-03-04T05:06:07Z\nrefused: transactions between shards "+
+		"1 and 2, since too many wait there already, from 2026-03-04T05:06:07Z on\n") {
 		t.Error(text)
 	}
-	if refuses := s.object("shards %n")["refuses"]; fmt.Sprint(refuses) != "[map[reason:shard_down "+
-		"shard:2 since:2026-03-04T05:06:07Z] map[awaited:2 reason:shard_full shard:1 "+
+	if refuses := s.object("shards %n")["refuses"]; fmt.Sprint(refuses) != "[map[reason:"+
+		"shard_down shard:2 since:2026-03-04T05:06:07Z] map[awaited:2 reason:shard_full shard:1 "+
 		"since:2026-03-04T05:06:07Z]]" {
 		t.Error(refuses)
 	}

@@ -195,7 +195,7 @@ func TestNewestRecordCounts(t *testing.T) {
 func TestMergeForgetsTheGone(t *testing.T) {
 	t.Parallel()
 	options := small()
-	options.fanOut = 100 // the store itself merges nothing: the test's merges would wait for its own
+	options.fanOut = 100 // the store itself merges nothing: the test would wait for its merge
 	s := open(t, t.TempDir(), options)
 	var runs []*run
 	for _, records := range [][][2]string{{{"a", "1"}, {"b", "1"}, {"c", "1"}},
