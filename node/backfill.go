@@ -34,12 +34,16 @@ const (
 // members that have them, from the snapshot down. Then it executes all of them once, for the
 // histories. It works beside the node's other work, at a bounded rate, in its own goroutine. The
 // store records its progress, so backfill continues there after a restart.
+//
+// Blocks with entries that a shard below still lacks are fetched as fast as they come. Until then
+// the node cannot give the shard these entries, and they are lost if those that can are lost.
 type backfill struct {
 	node    *Node
 	limiter *rate.Limiter
-	blocks  int // wanted in the next piece
-	bytes   int // wanted in a piece
-	turn    int // rotates the holder that is asked first
+	blocks  int  // wanted in the next piece
+	bytes   int  // wanted in a piece
+	turn    int  // rotates the holder that is asked first
+	owes    bool // the next piece has entries that a shard below lacks
 
 	context context.Context
 	cancel  context.CancelFunc
@@ -116,6 +120,7 @@ func (b *backfill) run() {
 		case opened.Absent() > 0:
 			err = b.fetch(opened)
 		default:
+			b.owes = false
 			b.show("", "")
 			if err = opened.Index(b.context, b.index); err == nil {
 				logger.Info("all blocks before the snapshot were fetched and executed: nothing " +
@@ -147,8 +152,11 @@ func (b *backfill) index(height ledger.Height, bytes int) error {
 	return b.wait(bytes)
 }
 
-// wait blocks until the rate allows that many more bytes.
+// wait blocks until the rate allows that many more bytes. Nothing waits for what the node owes.
 func (b *backfill) wait(bytes int) error {
+	if b.owes {
+		return b.context.Err()
+	}
 	for bytes > 0 {
 		part := min(bytes, b.limiter.Burst())
 		if err := b.limiter.WaitN(b.context, part); err != nil {
@@ -165,6 +173,7 @@ var errNoHolder = errors.New("no member that runs has it")
 // fetch fills in one piece, from the first holder that gives it.
 func (b *backfill) fetch(opened *store.Store) error {
 	absent := opened.Absent()
+	b.owes = b.node.crossing.Owes()
 	holders := b.holders(absent)
 	if len(holders) == 0 {
 		return fmt.Errorf("block %d: %w: start one that has it", absent, errNoHolder)
@@ -275,6 +284,10 @@ func (b *backfill) fetchFrom(opened *store.Store, from holder) error {
 	}
 	// If the next blocks are like these, the next piece has about the wanted number of bytes.
 	perBlock := max(1, taken/int(absent-first+1))
-	b.blocks = min(max(1, b.bytes/perBlock), 2*b.blocks, backfillBlocks)
+	wanted := b.bytes
+	if b.owes {
+		wanted = BackfillBytesDefault / backfillPieces
+	}
+	b.blocks = min(max(1, wanted/perBlock), 2*b.blocks, backfillBlocks)
 	return nil
 }

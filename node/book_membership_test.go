@@ -284,3 +284,39 @@ func TestReplacedShardIsFoundByItsTrail(t *testing.T) {
 	}
 	found(2)
 }
+
+// A member that began with a snapshot has what a shard below lacks at once, however slowly it
+// fetches older blocks. So the member with all blocks may go, and the shard below gets all when it
+// is back.
+func TestWhatIsOwedComesFirst(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, 1, 0, 0, 0) // shard 2 tells shard 1 who is in shard 0
+	b.open()
+	b.stop(1)
+	number := b.nodes[0].Store().Streamed(1)
+	if err := b.offer(0, b.signed(b.pay(0, 1, 5)), true); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the payment is on its way", func() bool {
+		return b.nodes[0].Store().Streamed(1) > number
+	})
+	for range 10 {
+		b.executed(b.submitAt(0, b.clients[0].Transfer(b.clients[0].Account("a"),
+			b.clients[0].Account("b"), 1)))
+	}
+	operator := ledgertest.NewOperator(b.homes[0].Genesis)
+	joiner := b.joinWithSnapshot(operator, 0)
+	b.homes[joiner].Config.Store.BackfillBytes = 1
+	b.start(joiner)
+	b.ordering(0, joiner)
+	b.eventually("the joiner has what is owed", func() bool {
+		opened := b.nodes[joiner].Store()
+		_, err := opened.Stream(1, number+1, 1, opened.AppendedHeight())
+		return err == nil
+	})
+	b.order(joiner, func() *ledger.Bundle { return operator.Leave(0) })
+	b.ended(0)
+	b.gone[0] = true
+	b.start(1)
+	b.holds(1, 1005)
+}

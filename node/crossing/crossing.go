@@ -52,6 +52,10 @@ type Crossing interface {
 	// calls a second.
 	Waiting() report.Waiting
 
+	// Owes reports whether a shard below lacks an entry of this shard's stream that lies in a block
+	// that is absent here (store.ErrAbsent), as far as this node has heard. It may read the disk.
+	Owes() bool
+
 	// Misrouted returns why a bundle that enters at another shard is not admitted here, or nil if
 	// it enters here.
 	Misrouted(bundle *ledger.Bundle) *report.Refusal
@@ -134,6 +138,9 @@ func (alone) Close() {}
 
 // Addresses implements Crossing: the fabric admits the members of the own shard only.
 func (alone) Addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string { return own }
+
+// Owes implements Crossing: there are no shards below.
+func (alone) Owes() bool { return false }
 
 // MembersChanged implements Crossing.
 func (alone) MembersChanged() bool { return false }

@@ -1,9 +1,11 @@
 package crossing
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 	"github.com/ledgerd/ledgerd/node/api/route"
@@ -55,6 +57,23 @@ func (b *book) Changed() {
 	if b.announcer != nil {
 		b.announcer.Soon()
 	}
+}
+
+// Owes implements Crossing. A shard that was not heard of since the node started lacks everything.
+func (b *book) Owes() bool {
+	opened := b.config.Node.Store()
+	states := b.directory.States()
+	for _, child := range b.directory.Tree().Children(b.directory.Own()) {
+		carried := states[child].Carried
+		if carried >= opened.Streamed(child) {
+			continue
+		}
+		_, err := opened.Stream(child, carried+1, 1, opened.AppendedHeight())
+		if errors.Is(err, store.ErrAbsent) {
+			return true
+		}
+	}
+	return false
 }
 
 var _ route.Shards = (*book)(nil)
