@@ -43,6 +43,12 @@ func TakesPacked(version int, genesis *Genesis) bool {
 // Programs that do not know the version cannot decode them.
 func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 
+// TakesCode reports whether a chain of this version has results with a code. Programs that do not
+// know the version cannot decode them.
+func TakesCode(version int, code Code) bool {
+	return code < DeadlinePassed || TakesDeadlines(version)
+}
+
 // CheckVersion returns ErrVersion if this package does not know a chain's version.
 func CheckVersion(version int) error {
 	if version > NewestVersion {

@@ -113,11 +113,11 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 			block.Header.Height, block.Header.Time, s.head.Header.Time)
 	}
 	s.mutex.RLock()
-	early := s.packsTooEarly(block, s.state.Version())
+	early := s.tooEarly(block, s.state.Version())
 	s.mutex.RUnlock()
-	if early {
-		return fmt.Errorf("%w: block %d has packed bundles, which the chain does not take yet",
-			ErrMismatch, block.Header.Height)
+	if early != "" {
+		return fmt.Errorf("%w: block %d has %s, which the chain does not take yet", ErrMismatch,
+			block.Header.Height, early)
 	}
 	draft := state.Redraft(block)
 	if err := s.admit(block.Header.Height, draft); err != nil {
@@ -141,13 +141,22 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	return nil
 }
 
-// packsTooEarly reports whether a block has packed bundles that a chain does not take, with this
-// version before the block.
-func (s *Store) packsTooEarly(block *ledger.Block, version int) bool {
-	return !ledger.TakesPacked(version, s.genesis) &&
+// tooEarly returns what a block has that a chain does not take, with this version before the block,
+// or "". Sealing leaves it out.
+func (s *Store) tooEarly(block *ledger.Block, version int) string {
+	if !ledger.TakesPacked(version, s.genesis) &&
 		slices.ContainsFunc(block.Bundles, func(seal ledger.BundleSeal) bool {
 			return seal.Packed()
-		})
+		}) {
+		return "packed bundles"
+	}
+	if !ledger.TakesDeadlines(version) &&
+		slices.ContainsFunc(block.Unpacked, func(entry ledger.Entry) bool {
+			return entry.Transaction().Deadline != 0
+		}) {
+		return "deadlines"
+	}
+	return ""
 }
 
 // ready waits until there are not too many blocks that the database does not have, and checks that

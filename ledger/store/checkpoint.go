@@ -71,7 +71,9 @@ func (s *Store) nextLayer() (sealed *layer, more bool) {
 			return nil, false
 		case some && (s.closed || s.crowded || s.full() || s.wanted > s.written):
 			s.crowded = false
-			return s.unwritten.seal(), true
+			sealed := s.unwritten.seal()
+			sealed.spans = s.failed.spans
+			return sealed, true
 		case s.crowded:
 			s.crowded = false
 			return nil, true
@@ -147,6 +149,9 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	if err := s.settle(&last.block.Header, last.block.Hash, group); err != nil {
 		return err
 	}
+	s.mutex.Lock()
+	s.settledSpans = sealed.spans
+	s.mutex.Unlock()
 	s.adopt(runs, replaced)
 	s.settleLeaves(height)
 	return nil
@@ -227,6 +232,7 @@ func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 	case rowRun:
 		records, order := s.sorter.recordsOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(records)), put)
+		writer.run.spans = sealed.spans
 		for i := 0; i < len(order) && err == nil; i++ {
 			next := &records[order[i].at]
 			value := next.value()

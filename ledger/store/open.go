@@ -439,6 +439,7 @@ func (s *Store) loadRows(height ledger.Height, remains *badger.WriteBatch) error
 	reading.Go(func() {
 		defer guard(height, &inIndex)
 		inIndex = s.loadIndex(height, remains)
+		s.settledSpans = s.failed.spans
 	})
 	func() {
 		defer guard(height, &inState)

@@ -371,6 +371,7 @@ const idsPerRunDefault = 128 << 10
 func (r *restoring) idRun() error {
 	slices.SortFunc(r.ids, func(a, b record) int { return bytes.Compare(a.id[:], b.id[:]) })
 	w := r.store.newRunWriter(rowRun, 1, uint64(len(r.ids)), r.putStep)
+	w.run.spans = r.store.failed.spans
 	for i := range r.ids {
 		value := r.ids[i].value()
 		if i > 0 && r.ids[i].id == r.ids[i-1].id {

@@ -172,7 +172,7 @@ func (s *Store) newRunWriter(kind runKind, level uint8, expected uint64, put put
 	w.run.expect(expected)
 	if kind == rowRun {
 		s.mutex.RLock()
-		w.run.spans = s.failed.spans
+		w.run.spans = s.settledSpans
 		s.mutex.RUnlock()
 	}
 	return w

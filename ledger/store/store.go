@@ -177,7 +177,10 @@ type Store struct {
 	state  *state.State
 	chain  chain
 	failed failedIDs
-	head   state.Parent
+	// settledSpans are the spans as of the head of the database. Runs of ids are made by these, as
+	// Open reads them by these: memory may have come to a later period.
+	settledSpans spans
+	head         state.Parent
 	// resident is how many accounts the last block left in memory.
 	resident int
 	// merging is what the merger of runs has under way.

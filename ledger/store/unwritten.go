@@ -60,6 +60,8 @@ func (p *pendingBlock) accountsIn(from, to []byte) []state.Change {
 // layer is a row of pending blocks that go to the database together. Its indexes answer what the
 // database cannot answer yet. Blocks are added to the newest layer only.
 type layer struct {
+	// spans are those as of the last block.
+	spans  spans
 	blocks []*pendingBlock
 	// bytes are those of the encodings, held is the sum of heldBytes.
 	bytes, held int

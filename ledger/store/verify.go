@@ -96,8 +96,8 @@ func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
 	if err := ledger.VerifySignatures(block); err != nil {
 		return damaged(height, "%v", err)
 	}
-	if s.packsTooEarly(block, replayed.state.Version()) {
-		return damaged(height, "it has packed bundles, which the chain does not take yet")
+	if early := s.tooEarly(block, replayed.state.Version()); early != "" {
+		return damaged(height, "it has %s, which the chain does not take yet", early)
 	}
 	executed, changes, err := replayed.execute(block)
 	if err != nil {

@@ -117,12 +117,13 @@ func TestUpgradeDropsAccountsInParts(t *testing.T) {
 	}
 }
 
-// blockWith returns the block after the head, as a program makes it that takes packed bundles in
-// any version of a chain.
+// blockWith returns the block after the head, as a program makes it that takes packed bundles and
+// deadlines in any version of a chain.
 func blockWith(t *testing.T, s *Store, genesis *ledger.Genesis,
 	bundles ...*ledger.Bundle) *ledger.Block {
 	t.Helper()
-	replayed, parent := state.New(genesis), state.Parent{Packed: true}
+	replayed, parent := state.New(genesis), state.Parent{Packed: true,
+		Deadlines: true}
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
 		block, err := s.Block(height)
 		if err != nil {
@@ -301,5 +302,25 @@ func TestProgramTooOldForABlock(t *testing.T) {
 			errors.As(err, &damage) {
 			t.Errorf("opening, %s: %v", name, err)
 		}
+	}
+}
+
+// TestDeadlinesThatComeTooEarly: a chain that does not take deadlines yet refuses another node's
+// block with one.
+func TestDeadlinesThatComeTooEarly(t *testing.T) {
+	t.Parallel()
+	b, genesis := oldBook(5)
+	s := openBook(t, t.TempDir(), genesis, small())
+	defer closeStore(t, s)
+	b.apply(t, s, 5)
+	timed := b.client.Transfer(b.client.Account("issuer"), b.account(0), 1)
+	timed.Deadline = 1 << 40
+	early := blockWith(t, s, genesis, b.client.Bundle(timed))
+	if early.Len() != 1 {
+		t.Fatalf("%d transactions", early.Len())
+	}
+	if err := s.Append(early); !errors.Is(err, ErrMismatch) ||
+		!strings.Contains(err.Error(), "deadlines") {
+		t.Errorf("a block that takes a deadline too early: %v", err)
 	}
 }

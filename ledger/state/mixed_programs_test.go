@@ -1,0 +1,44 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// A program from before version 4 cannot decode a batch with a verdict of a newer code, so it seals
+// the round without the batch (nil). In a chain of an older version, this program does the same,
+// even if a lying member made the batch. Otherwise members that run different programs would fork.
+func TestSealLeavesOutWhatOlderProgramsCannotDecode(t *testing.T) {
+	for _, test := range []struct {
+		version int
+		code    ledger.Code
+		takes   bool
+	}{
+		{ledger.PackedVersion, ledger.DeadlinePassed, false},
+		{ledger.PackedVersion, ledger.DeadlineTooFar, false},
+		{ledger.PackedVersion, ledger.PendingQuota, true},
+		{ledger.DeadlineVersion, ledger.DeadlinePassed, true},
+	} {
+		book := ledgertest.ShardedGenesis(1, 0, 0)
+		book.Version = test.version
+		genesis, err := book.ForShard(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := state.New(genesis)
+		client := ledgertest.NewClient(genesis, "acme")
+		batch := &ledger.Batch{Header: ledger.BatchHeader{Time: genesis.Time + 7},
+			Bundles: [][]byte{client.Bundle(client.Register()).Encode()},
+			Verdicts: []ledger.Verdict{{ID: ledger.Hash{1}, Shard: 1,
+				Result: ledger.Result{Code: test.code, Item: ledger.NoItem}}}}
+		parent := state.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}
+		draft := s.Seal(parent, 1, 1, ledger.VerifyBatches([][]byte{batch.Encode()}),
+			func(ledger.Hash, *ledger.Transaction) bool { return false })
+		if takes := draft != nil; takes != test.takes {
+			t.Errorf("version %d, %v: the batch is taken: %v", test.version, test.code, takes)
+		}
+	}
+}
