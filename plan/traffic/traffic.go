@@ -221,3 +221,17 @@ func readLines(r io.Reader, visit func(fields []string) error) error {
 	}
 	return nil
 }
+
+// Write writes traffic in the text form that Read reads.
+func (t *Traffic) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	for i := range t.Flows {
+		for _, party := range t.Flows[i].Parties {
+			out.WriteString(t.Names[party])
+			out.WriteByte(',')
+		}
+		out.WriteString(strconv.FormatUint(t.Flows[i].Count, 10))
+		out.WriteByte('\n')
+	}
+	return out.Flush() // it returns the first error of all
+}

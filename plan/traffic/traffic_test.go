@@ -300,11 +300,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var again strings.Builder
-		for _, flow := range read.Flows {
-			for _, party := range flow.Parties {
-				again.WriteString(read.Names[party] + ",")
-			}
-			fmt.Fprintln(&again, flow.Count)
+		if err := read.Write(&again); err != nil {
+			t.Fatal(err)
 		}
 		second, err := Read(strings.NewReader(again.String()))
 		if err != nil || !reflect.DeepEqual(read, second) {
