@@ -65,7 +65,8 @@ does, and searches for moves of single organisations, each time the one that
 relieves the busiest shard most, and for another tree.
 
 What it does not know: traffic before --period or beyond --transactions, and that of
-a shard of which no node answers; traffic to come; memory, disks and networks; and
+a shard of which no node answers; traffic to come; memory, disks and networks; what
+small blocks cost, of which a book has many while it is far from what it carries; and
 gains that need several moves at once. With the rights of an organisation, a node
 shows only what concerns that organisation, so advice needs those of a reader.
 
@@ -265,18 +266,9 @@ func (r *shardsAdviceReport) write(out io.Writer) error {
 		planting: "The tree of a book does not change: make a new book with it, with --tree of\n" +
 			"`ledgerd testnet`.",
 	}
-	if r.Rate > 0 {
-		words.processor = func(cpu float64) string {
-			return fmt.Sprintf("%.2f %%", cpu*r.Rate/1e6*100)
-		}
-	}
 	if err := r.adviceReport.write(out, words); err != nil {
 		return err
 	}
-	legend := "\n" + loadsLegend
-	if r.Rate > 0 {
-		legend += "PROCESSOR is that time at the rate above, in percent of one processor.\n"
-	}
-	_, err := io.WriteString(out, legend)
+	_, err := io.WriteString(out, "\n"+loadsLegend)
 	return err
 }

@@ -72,7 +72,8 @@ func TestShardsAdvise(t *testing.T) {
 		}
 	}
 	if text := s.must("shards advise %n"); !strings.Contains(text, "13 transactions in ") ||
-		!strings.Contains(text, "stays where it is") || !strings.Contains(text, "3 of 3 organ") {
+		!strings.Contains(text, "stays where it is") || !strings.Contains(text, "3 of 3 organ") ||
+		!strings.Contains(text, oneShardText) {
 		t.Error(text)
 	}
 	// What was saved makes the same plan.

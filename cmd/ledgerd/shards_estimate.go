@@ -239,8 +239,6 @@ func betterTree(book traffic.Book) (*treeChoice, error) {
 
 // adviceWords are what the caller of write adds to advice.
 type adviceWords struct {
-	// processor returns the share of a processor that a node of a shard uses; nil for none.
-	processor func(cpu float64) string
 	// moving and planting say what to do with moves and with a tree.
 	moving, planting string
 }
@@ -249,18 +247,11 @@ type adviceWords struct {
 func (r *adviceReport) write(out io.Writer, words adviceWords) error {
 	rows := table{header: []string{"SHARD", "ORGANISATIONS", "OWN", "ENTER", "FROM ABOVE",
 		"PASSED ON", "VERDICTS", "NODE US"},
-		right: []bool{true, true, true, true, true, true, true, true, true}}
-	if words.processor != nil {
-		rows.header = append(rows.header, "PROCESSOR")
-	}
+		right: []bool{true, true, true, true, true, true, true, true}}
 	for _, load := range r.Now.Loads {
-		cells := []string{fmt.Sprint(load.Shard), fmt.Sprint(load.Organisations),
-			fmt.Sprint(load.Own), fmt.Sprint(load.Entered), fmt.Sprint(load.Carried),
-			fmt.Sprint(load.Passed), fmt.Sprint(load.Verdicts), fmt.Sprintf("%.2f", load.CPU)}
-		if words.processor != nil {
-			cells = append(cells, words.processor(load.CPU))
-		}
-		rows.add(cells...)
+		rows.add(fmt.Sprint(load.Shard), fmt.Sprint(load.Organisations), fmt.Sprint(load.Own),
+			fmt.Sprint(load.Entered), fmt.Sprint(load.Carried), fmt.Sprint(load.Passed),
+			fmt.Sprint(load.Verdicts), fmt.Sprintf("%.2f", load.CPU))
 	}
 	if err := rows.write(out); err != nil {
 		return err
@@ -291,12 +282,24 @@ func (r *adviceReport) write(out io.Writer, words adviceWords) error {
 		fmt.Fprintf(&text, "\n%s\n", words.moving)
 	}
 	r.writeTrees(&text)
+	best := max(r.Now.Gain, r.Moved.Gain)
+	for _, choice := range []*treeChoice{r.BetterTree, r.BetterTreeMoved} {
+		if choice != nil {
+			best = max(best, choice.Estimate.Gain)
+		}
+	}
+	if best < 1 && r.Transactions > 0 {
+		fmt.Fprintf(&text, "%s\n", oneShardText)
+	}
 	if r.BetterTree != nil || r.BetterTreeMoved != nil {
 		fmt.Fprintf(&text, "%s\n", words.planting)
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
 }
+
+// oneShardText is for traffic that one shard carries best.
+const oneShardText = "One shard would carry more than any of these: too much crosses."
 
 // aheadText says up to which percentage of crossings shards carry more than one.
 func aheadText(shards int, percent float64) string {
