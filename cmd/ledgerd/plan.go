@@ -217,7 +217,7 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
 				return err
 			}
 			if changed("shards") {
-				return shards.run(command.OutOrStdout(), &advice)
+				return shards.run(command.OutOrStdout(), command.ErrOrStderr(), &advice)
 			}
 			made, err := options.make(changed("tail"))
 			if err != nil {

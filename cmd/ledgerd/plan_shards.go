@@ -90,7 +90,7 @@ func (f *planShardsFlags) check(changed func(name string) bool) error {
 }
 
 // run makes the plan and prints it.
-func (f *planShardsFlags) run(out io.Writer, advice *adviceFlags) error {
+func (f *planShardsFlags) run(out, progress io.Writer, advice *adviceFlags) error {
 	parents, err := readShardTree(f.tree, f.shards)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (f *planShardsFlags) run(out io.Writer, advice *adviceFlags) error {
 		return err
 	}
 	if f.traffic != "" {
-		return f.fromTraffic(out, tree, costs, advice)
+		return f.fromTraffic(out, progress, tree, costs, advice)
 	}
 	report, err := planEvenly(tree, costs, f.crossing)
 	switch {
@@ -119,8 +119,8 @@ func (f *planShardsFlags) run(out io.Writer, advice *adviceFlags) error {
 }
 
 // fromTraffic prints what the tree carries of the traffic in a file.
-func (f *planShardsFlags) fromTraffic(out io.Writer, tree *tram.Tree, costs traffic.Costs,
-	flags *adviceFlags) error {
+func (f *planShardsFlags) fromTraffic(out, progress io.Writer, tree *tram.Tree,
+	costs traffic.Costs, flags *adviceFlags) error {
 	book := traffic.Book{Tree: tree, Costs: costs}
 	err := readInput("traffic", f.traffic, func(from io.Reader) (err error) {
 		book.Traffic, err = traffic.Read(from)
@@ -150,7 +150,7 @@ func (f *planShardsFlags) fromTraffic(out io.Writer, tree *tram.Tree, costs traf
 		}
 		book.Homes = append(book.Homes, order.GroupID(home))
 	}
-	report, err := adviseBook(book, flags.moves)
+	report, err := adviseBook(progress, book, flags.moves)
 	if err != nil {
 		return err
 	}

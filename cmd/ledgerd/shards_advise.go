@@ -165,7 +165,7 @@ func (o *shardsAdviseOptions) run(command *cobra.Command) error {
 	}
 	found.Silent = append(found.Silent, silent...)
 	slices.Sort(found.Silent)
-	return o.advise(command.OutOrStdout(), found, homes,
+	return o.advise(command.OutOrStdout(), command.ErrOrStderr(), found, homes,
 		traffic.Book{Tree: tree, Traffic: found.Traffic(), Costs: costs}, nodes.Current())
 }
 
@@ -182,8 +182,8 @@ func homesOf(ctx context.Context, nodes *client.Client) (map[string]uint32, erro
 }
 
 // advise saves the traffic and prints the advice for a book, whose homes it sets.
-func (o *shardsAdviseOptions) advise(out io.Writer, found *bookTraffic, homes map[string]uint32,
-	book traffic.Book, asked string) error {
+func (o *shardsAdviseOptions) advise(out, progress io.Writer, found *bookTraffic,
+	homes map[string]uint32, book traffic.Book, asked string) error {
 	if o.save != "" {
 		if err := saveTraffic(o.save, &book.Traffic); err != nil {
 			return err
@@ -192,7 +192,7 @@ func (o *shardsAdviseOptions) advise(out io.Writer, found *bookTraffic, homes ma
 	for _, name := range book.Traffic.Names {
 		book.Homes = append(book.Homes, order.GroupID(homes[name]))
 	}
-	advice, err := adviseBook(book, o.advice.moves)
+	advice, err := adviseBook(progress, book, o.advice.moves)
 	if err != nil {
 		return err
 	}

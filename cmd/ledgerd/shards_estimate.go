@@ -201,8 +201,15 @@ type adviceReport struct {
 	BetterTreeMoved *treeChoice `json:"better_tree_after_moves"`
 }
 
-// adviseBook estimates what a book carries and searches for homes and trees that carry more.
-func adviseBook(book traffic.Book, moves int) (*adviceReport, error) {
+// adviseBook estimates what a book carries and searches for homes and trees that carry more. It
+// says so on progress, if that is a terminal and the search may take seconds.
+func adviseBook(progress io.Writer, book traffic.Book, moves int) (*adviceReport, error) {
+	const long = 10_000
+	if isTerminal(progress) && len(book.Homes)*book.Tree.Groups() > long {
+		// Go on even if it cannot be written.
+		_, _ = fmt.Fprintf(progress, "searching for moves of %s and for trees\n",
+			plural(len(book.Homes), "organisation"))
+	}
 	advice, err := traffic.Advise(book, traffic.Limits{Moves: moves})
 	if err != nil {
 		return nil, err
@@ -262,9 +269,13 @@ func (r *adviceReport) write(out io.Writer, words adviceWords) error {
 	if ahead := r.Now.Ahead; ahead != nil {
 		fmt.Fprintf(&text, "Spread as now, %s.\n", aheadText(r.Shards, *ahead))
 	}
-	if len(r.Moves) == 0 {
+	switch {
+	case len(r.Moves) == 0 && r.MovesComplete:
 		text.WriteString("\nNo move of one organisation would make it carry more.\n")
-	} else {
+	case len(r.Moves) == 0:
+		text.WriteString("\nThere are too many organisations and shards to search for moves: " +
+			"give the traffic\nof the largest ones to `ledgerd plan --shards S --traffic FILE`.\n")
+	default:
 		text.WriteString("\nIt would carry more if these organisations moved, one after the " +
 			"other:\n\n")
 		moves := table{header: []string{"ORGANISATION", "FROM", "TO", "CROSS", "GAIN"},
@@ -277,7 +288,8 @@ func (r *adviceReport) write(out io.Writer, words adviceWords) error {
 			return err
 		}
 		if !r.MovesComplete {
-			text.WriteString("\nFurther moves may be better still: --moves shows more.\n")
+			text.WriteString("\nThese are not all: --moves shows more, unless there is too much " +
+				"to search.\n")
 		}
 		fmt.Fprintf(&text, "\n%s\n", words.moving)
 	}

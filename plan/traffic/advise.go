@@ -12,8 +12,8 @@ import (
 const (
 	MovesDefault = 16
 	MovesMax     = 1 << 10
-	// WorkDefault keeps a search within seconds.
-	WorkDefault = 50_000_000
+	// WorkDefault keeps a search within some ten seconds.
+	WorkDefault = 200_000_000
 )
 
 // Limits bound a search for advice. Zeros mean the defaults.
@@ -122,15 +122,18 @@ func newSearch(book *Book, limits Limits, compare func(a, b Standing) int) *sear
 	return s
 }
 
+// count adds the flows of a party, with the home that it has now, or takes them away.
+func (s *search) count(party int, away bool) {
+	for _, flow := range s.flows[party] {
+		s.add(&s.book.Traffic.Flows[flow], away)
+	}
+}
+
 // shift gives a party another home, with all its flows.
 func (s *search) shift(party int, to order.GroupID) {
-	for _, flow := range s.flows[party] {
-		s.add(&s.book.Traffic.Flows[flow], true)
-	}
+	s.count(party, true)
 	s.homes[party] = to
-	for _, flow := range s.flows[party] {
-		s.add(&s.book.Traffic.Flows[flow], false)
-	}
+	s.count(party, false)
 }
 
 // best returns the best move of all that are better than staying. Among equals it is that of the
@@ -141,23 +144,28 @@ func (s *search) best() (best Move, found bool) {
 		if len(flows) == 0 {
 			continue
 		}
+		// At each shard it looks at the flows twice and at all shards once.
+		shards := len(s.counts)
+		if s.left -= 2*s.weights[party]*shards + shards*shards; s.left < 0 {
+			s.spent = true
+			return Move{}, false
+		}
 		from := s.homes[party]
+		s.count(party, true)
 		for shard := range s.counts {
 			to := order.GroupID(shard)
 			if to == from {
 				continue
 			}
-			// A shift there and one back look at each flow twice.
-			if s.left -= 4*s.weights[party] + 2*len(s.counts); s.left < 0 {
-				s.spent = true
-				return Move{}, false
-			}
-			s.shift(party, to)
+			s.homes[party] = to
+			s.count(party, false)
 			if now := s.standing(); s.compare(now, least) < 0 {
 				best, found, least = Move{party, from, to, now}, true, now
 			}
-			s.shift(party, from)
+			s.count(party, true)
 		}
+		s.homes[party] = from
+		s.count(party, false)
 	}
 	return best, found
 }
