@@ -250,3 +250,75 @@ func TestShardsAdviseFieldsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// What is no deal of organisations is counted as such, and nothing is counted twice.
+func TestTrafficLeavesOut(t *testing.T) {
+	t.Parallel()
+	id := func(text string) *ledgerdv1.TransactionStatus {
+		return &ledgerdv1.TransactionStatus{Id: []byte(text)}
+	}
+	failed := id("3")
+	failed.State = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+	deal := &ledgerdv1.TransactionSummary{Status: id("1"), Signer: "acme",
+		Postings: []*ledgerdv1.Posting{{Account: "acme:a"}, {Account: "globex:a"}}}
+	block := &chainBlock{header: &ledgerdv1.BlockHeader{TransactionCount: 14},
+		transactions: []*ledgerdv1.TransactionSummary{
+			deal, deal,
+			{Status: id("2"), Signer: "acme", FurtherOrganisationCount: 3,
+				FurtherOrganisations: []string{"bank", "nobody"}},
+			{Status: failed, Signer: "bank"},
+			{Status: id("4"), Signer: "nobody"}, // it is not registered
+			{Status: id("5"), VerdictShard: 2, Verdict: "good"},
+			{Status: id("6"), Signer: "acme", Verdict: "good"},
+			{Status: id("7"), Signer: "acme", OrganisationCount: 1},
+			{Status: id("8"), Signer: "acme", Policy: true},
+			{Status: id("9"), MembershipChange: &ledgerdv1.MembershipChange{}},
+			{Status: id("10"), Charter: true},
+		}}
+	reader := trafficReader{homes: map[string]uint32{"acme": 0, "bank": 0, "globex": 1}}
+	found := &bookTraffic{}
+	if err := reader.count(found, block, map[string]struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	if found.Transactions != 3 || found.Failed != 1 || found.Others != 7 || found.Hidden != 3 ||
+		found.Partial != 1 {
+		t.Errorf("%+v", found)
+	}
+	read, text := found.Traffic(), strings.Builder{}
+	if err := read.Write(&text); err != nil || text.String() !=
+		"acme,bank,1\nacme,globex,1\nbank,1\n" {
+		t.Errorf("%q, %v", text.String(), err)
+	}
+}
+
+// When the time is over, chains end without a word. That is no beginning of theirs.
+func TestTrafficUntilTimeIsOver(t *testing.T) {
+	t.Parallel()
+	chain := func(times ...uint64) <-chan chainBlock {
+		source := make(chan chainBlock, len(times))
+		for _, at := range times {
+			source <- chainBlock{header: &ledgerdv1.BlockHeader{TimeMs: at}}
+		}
+		close(source)
+		return source
+	}
+	reader := trafficReader{limit: 9, progress: func(uint64) {}}
+	over, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	found := &bookTraffic{}
+	err := reader.merge(over, found, []<-chan chainBlock{chain(50, 40, 30), chain(45)})
+	if err != nil || found.Blocks != 2 || found.Begin != 45 ||
+		found.Ended != "then --timeout was over" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if err := reader.merge(over, &bookTraffic{}, []<-chan chainBlock{chain(50),
+		chain()}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	interrupted, stop := context.WithCancel(context.Background())
+	stop()
+	if err := reader.merge(interrupted, &bookTraffic{}, []<-chan chainBlock{chain(50, 40),
+		chain(45)}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -103,6 +103,8 @@ func (r *trafficReader) merge(ctx context.Context, found *bookTraffic,
 		next[i] = nil
 		if block, is := <-chains[i]; is {
 			next[i] = &block
+		} else if err := ctx.Err(); err != nil { // so it may not have come to its beginning
+			next[i] = &chainBlock{err: err}
 		}
 	}
 	for i := range chains {
