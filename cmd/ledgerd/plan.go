@@ -26,7 +26,6 @@ type planOptions struct {
 	transaction int
 	accuracy    float64
 	tail        time.Duration
-	json        bool
 }
 
 // hours is a duration flag: with a unit, or a bare number of hours.
@@ -122,16 +121,19 @@ type planHeartbeat struct {
 
 // newPlanCommand returns the `ledgerd plan` command.
 func newPlanCommand() *cobra.Command {
+	var shards planShardsFlags
+	var advice adviceFlags
 	options := planOptions{
 		nines: digraph.DefaultNines, mttf: hours(digraph.DefaultMTTF),
 		period: hours(digraph.DefaultPeriod), deployment: "lan", batch: 1,
 		transaction: plan.TransactionDefault, accuracy: plan.AccuracyDefault,
 	}
 	command := &cobra.Command{
-		Use:   "plan --servers N",
-		Short: "Predict the behaviour of a shard before building it",
+		Use:   "plan (--servers N | --shards S)",
+		Short: "Predict the behaviour of a shard, or of a tree of shards, before building it",
 		Long: `Predict the behaviour of a shard before building it: the overlay, the failures
-that it survives, latency and throughput, and settings of the failure detector.
+that it survives, latency and throughput, and settings of the failure detector; or,
+with --shards, what a tree of shards carries.
 
 The numbers come from the models of M. Poke's dissertation "Algorithms for
 High-Performance State-Machine Replication" (sections 5.2.1.1, 5.6 and 6.5.2).
@@ -180,7 +182,19 @@ JSON fields, times in milliseconds where a name ends in _ms:
   heartbeat_careful             if one pause delays all heartbeats of a timeout
     period_ms, timeout_ms       for ordering.heartbeat and ordering.suspect_after
     wanted_accuracy             --accuracy
-    false_suspicion_probability within the period`,
+    false_suspicion_probability within the period
+
+` + planShardsLong + `
+
+JSON fields with --traffic:
+
+` + adviceFields + `
+
+With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
+
+  plans                         for each percentage, the fields of now, and
+    gain_of_shapes              gain of the same traffic in the trees breadth,
+                                binary and chain`,
 		Example: `  # A shard of 8 nodes in one room
   ledgerd plan --servers 8
 
@@ -188,14 +202,28 @@ JSON fields, times in milliseconds where a name ends in _ms:
   ledgerd plan --servers 72 --deployment dc --batch 4
 
   # Nine nines across Europe, with servers that fail every half year
-  ledgerd plan --servers 30 --nines 9 --mttf 4380 --deployment europe --json`,
+  ledgerd plan --servers 30 --nines 9 --mttf 4380 --deployment europe --json
+
+  # Seven shards in a binary tree, a tenth of whose transactions cross
+  ledgerd plan --shards 7 --tree binary --crossing 10
+
+  # Four shards for known parties, with the costs of your own machines
+  ledgerd bench ledger --shards 4 --crossing 0,50,100 --json > measured.json
+  ledgerd plan --shards 4 --traffic deals.csv --measured measured.json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			made, err := options.make(command.Flags().Changed("tail"))
+			changed := command.Flags().Changed
+			if err := shards.check(changed); err != nil {
+				return err
+			}
+			if changed("shards") {
+				return shards.run(command.OutOrStdout(), command.ErrOrStderr(), &advice)
+			}
+			made, err := options.make(changed("tail"))
 			if err != nil {
 				return asUsage(err)
 			}
-			if options.json {
+			if advice.json {
 				return writeJSON(command.OutOrStdout(), reportPlan(made))
 			}
 			return printPlan(command.OutOrStdout(), made)
@@ -219,7 +247,8 @@ JSON fields, times in milliseconds where a name ends in _ms:
 	flags.DurationVar(&options.tail, "tail", 0,
 		"mean of a heartbeat's delay beyond the network's latency (default 2ms in a lan, 5ms in "+
 			"a dc, 20ms in europe)")
-	addJSONFlag(command, &options.json)
+	shards.bind(command)
+	advice.bind(command)
 	err := command.RegisterFlagCompletionFunc("deployment",
 		cobra.FixedCompletions([]string{"lan", "dc", "europe"}, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
@@ -233,7 +262,7 @@ func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 	switch {
 	case o.servers < 1:
 		return plan.Plan{}, errors.New("--servers is missing: say how many servers there are to " +
-			"be, for example --servers 8")
+			"be, for example --servers 8, or plan several shards with --shards")
 	case o.servers > plan.ServersMax:
 		return plan.Plan{}, fmt.Errorf("--servers is %d: plans are made for up to %d", o.servers,
 			plan.ServersMax)

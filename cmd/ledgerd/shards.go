@@ -137,6 +137,7 @@ one.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	options.bind(command)
+	command.AddCommand(newShardsAdviseCommand())
 	return command
 }
 

@@ -221,8 +221,9 @@ func concerns(organisation string, transaction *ledgerdv1.Transaction) error {
 }
 
 func summaryConcerns(organisation string, summary *ledgerdv1.TransactionSummary) bool {
-	return summary.GetSigner() == organisation || slices.ContainsFunc(summary.GetPostings(),
-		func(posting *ledgerdv1.Posting) bool {
+	return summary.GetSigner() == organisation ||
+		slices.Contains(summary.GetFurtherOrganisations(), organisation) ||
+		slices.ContainsFunc(summary.GetPostings(), func(posting *ledgerdv1.Posting) bool {
 			return owns(organisation, posting.GetAccount()) == nil
 		})
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,8 +14,9 @@ import (
 
 // Bounds of a transaction's summary.
 const (
-	summaryPostings  = 8
-	summaryNoteBytes = 200
+	summaryPostings      = 8
+	summaryNoteBytes     = 200
+	summaryOrganisations = 16 // further ones
 )
 
 // reasonCodes are the words of the results. They never change.
@@ -372,11 +374,36 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		Policy:            t.Policy != nil,
 		Charter:           t.Charter != nil,
 	}
+	further := furtherOrganisations(t, len(shown.Postings))
+	shown.FurtherOrganisationCount = uint32(len(further))
+	shown.FurtherOrganisations = further[:min(len(further), summaryOrganisations)]
 	if verdict := t.Verdict; verdict != nil {
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
 			uint32(verdict.Shard), verdictWord(verdict)
 	}
 	return shown
+}
+
+// furtherOrganisations returns the organisations that a transaction concerns besides its signer and
+// those of its first postings, ascending.
+func furtherOrganisations(t *ledger.Transaction, postings int) (names []string) {
+	known := func(name string) bool {
+		return name == string(t.Signer) || slices.ContainsFunc(t.Postings[:postings],
+			func(posting ledger.Posting) bool {
+				return string(posting.Account.Organisation()) == name
+			})
+	}
+	for i := range t.Openings {
+		names = append(names, string(t.Openings[i].Account.Organisation()))
+	}
+	for i := postings; i < len(t.Postings); i++ {
+		names = append(names, string(t.Postings[i].Account.Organisation()))
+	}
+	for i := range t.Records {
+		names = append(names, string(t.Records[i].Key.Organisation()))
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), known)
 }
 
 // verdictWord returns "good", or the code of the reason.

@@ -1918,8 +1918,12 @@ type TransactionSummary struct {
 	AccountCount          uint32 `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
 	Policy                bool   `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                            // whether it changes its signer's policy
 	Charter               bool   `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                                          // whether it changes the operators
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
+	// records and accounts that it opens. The first few by name, and how many there are.
+	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
+	FurtherOrganisationCount uint32   `protobuf:"varint,21,opt,name=further_organisation_count,json=furtherOrganisationCount,proto3" json:"further_organisation_count,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *TransactionSummary) Reset() {
@@ -2048,6 +2052,20 @@ func (x *TransactionSummary) GetCharter() bool {
 		return x.Charter
 	}
 	return false
+}
+
+func (x *TransactionSummary) GetFurtherOrganisations() []string {
+	if x != nil {
+		return x.FurtherOrganisations
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetFurtherOrganisationCount() uint32 {
+	if x != nil {
+		return x.FurtherOrganisationCount
+	}
+	return 0
 }
 
 type GetBlockRequest struct {
@@ -7096,7 +7114,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb8\x04\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xab\x05\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -7112,7 +7130,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x12organisation_count\x18\v \x01(\rR\x11organisationCount\x12#\n" +
 	"\raccount_count\x18\f \x01(\rR\faccountCount\x12\x16\n" +
 	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
-	"\acharter\x18\x0e \x01(\bR\acharter\"\xde\x01\n" +
+	"\acharter\x18\x0e \x01(\bR\acharter\x123\n" +
+	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
+	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\"\xde\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
