@@ -1,0 +1,228 @@
+package book
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
+
+// Position is a place in a shard's chain, and how far the streams between the shards are there.
+type Position struct {
+	Place store.Place
+	// Carried is the number of the last entry of the parent's stream before the place.
+	Carried uint64
+	// Streamed are the numbers of the last entries of the streams to the child shards before the
+	// place, in the order of the tree's Children.
+	Streamed []uint64
+	// Time is the time of block Place.Height.
+	Time ledger.Milliseconds
+}
+
+// Question asks for a position in a shard's durable chain. The shard answers once its chain is so
+// far.
+type Question struct {
+	Shard ledger.ShardID
+	// Exact asks for a place with exactly Carried entries of the parent's stream (Store.PlaceWith).
+	// Without it, the place is the end of block Height, or of the last durable block if Latest is
+	// set.
+	Exact   bool
+	Carried uint64
+	// Height is the block that the place is to be near to. If Time is set, that is the last block
+	// that is not later than Time.
+	Height ledger.Height
+	Time   ledger.Milliseconds
+	Latest bool
+	// Streamed are the entries of the streams to the child shards that the chain must have at
+	// least, in the order of the tree's Children.
+	Streamed []uint64
+}
+
+// Cut finds a consistent cut of a book: one place in the chain of each shard, so that each chain
+// has exactly those entries of its parent's stream that are before the parent's place. It asks for
+// positions, and the caller brings the answers:
+//
+//	for cut := book.NewCut(tree, height); ; {
+//		questions := cut.Ask()
+//		if len(questions) == 0 {
+//			return cut.Positions()
+//		}
+//		err := cut.Answer(answers)     // in the order of the questions, which may be asked together
+//	}
+//
+// A cut exists for each place in the root's chain, and each transaction is before the places of all
+// shards that it concerns or of none (docs/design/cuts.md has the proof).
+type Cut struct {
+	tree   *ledger.ShardTree
+	height *ledger.Height
+	// levels are the shards by their distance from the root.
+	levels [][]ledger.ShardID
+	// down says that the places are being chosen, from the root on. Before, the cut finds how far
+	// the chains are, from the leaves on.
+	down  bool
+	level int
+	found []Position
+}
+
+// NewCut begins to find the cut for the end of a block of the root's chain. Each other place is
+// near the time of that block. With nil, the cut has everything that is durable at the nodes that
+// are asked, when they are asked first. A book of one shard has no tree, nil.
+func NewCut(tree *ledger.ShardTree, height *ledger.Height) *Cut {
+	c := &Cut{tree: tree, height: height, down: height != nil,
+		levels: [][]ledger.ShardID{{0}}, found: make([]Position, 1)}
+	if tree == nil {
+		return c
+	}
+	c.found = make([]Position, tree.Shards())
+	c.levels[0][0] = tree.Root()
+	for next := tree.Children(tree.Root()); len(next) > 0; {
+		c.levels = append(c.levels, next)
+		var below []ledger.ShardID
+		for _, shard := range next {
+			below = append(below, tree.Children(shard)...)
+		}
+		next = below
+	}
+	if !c.down {
+		c.level = len(c.levels) - 1
+	}
+	return c
+}
+
+func (c *Cut) children(shard ledger.ShardID) []ledger.ShardID {
+	if c.tree == nil {
+		return nil
+	}
+	return c.tree.Children(shard)
+}
+
+// Ask returns the next questions, or none if the cut is found.
+func (c *Cut) Ask() []Question {
+	if c.level == len(c.levels) {
+		return nil
+	}
+	questions := make([]Question, 0, len(c.levels[c.level]))
+	for _, shard := range c.levels[c.level] {
+		question := Question{Shard: shard}
+		switch {
+		case !c.down:
+			question.Latest = true
+			for _, child := range c.children(shard) {
+				question.Streamed = append(question.Streamed, c.found[child].Carried)
+			}
+		case c.level == 0:
+			question.Height = *c.height
+		default:
+			question.Exact, question.Carried = true, c.before(shard)
+			question.Height = c.found[shard].Place.Height
+			if c.height != nil {
+				question.Time = c.found[c.levels[0][0]].Time
+			}
+		}
+		questions = append(questions, question)
+	}
+	return questions
+}
+
+// before returns how many entries of the stream to a shard are before its parent's place.
+func (c *Cut) before(shard ledger.ShardID) uint64 {
+	parent, _ := c.tree.Parent(shard)
+	return c.found[parent].Streamed[slices.Index(c.tree.Children(parent), shard)]
+}
+
+// Answer takes the answers to the last questions.
+func (c *Cut) Answer(answers []Position) error {
+	shards := c.levels[c.level]
+	if len(answers) != len(shards) {
+		return fmt.Errorf("book: %d answers to %d questions", len(answers), len(shards))
+	}
+	for i, shard := range shards {
+		answer := answers[i]
+		if len(answer.Streamed) != len(c.children(shard)) {
+			return fmt.Errorf("book: shard %d answers for %d streams, and it has %d", shard,
+				len(answer.Streamed), len(c.children(shard)))
+		}
+		if c.down && c.level > 0 && answer.Carried != c.before(shard) {
+			return fmt.Errorf("book: shard %d answers with a place after %d entries of its "+
+				"stream, not %d", shard, answer.Carried, c.before(shard))
+		}
+		c.found[shard] = answer
+	}
+	switch {
+	case c.down:
+		c.level++
+	case c.level > 0:
+		c.level--
+	default:
+		c.down, c.level = true, 1 // the root is where it said
+	}
+	return nil
+}
+
+// Positions returns the position of each shard, by number. The cut must be found.
+func (c *Cut) Positions() []Position { return c.found }
+
+// Find answers a question from a store, as far as the chain up to the height durable. It returns
+// store.ErrNotYet if the chain is not so far.
+func Find(from *store.Store, question *Question, durable ledger.Height) (Position, error) {
+	var found Position
+	height := question.Height
+	if question.Latest {
+		height = durable
+	}
+	var err error
+	if question.Time != 0 {
+		if height, err = lastNotAfter(from, question.Time, durable); err != nil {
+			return Position{}, err
+		}
+	}
+	if height > durable {
+		return Position{}, fmt.Errorf("%w: block %d is the last durable one, and not %d",
+			store.ErrNotYet, durable, height)
+	}
+	found.Place, found.Carried = store.Place{Height: height}, question.Carried
+	if question.Exact {
+		found.Place, err = from.PlaceWith(question.Carried, height, durable)
+	} else {
+		found.Carried, err = from.CarriedAt(height)
+	}
+	if err != nil {
+		return Position{}, err
+	}
+	if tree := from.ShardTree(); tree != nil {
+		for i, child := range tree.Children(from.Shard()) {
+			streamed, err := from.StreamedAt(child, found.Place)
+			if err != nil {
+				return Position{}, err
+			}
+			if i < len(question.Streamed) && streamed < question.Streamed[i] {
+				return Position{}, fmt.Errorf("%w: it has %d entries of the stream to shard %d, "+
+					"and not %d", store.ErrNotYet, streamed, child, question.Streamed[i])
+			}
+			found.Streamed = append(found.Streamed, streamed)
+		}
+	}
+	header, _, err := from.Header(found.Place.Height)
+	found.Time = header.Time
+	return found, err
+}
+
+// lastNotAfter returns the last block up to a height whose time is not after this time, or 0.
+func lastNotAfter(from *store.Store, time ledger.Milliseconds,
+	upTo ledger.Height) (ledger.Height, error) {
+	low, high := ledger.Height(0), upTo+1 // block low is not after the time, block high is
+	for low+1 < high {
+		middle := low + (high-low)/2
+		header, _, err := from.Header(middle)
+		if err != nil {
+			return 0, err
+		}
+		if header.Time > time {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return low, nil
+}
