@@ -1,8 +1,10 @@
 package book
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -307,5 +309,54 @@ func TestAnswersOfCuts(t *testing.T) {
 	}
 	if err := cut.Answer([]Position{{Carried: 2, Streamed: []uint64{0}}}); err == nil {
 		t.Error("another place than the question's is taken")
+	}
+}
+
+// A store that began with a snapshot reads at places after the snapshot, also accounts that nothing
+// touched since. Before, it says that the steps are absent.
+func TestCutsAfterASnapshot(t *testing.T) {
+	t.Parallel()
+	b := newShards(t, 9)
+	for range 30 {
+		b.trade()
+	}
+	b.settle()
+	first := b.stores[0]
+	var snapshot bytes.Buffer
+	taken, err := first.WriteSnapshot(t.Context(), &snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	options := store.Options{ReserveBytes: -1}
+	if _, err := store.Restore(t.Context(), dir, genesis, options, &snapshot,
+		func(ledger.Height, ledger.Hash, bool) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := store.Open(dir, genesis, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = restored.Close() })
+	b.stores[0] = restored
+	place := store.Place{Height: taken.Height}
+	before, err := b.read(0, place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 40 { // of a's history, the steps around the snapshot are looked up together
+		b.round(0, b.clients[0].Transfer("org0:issuer", "org0:a", 1))
+	}
+	after, err := b.read(0, place)
+	if err != nil || fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("%v, and later %v: %v", before, after, err)
+	}
+	if _, err := b.read(0, store.Place{Height: taken.Height / 2}); !errors.Is(err,
+		store.ErrAbsent) {
+		t.Errorf("before the snapshot: %v", err)
 	}
 }
