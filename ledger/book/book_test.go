@@ -29,6 +29,10 @@ type shards struct {
 	deadlines bool
 	// together says that the transactions of a round are one bundle.
 	together bool
+	// assets are further ones that some transfers move.
+	assets []ledger.AssetName
+	// copies says that some transactions enter at the root, too.
+	copies bool
 	// forge may change what a shard hears from the others in a round.
 	forge func(shard ledger.ShardID, batch *ledger.Batch)
 }
@@ -175,7 +179,16 @@ func (b *shards) trade() {
 			transfer.Deadline = b.start + ledger.Milliseconds(b.rounds) +
 				ledger.Milliseconds(b.random.IntN(100))
 		}
+		if len(b.assets) > 0 && b.random.IntN(4) == 0 {
+			asset := b.assets[b.random.IntN(len(b.assets))]
+			for i := range transfer.Postings {
+				transfer.Postings[i].Asset = asset
+			}
+		}
 		transfers = append(transfers, transfer)
+	}
+	if b.copies && b.random.IntN(3) == 0 {
+		b.round(tree.Root(), transfers...)
 	}
 	b.round(shard, transfers...)
 }

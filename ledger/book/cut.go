@@ -1,6 +1,8 @@
 package book
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -131,21 +133,25 @@ func (c *Cut) before(shard ledger.ShardID) uint64 {
 	return c.found[parent].Streamed[slices.Index(c.tree.Children(parent), shard)]
 }
 
-// Answer takes the answers to the last questions.
+// Answer takes the answers to the last questions. It returns an error if they cannot be right.
 func (c *Cut) Answer(answers []Position) error {
 	shards := c.levels[c.level]
 	if len(answers) != len(shards) {
-		return fmt.Errorf("book: %d answers to %d questions", len(answers), len(shards))
+		return fmt.Errorf("%d answers to %d questions", len(answers), len(shards))
 	}
 	for i, shard := range shards {
 		answer := answers[i]
 		if len(answer.Streamed) != len(c.children(shard)) {
-			return fmt.Errorf("book: shard %d answers for %d streams, and it has %d", shard,
-				len(answer.Streamed), len(c.children(shard)))
+			return fmt.Errorf("the place of shard %d is with %d streams to child shards, and it "+
+				"has %d of them", shard, len(answer.Streamed), len(c.children(shard)))
 		}
-		if c.down && c.level > 0 && answer.Carried != c.before(shard) {
-			return fmt.Errorf("book: shard %d answers with a place after %d entries of its "+
-				"stream, not %d", shard, answer.Carried, c.before(shard))
+		before := uint64(0) // for the root
+		if c.level > 0 && c.down {
+			before = c.before(shard)
+		}
+		if c.down && answer.Carried != before {
+			return fmt.Errorf("the place of shard %d is after %d entries of its parent's stream, "+
+				"and the parent's after %d", shard, answer.Carried, before)
 		}
 		c.found[shard] = answer
 	}
@@ -163,9 +169,79 @@ func (c *Cut) Answer(answers []Position) error {
 // Positions returns the position of each shard, by number. The cut must be found.
 func (c *Cut) Positions() []Position { return c.found }
 
+// ErrNoCut reports that places are not a consistent cut of a book.
+var ErrNoCut = errors.New("book: these places are no cut")
+
+// CheckCut returns ErrNoCut unless positions are a cut, by the numbers of entries that they have.
+// They are of all shards, by number. Whether the numbers are those at the places, each shard has to
+// find out (PlaceIn). A book of one shard has no tree, nil.
+func CheckCut(tree *ledger.ShardTree, positions []Position) error {
+	shards := 1
+	if tree != nil {
+		shards = tree.Shards()
+	}
+	if len(positions) != shards {
+		return fmt.Errorf("%w: %d places, and the book has %d shards", ErrNoCut, len(positions),
+			shards)
+	}
+	cut := NewCut(tree, new(ledger.Height))
+	for cut.level < len(cut.levels) {
+		var answers []Position
+		for _, shard := range cut.levels[cut.level] {
+			answers = append(answers, positions[shard])
+		}
+		if err := cut.Answer(answers); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoCut, err)
+		}
+	}
+	return nil
+}
+
+// PlaceIn returns the place of a store's chain in a cut. It returns ErrNoCut if the positions are
+// no cut (CheckCut), or if that of this chain does not have the entries of the streams that it
+// says.
+// It returns store.ErrNotYet if the chain up to the height durable does not have the place.
+func PlaceIn(ctx context.Context, from *store.Store, cut []Position,
+	durable ledger.Height) (store.Place, error) {
+	if err := CheckCut(from.ShardTree(), cut); err != nil {
+		return store.Place{}, err
+	}
+	said := &cut[from.Shard()]
+	if said.Place.Height > durable || said.Place.Last() > durable {
+		return store.Place{}, fmt.Errorf("%w: block %d is the last durable one, before the end of "+
+			"block %d", store.ErrNotYet, durable, said.Place.Height)
+	}
+	if err := from.CheckPlace(said.Place); errors.Is(err, store.ErrNotFound) {
+		return store.Place{}, fmt.Errorf("%w: shard %d: %w", ErrNoCut, from.Shard(), err)
+	} else if err != nil {
+		return store.Place{}, err
+	}
+	has, err := from.HasCarried(ctx, said.Place, said.Carried)
+	if err == nil && !has {
+		err = fmt.Errorf("%w: the place of shard %d is not after %d entries of its parent's stream",
+			ErrNoCut, from.Shard(), said.Carried)
+	}
+	if err != nil {
+		return store.Place{}, err
+	}
+	for i, streamed := range said.Streamed {
+		child := from.ShardTree().Children(from.Shard())[i]
+		found, err := from.StreamedAt(child, said.Place)
+		if err == nil && found != streamed {
+			err = fmt.Errorf("%w: the place of shard %d is after %d entries of the stream to "+
+				"shard %d, not %d", ErrNoCut, from.Shard(), found, child, streamed)
+		}
+		if err != nil {
+			return store.Place{}, err
+		}
+	}
+	return said.Place, nil
+}
+
 // Find answers a question from a store, as far as the chain up to the height durable. It returns
 // store.ErrNotYet if the chain is not so far.
-func Find(from *store.Store, question *Question, durable ledger.Height) (Position, error) {
+func Find(ctx context.Context, from *store.Store, question *Question,
+	durable ledger.Height) (Position, error) {
 	var found Position
 	height := question.Height
 	if question.Latest {
@@ -183,9 +259,9 @@ func Find(from *store.Store, question *Question, durable ledger.Height) (Positio
 	}
 	found.Place, found.Carried = store.Place{Height: height}, question.Carried
 	if question.Exact {
-		found.Place, err = from.PlaceWith(question.Carried, height, durable)
+		found.Place, err = from.PlaceWith(ctx, question.Carried, height, durable)
 	} else {
-		found.Carried, err = from.CarriedAt(height)
+		found.Carried, err = from.CarriedAt(ctx, height)
 	}
 	if err != nil {
 		return Position{}, err

@@ -24,10 +24,16 @@ func (b *shards) cut(height *ledger.Height) ([]Position, error) {
 		answers := make([]Position, len(questions))
 		for i := range questions {
 			asked := b.stores[questions[i].Shard]
-			var err error
-			if answers[i], err = Find(asked, &questions[i], asked.AppendedHeight()); err != nil {
+			answer, err := Find(b.t.Context(), asked, &questions[i], asked.AppendedHeight())
+			if err != nil {
 				return nil, err
 			}
+			if has, err := asked.HasCarried(b.t.Context(), answer.Place, answer.Carried); err !=
+				nil || !has || asked.CheckPlace(answer.Place) != nil {
+				b.t.Errorf("shard %d says that it has %d entries at %+v, and does not: %v",
+					questions[i].Shard, answer.Carried, answer.Place, err)
+			}
+			answers[i] = answer
 		}
 		if err := cut.Answer(answers); err != nil {
 			return nil, err
@@ -35,23 +41,24 @@ func (b *shards) cut(height *ledger.Height) ([]Position, error) {
 	}
 }
 
-// read returns the balances of a shard's accounts at a place, from the store.
+// read returns the balances of a shard's accounts at a place by account and asset, from the store,
+// and 0 for each account alone.
 func (b *shards) read(shard ledger.ShardID,
-	place store.Place) (map[ledger.AccountPath]ledger.Amount, error) {
-	balances := make(map[ledger.AccountPath]ledger.Amount)
+	place store.Place) (map[string]ledger.Amount, error) {
+	balances := make(map[string]ledger.Amount)
 	for after, more := ledger.AccountPath(""), true; more; {
 		var accounts []ledger.Account
 		var err error
-		accounts, after, more, err = b.stores[shard].AccountsAt(place, after, 1)
+		accounts, after, more, err = b.stores[shard].AccountsAt(b.t.Context(), place, after, 1)
 		if err != nil {
 			return nil, err
 		}
 		for _, account := range accounts {
-			balances[account.Path] = ledger.Amount{}
+			balances[string(account.Path)] = ledger.Amount{}
 			for _, balance := range account.Balances {
-				balances[account.Path] = balance.Amount
+				balances[string(account.Path)+" "+string(balance.Asset)] = balance.Amount
 			}
-			alone, err := b.stores[shard].AccountAt(account.Path, place)
+			alone, err := b.stores[shard].AccountAt(b.t.Context(), account.Path, place)
 			if err != nil || !slices.Equal(alone.Balances, account.Balances) {
 				b.t.Errorf("account %s alone: %+v, and not %+v: %v", account.Path, alone, account,
 					err)
@@ -64,8 +71,8 @@ func (b *shards) read(shard ledger.ShardID,
 // replay returns the balances that a chain's entries before a place give. It reads the blocks only,
 // and marks the transactions of several shards in seen.
 func (b *shards) replay(shard ledger.ShardID, place store.Place,
-	seen map[ledger.Hash]int) map[ledger.AccountPath]ledger.Amount {
-	own, balances := b.stores[shard], make(map[ledger.AccountPath]ledger.Amount)
+	seen map[ledger.Hash]int) map[string]ledger.Amount {
+	own, balances := b.stores[shard], make(map[string]ledger.Amount)
 	for height := ledger.Height(1); height <= min(place.Height+1, own.AppendedHeight()); height++ {
 		block, err := own.Block(height)
 		if err != nil {
@@ -87,15 +94,16 @@ func (b *shards) replay(shard ledger.ShardID, place store.Place,
 				continue
 			}
 			for _, opening := range transaction.Openings {
-				balances[opening.Account] = ledger.Amount{}
+				balances[string(opening.Account)] = ledger.Amount{}
 			}
 			for _, posting := range transaction.Postings {
 				if own.HomeShard(posting.Account.Organisation()) == shard {
-					sum, err := balances[posting.Account].Add(posting.Amount)
+					name := string(posting.Account) + " " + string(posting.Asset)
+					sum, err := balances[name].Add(posting.Amount)
 					if err != nil {
 						b.t.Fatal(err)
 					}
-					balances[posting.Account] = sum
+					balances[name] = sum
 				}
 			}
 		}
@@ -114,7 +122,7 @@ func (b *shards) share(shard ledger.ShardID, crossing store.Crossing) int {
 
 // judge returns why the balances at a cut are wrong, or nil.
 func (b *shards) judge(places []store.Place) error {
-	sum, seen := new(total), make(map[ledger.Hash]int)
+	sums, seen := make(map[string]*total), make(map[ledger.Hash]int)
 	for i, place := range places {
 		shard := ledger.ShardID(i)
 		balances, err := b.read(shard, place)
@@ -125,11 +133,15 @@ func (b *shards) judge(places []store.Place) error {
 			return fmt.Errorf("shard %d at %+v: the accounts have %v, and the chain gives %v", i,
 				place, balances, want)
 		}
-		for path, amount := range balances {
-			if amount.Sign() < 0 && !strings.HasSuffix(string(path), ":issuer") {
-				return fmt.Errorf("%s has %s at %+v", path, amount, place)
+		for name, amount := range balances {
+			path, asset, _ := strings.Cut(name, " ")
+			if amount.Sign() < 0 && !strings.HasSuffix(path, ":issuer") {
+				return fmt.Errorf("%s has %s of %s at %+v", path, amount, asset, place)
 			}
-			sum.add(amount)
+			if sums[asset] == nil {
+				sums[asset] = new(total)
+			}
+			sums[asset].add(amount)
 		}
 	}
 	for id, count := range seen {
@@ -137,10 +149,82 @@ func (b *shards) judge(places []store.Place) error {
 			return fmt.Errorf("transaction %s is in some of its shards only", id)
 		}
 	}
-	if *sum != (total{}) {
-		return fmt.Errorf("the balances add up to %s", sum)
+	for asset, sum := range sums {
+		if *sum != (total{}) {
+			return fmt.Errorf("the balances of %s add up to %s", asset, sum)
+		}
 	}
 	return nil
+}
+
+// copied returns how many entries of the parent's stream left nothing in a chain but their numbers,
+// since their transactions were there.
+func (b *shards) copied(own *store.Store) (count int) {
+	for height := ledger.Height(1); height <= own.AppendedHeight(); height++ {
+		block, err := own.Block(height)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range block.Bundles {
+			if block.Bundles[i].Number != 0 && !slices.ContainsFunc(block.Unpacked,
+				func(entry ledger.Entry) bool { return entry.Bundle == i }) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// A place within a bundle is none, and one place has one number of entries of the stream, unless an
+// entry left nothing.
+func TestPlacesThatAreNone(t *testing.T) {
+	t.Parallel()
+	b := newShards(t, 6)
+	b.together = true
+	ctx, own := t.Context(), b.stores[1]
+	transfer := func() ledger.Transaction {
+		transfer := b.clients[0].Transfer("org0:issuer", "org1:a", 5)
+		transfer.Deadline = b.start + 1000
+		return transfer
+	}
+	b.round(0, transfer(), transfer())
+	b.round(0, transfer())
+	before := own.Carried()
+	b.round(1, b.clients[1].Transfer("org1:issuer", "org1:a", 1))
+	end := own.AppendedHeight()
+	block, err := own.Block(end)
+	if err != nil || len(block.Bundles) != 3 || len(block.Unpacked) != 4 {
+		t.Fatalf("%+v, %v", block, err)
+	}
+	for entries := range uint32(6) {
+		place := store.Place{Height: end - 1, Entries: entries}
+		split := entries > 0 && entries < 4 &&
+			block.Unpacked[entries-1].Bundle == block.Unpacked[entries].Bundle
+		if err := own.CheckPlace(place); errors.Is(err, store.ErrNotFound) !=
+			(split || entries > 4) {
+			t.Errorf("after %d entries: %v", entries, err)
+		}
+		if split || entries > 4 {
+			continue
+		}
+		want := before
+		for _, entry := range block.Unpacked[:entries] {
+			want = max(want, block.Bundles[entry.Bundle].Number)
+		}
+		for number := before - 1; number <= before+3; number++ {
+			if has, err := own.HasCarried(ctx, place, number); err != nil ||
+				has != (number == want) {
+				t.Errorf("after %d entries of the block, %d of the stream: %v, %v, want %d",
+					entries, number, has, err, want)
+			}
+		}
+	}
+	for _, far := range []store.Place{{Height: end + 1}, {Height: end, Entries: 1},
+		{Height: 1<<64 - 1, Entries: 1}} {
+		if err := own.CheckPlace(far); !errors.Is(err, store.ErrNotYet) {
+			t.Errorf("%+v: %v", far, err)
+		}
+	}
 }
 
 func placesOf(cut []Position) (places []store.Place) {
@@ -154,12 +238,16 @@ func placesOf(cut []Position) (places []store.Place) {
 // was on its way. This holds in chains of all versions, and in trees of several shapes.
 func TestCutsAddUp(t *testing.T) {
 	t.Parallel()
-	var within, ready, late, past int
+	var within, ready, late, past, copied int
 	t.Run("books", func(t *testing.T) {
 		for seed, parents := range [][]ledger.ShardID{{0, 0, 1}, {0, 0, 0, 0}, {0, 0, 0, 1, 1, 2}} {
 			for version := ledger.FirstVersion; version <= ledger.NewestVersion; version++ {
 				b := newShardsOf(t, uint64(seed*10+version), version, parents...)
 				var cuts [][]store.Place
+				b.copies = true
+				for i := range 20 {
+					b.assets = append(b.assets, ledger.AssetName(fmt.Sprint("asset", i)))
+				}
 				for range 150 {
 					b.together = b.random.IntN(3) == 0
 					b.trade()
@@ -205,6 +293,9 @@ func TestCutsAddUp(t *testing.T) {
 					cuts = append(cuts, placesOf(cut))
 				}
 				b.settle()
+				for _, each := range b.stores {
+					copied += b.copied(each)
+				}
 				for _, places := range cuts {
 					if err := b.judge(places); err != nil {
 						t.Fatalf("book %d, version %d: %v", seed, version, err)
@@ -213,9 +304,9 @@ func TestCutsAddUp(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d cuts, %d of the past, %d of their places within a block; %d too early", ready, past,
-		within, late)
-	if within < 20 || ready < 200 || late < 20 || past < 100 {
+	t.Logf("%d cuts, %d of the past, %d of their places within a block; %d too early; %d entries "+
+		"of streams have nothing new", ready, past, within, late, copied)
+	if within < 20 || ready < 200 || late < 20 || past < 100 || copied < 20 {
 		t.Error("the cuts are too much alike")
 	}
 }
@@ -266,14 +357,14 @@ func TestCutsOfOneShard(t *testing.T) {
 	}
 	for height := range alone.AppendedHeight() + 1 {
 		cut := NewCut(nil, &height)
-		found, err := Find(alone, &cut.Ask()[0], alone.AppendedHeight())
+		found, err := Find(t.Context(), alone, &cut.Ask()[0], alone.AppendedHeight())
 		if err == nil {
 			err = cut.Answer([]Position{found})
 		}
 		if err != nil || len(cut.Ask()) != 0 {
 			t.Fatal(err)
 		}
-		account, err := alone.AccountAt("acme:a", cut.Positions()[0].Place)
+		account, err := alone.AccountAt(t.Context(), "acme:a", cut.Positions()[0].Place)
 		want := int64(height)*2 - 4
 		switch {
 		case height < 2:
@@ -282,12 +373,13 @@ func TestCutsOfOneShard(t *testing.T) {
 			}
 		case err != nil:
 			t.Error(err)
-		case want == 0 && len(account.Balances) == 1 && account.Balances[0].Amount.Sign() == 0:
-		case want > 0 && account.Balances[0].Amount != ledger.NewAmount(want):
+		case (want > 0) != (len(account.Balances) == 1) ||
+			want > 0 && account.Balances[0].Amount != ledger.NewAmount(want):
 			t.Errorf("block %d: %+v", height, account)
 		}
 	}
-	if _, err := Find(alone, &Question{Height: 99}, 22); !errors.Is(err, store.ErrNotYet) {
+	if _, err := Find(t.Context(), alone, &Question{Height: 99}, 22); !errors.Is(err,
+		store.ErrNotYet) {
 		t.Error(err)
 	}
 }
@@ -309,6 +401,70 @@ func TestAnswersOfCuts(t *testing.T) {
 	}
 	if err := cut.Answer([]Position{{Carried: 2, Streamed: []uint64{0}}}); err == nil {
 		t.Error("another place than the question's is taken")
+	}
+}
+
+// Positions that do not fit each other are no cut.
+func TestCheckCut(t *testing.T) {
+	t.Parallel()
+	b := newShards(t, 8)
+	for range 20 {
+		b.trade()
+	}
+	b.settle()
+	tree := b.stores[0].ShardTree()
+	whole, err := b.cut(nil)
+	if err == nil {
+		err = CheckCut(tree, whole)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(cut []Position) []Position{
+		"too few":         func(cut []Position) []Position { return cut[:2] },
+		"too many":        func(cut []Position) []Position { return append(cut, Position{}) },
+		"a root below":    func(cut []Position) []Position { cut[0].Carried = 1; return cut },
+		"a child behind":  func(cut []Position) []Position { cut[1].Carried--; return cut },
+		"a child ahead":   func(cut []Position) []Position { cut[2].Carried++; return cut },
+		"a stream less":   func(cut []Position) []Position { cut[1].Streamed = nil; return cut },
+		"another parent":  func(cut []Position) []Position { cut[1] = cut[2]; return cut },
+		"a stream behind": func(cut []Position) []Position { cut[0].Streamed[0]--; return cut },
+	} {
+		var cut []Position
+		for _, each := range whole {
+			each.Streamed = slices.Clone(each.Streamed)
+			cut = append(cut, each)
+		}
+		if err := CheckCut(tree, change(cut)); !errors.Is(err, ErrNoCut) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A chain finds out that its own place is another one, even if the places fit each other.
+	for shard, own := range b.stores {
+		head := own.AppendedHeight()
+		if place, err := PlaceIn(t.Context(), own, whole, head); err != nil ||
+			place != whole[shard].Place {
+			t.Errorf("shard %d: %+v, %v", shard, place, err)
+		}
+		if _, err := PlaceIn(t.Context(), own, whole, head-1); !errors.Is(err, store.ErrNotYet) {
+			t.Errorf("shard %d, not durable: %v", shard, err)
+		}
+		for name, change := range map[string]func(at *Position){
+			"earlier":    func(at *Position) { at.Place.Height = 1 },
+			"in a block": func(at *Position) { at.Place.Height, at.Place.Entries = 1, 99 },
+		} {
+			cut := slices.Clone(whole)
+			change(&cut[shard])
+			if _, err := PlaceIn(t.Context(), own, cut, head); !errors.Is(err, ErrNoCut) {
+				t.Errorf("shard %d, %s: %v", shard, name, err)
+			}
+		}
+	}
+	if err := CheckCut(nil, []Position{{Place: store.Place{Height: 3}}}); err != nil {
+		t.Error(err)
+	}
+	if err := CheckCut(nil, []Position{{Carried: 3}}); !errors.Is(err, ErrNoCut) {
+		t.Error(err)
 	}
 }
 
