@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/book"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // placeTime bounds a question for a place. A member whose chain is not so far answers within a
@@ -30,6 +31,9 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 	*connect.Response[ledgerdv1.GetCutResponse], error) {
 	bounded, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
 	defer cancel()
+	if err := r.allHeard(r.otherShards()); err != nil {
+		return nil, err
+	}
 	return api.FindCut(r.shards.Tree(), request.Msg, func(questions []book.Question) (
 		[]book.Position, error) {
 		var shards []ledger.ShardID
@@ -66,6 +70,18 @@ func placeRequest(question *book.Question) *ledgerdv1.GetPlaceRequest {
 		request.Carried = &question.Carried
 	}
 	return request
+}
+
+// allHeard returns an error if this node hears no member of one of the shards, so that nobody waits
+// for its answer.
+func (r *router) allHeard(shards []ledger.ShardID) error {
+	states := r.shards.States()
+	for _, shard := range shards {
+		if shard != r.shards.Own() && states[shard].Mode == report.ShardSilent {
+			return noAnswer(shard)
+		}
+	}
+	return nil
 }
 
 // everyShard calls shards at the same time, and fails unless all of them answer. The error names
@@ -114,6 +130,9 @@ func (r *router) accountsAtCut(ctx context.Context,
 	if len(shards) == 1 && (shards[0] == r.shards.Own() ||
 		int64(shards[0]) >= int64(r.shards.Tree().Shards())) {
 		return r.Service.ListAccounts(ctx, request)
+	}
+	if err := r.allHeard(shards); err != nil {
+		return nil, err
 	}
 	pages, err := everyShard(ctx, r, r.Options().MaxReadTime, shards, func(ctx context.Context,
 		shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse, error) {
