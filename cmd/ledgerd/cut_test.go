@@ -87,15 +87,15 @@ func TestCommandsAtACut(t *testing.T) {
 		status int
 		words  string
 	}{
-		"cut --at 1000000 %n":                                 {exitFailure, "ask for an earlier one"},
-		"export --balances --at 1000000 %n":                   {exitFailure, "ask for an earlier one"},
-		"export --blocks --at 1 %n":                           {exitUsage, "for --balances"},
-		"export --balances --at 1 --cut x %n":                 {exitUsage, "none of the others can be"},
-		"export --balances --cut %d/nothing %n":               {exitUsage, "no such file"},
-		"account show org2:a --cut - %n":                      {exitUsage, "ledgerd cut --json"},
-		"account show org2:a --at 1 %n":                       {exitFailure, "no account org2:a is open"},
-		"account show org2:a --at 1 --timeout x":              {exitUsage, "timeout"},
-		"export --balances --home " + t.TempDir() + " --at x": {exitUsage, "invalid argument"},
+		"cut --at 1000000 %n":                    {exitFailure, "ask for an earlier one"},
+		"export --balances --at 1000000 %n":      {exitFailure, "ask for an earlier one"},
+		"export --blocks --at 1 %n":              {exitUsage, "for --balances"},
+		"export --balances --at 1 --cut x %n":    {exitUsage, "none of the others can be"},
+		"export --balances --cut %d/nothing %n":  {exitUsage, "no such file"},
+		"account show org2:a --cut - %n":         {exitUsage, "ledgerd cut --json"},
+		"account show org2:a --at 1 %n":          {exitFailure, "no account org2:a is open"},
+		"account show org2:a --at 1 --timeout x": {exitUsage, "timeout"},
+		"export --balances --home %d --at x":     {exitUsage, "invalid argument"},
 	} {
 		if got := s.run(line, "{}"); got.status != want.status ||
 			!strings.Contains(got.errs, want.words) {

@@ -241,6 +241,27 @@ func TestAccountAtACut(t *testing.T) {
 	}
 }
 
+// Pages at a cut have each account once and in order, also if many accounts were opened since.
+func TestPagesAtACut(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	cut := b.cut(0, nil).GetPlaces()
+	opening := b.orgs[1].Next()
+	for i := range 30 {
+		opening.Openings = append(opening.Openings, ledger.Opening{
+			Account: b.orgs[1].Account(fmt.Sprintf("b%02d", i))})
+	}
+	b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(opening)), 1)
+	const want = "org0:a\norg0:mint\norg1:a\norg1:mint\norg2:a\norg2:mint\n"
+	for size := range uint32(9) {
+		for door := range b.clients {
+			if text, _ := b.balancesAt(door, size, cut); text != want {
+				t.Errorf("pages of %d at shard %d:\n%s", size, door, text)
+			}
+		}
+	}
+}
+
 // There is no cut, and no list of all accounts at one, without a shard; the error names it.
 // Requests that cannot be answered are refused.
 func TestCutsNeedAllShards(t *testing.T) {
