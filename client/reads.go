@@ -356,6 +356,47 @@ func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
 	})
 }
 
+// Cut returns one place in the chain of each shard, for AccountAt and AccountsAt: the end of a
+// block of the root's chain, and what belongs to it in the others. With nil, the cut has everything
+// that is durable at the nodes that are asked. All shards have to answer.
+func (c *Client) Cut(ctx context.Context, height *uint64) (*ledgerdv1.GetCutResponse, error) {
+	answer, err := call(ctx, c, true, &ledgerdv1.GetCutRequest{Height: height}, service.GetCut)
+	if CodeOf(err) == connect.CodeUnimplemented {
+		err = fmt.Errorf("%w: %w", errNoCuts, err)
+	}
+	return answer, err
+}
+
+// errNoCuts reports a node of a version before cuts. It would answer with the balances of now.
+var errNoCuts = errors.New("client: this node or one that it asked is of a version that does not " +
+	"know cuts: update it, or ask another node")
+
+// AccountAt is Account with the balances at a cut.
+func (c *Client) AccountAt(ctx context.Context, path ledger.AccountPath,
+	cut []*ledgerdv1.Place) (*ledgerdv1.Account, error) {
+	answer, err := call(ctx, c, true, &ledgerdv1.GetAccountRequest{Account: string(path), Cut: cut},
+		service.GetAccount)
+	if err == nil && !answer.GetAtCut() {
+		err = errNoCuts
+	}
+	return answer.GetAccount(), err
+}
+
+// AccountsAt is Accounts with the balances at a cut, given by the place in the chain of each shard.
+// So the balances of all accounts add up to zero for each asset, and they are the same at any node
+// and at any time.
+func (c *Client) AccountsAt(ctx context.Context, prefix string,
+	cut []*ledgerdv1.Place) iter.Seq2[*ledgerdv1.Account, error] {
+	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix,
+			PageSize: iteratorPage, PageToken: token, Cut: cut}, service.ListAccounts)
+		if err == nil && !answer.GetAtCut() {
+			err = errNoCuts
+		}
+		return answer.GetAccounts(), answer.GetNextPageToken(), err
+	})
+}
+
 // ShardNames names shards in words, such as "shard 2" or "shards 1, 2".
 func ShardNames(shards []uint32) string {
 	text := "shard "

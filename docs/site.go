@@ -65,9 +65,9 @@ func sections() []section {
 			"licences"}},
 		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",
 			"performance", "figures", "testing"}},
-		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/storage",
-			"design/lone", "design/rounds", "design/prompt", "design/interleaving",
-			"design/invariants", "design/deviations", "design/extending",
+		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/cuts",
+			"design/storage", "design/lone", "design/rounds", "design/prompt",
+			"design/interleaving", "design/invariants", "design/deviations", "design/extending",
 			"design/planted-bugs"}},
 	}
 }

@@ -254,6 +254,7 @@ func (r *openReport) write(out io.Writer, asJSON bool) error {
 // newAccountShowCommand returns the `ledgerd account show` command.
 func newAccountShowCommand() *cobra.Command {
 	var remote remoteOptions
+	var cut cutFlags
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show ORGANISATION:NAME",
@@ -265,8 +266,12 @@ JSON number keeps.
 In a ledger of several shards, the command asks a node of the shard that holds
 the account. Beside a balance it shows the amounts held by transactions that wait
 for other shards: an amount set aside cannot be spent, and an incoming amount has
-not arrived yet.`,
+not arrived yet.
+
+With --at or --cut the balances are those at a cut (see ledgerd cut): every
+transaction before it counts with its outcome, so nothing is on its way.`,
 		Example: `  ledgerd account show acme:cash
+  ledgerd account show acme:cash --at 1000
   ledgerd account show acme:cash --json | jq -r '.balances[] | "\(.amount) \(.asset)"'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -279,7 +284,7 @@ not arrived yet.`,
 				return err
 			}
 			defer done()
-			account, err := nodes.Account(ctx, path)
+			account, err := cut.account(ctx, command, nodes, path)
 			if err != nil {
 				return err
 			}
@@ -318,6 +323,7 @@ not arrived yet.`,
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}
 	remote.bind(command, false)
+	cut.bind(command)
 	addJSONFlag(command, &asJSON)
 	return command
 }

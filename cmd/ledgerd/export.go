@@ -53,9 +53,11 @@ type exporter interface {
 func newExportCommand() *cobra.Command {
 	var dir, url string
 	var blocks, balances bool
+	var cut cutFlags
 	var access credentials
 	command := &cobra.Command{
-		Use:   "export (--home DIR | --node URL) (--blocks | --balances)",
+		Use: "export (--home DIR | --node URL) (--blocks | --balances [--at HEIGHT | " +
+			"--cut FILE])",
 		Short: "Write all blocks or all balances as JSON lines",
 		Long: `Write all blocks or all balances as JSON lines to standard output, in an order
 that is the same on every node: two nodes with one chain write the same bytes.
@@ -73,13 +75,31 @@ In a book of several shards, the blocks are those of the node's shard. With --ho
 so are the balances; with --node they are those of all shards.
 
 With --home the blocks come from the node's folder, and the node must not be
-running. With --node they come from a running node. The balances of a node that
-takes transactions meanwhile are not all of one moment.`,
+running. With --node they come from a running node. The balances of a running node
+are those at one cut over all shards, also while it takes transactions: each
+transaction counts in all of its shards or in none, so the balances of an asset add
+up to zero. The cut is what is durable now, that at a block of the root's chain
+with --at, or with --cut one that ledgerd cut --json wrote. It is shown on standard
+error, in one word: SHARD:HEIGHT for each shard, and +ENTRIES of the next block.
+
+With --home the balances are those that the folder has; with --cut those of its
+shard at that cut, and in a book of one shard with --at those at a block.`,
 		Example: `  ledgerd export --home net/node-0 --blocks > blocks.jsonl
-  ledgerd export --node http://127.0.0.1:26600 --balances | sort > balances.jsonl`,
+  ledgerd export --node http://127.0.0.1:26600 --balances | sort > balances.jsonl
+
+  # The balances at block 1000 of the chain of the root
+  ledgerd export --node http://127.0.0.1:26600 --balances --at 1000
+
+  # The balances at one cut, as two nodes have them
+  ledgerd cut --json > cut.json
+  ledgerd export --balances --cut cut.json --node http://127.0.0.1:26600
+  ledgerd export --balances --cut cut.json --node http://127.0.0.1:26601`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			var from exporter
+			if blocks && (command.Flags().Changed("at") || command.Flags().Changed("cut")) {
+				return usagef("--at and --cut are for --balances")
+			}
 			if url != "" {
 				options, err := access.options()
 				if err != nil {
@@ -90,7 +110,7 @@ takes transactions meanwhile are not all of one moment.`,
 					return asUsage(err)
 				}
 				defer node.Close()
-				from = nodeExporter{node}
+				from = nodeExporter{node, &cut, command}
 			} else {
 				h, err := loadHome(dir)
 				if err != nil {
@@ -104,7 +124,11 @@ takes transactions meanwhile are not all of one moment.`,
 					return explainStore(h, err)
 				}
 				defer func() { err = errors.Join(err, opened.Close()) }()
-				from = storeExporter{opened}
+				place, err := cut.placeIn(command, opened)
+				if err != nil {
+					return err
+				}
+				from = storeExporter{opened, place}
 			}
 			return export(command.Context(), command.OutOrStdout(), from, blocks)
 		},
@@ -115,6 +139,7 @@ takes transactions meanwhile are not all of one moment.`,
 	access.bind(flags)
 	flags.BoolVar(&blocks, "blocks", false, "write the blocks")
 	flags.BoolVar(&balances, "balances", false, "write the balances")
+	cut.bind(command)
 	flags.Bool("json", true, "print JSON, the only format")
 	if err := flags.MarkHidden("json"); err != nil {
 		panic("export: no such flag: json")
@@ -144,7 +169,10 @@ func export(ctx context.Context, out io.Writer, from exporter, blocks bool) erro
 }
 
 // storeExporter reads the lines from a node's folder.
-type storeExporter struct{ *store.Store }
+type storeExporter struct {
+	*store.Store
+	place *store.Place // for balances; nil for those of now
+}
 
 // ExportBlocks calls visit with every block from 1 to the head, until it fails or ctx ends.
 func (e storeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) error) error {
@@ -204,8 +232,39 @@ func (e storeExporter) entry(entry *ledger.Entry) (entryLine, error) {
 	return line, nil
 }
 
+// ExportBalances writes the lines of the store's method, or those at the place.
+func (e storeExporter) ExportBalances(ctx context.Context,
+	visit func(store.BalanceLine) error) error {
+	if e.place == nil {
+		return e.Store.ExportBalances(ctx, visit)
+	}
+	const page = 1024
+	for after, more := ledger.AccountPath(""), true; more; {
+		var accounts []ledger.Account
+		var err error
+		if accounts, after, more, err = e.AccountsAt(ctx, *e.place, after, page); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i := range accounts {
+			for _, line := range store.NewBalanceLines(&accounts[i]) {
+				if err := visit(line); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // nodeExporter reads the lines from a running node, page by page.
-type nodeExporter struct{ node *client.Client }
+type nodeExporter struct {
+	node    *client.Client
+	cut     *cutFlags
+	command *cobra.Command // its standard error gets the cut
+}
 
 // ExportBlocks calls visit with every block from 1 to the node's head at the time of the call.
 func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) error) error {
@@ -268,10 +327,19 @@ func shownEntry(id ledger.Hash, shown *ledgerdv1.TransactionSummary) entryLine {
 	return line
 }
 
-// ExportBalances writes the same lines as store.Store's method.
+// ExportBalances writes the same lines as store.Store's method, for the accounts of all shards at
+// one cut.
 func (e nodeExporter) ExportBalances(ctx context.Context,
 	visit func(store.BalanceLine) error) error {
-	for shown, err := range e.node.Accounts(ctx, "") {
+	places, err := e.cut.find(ctx, e.command, e.node)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(e.command.ErrOrStderr(), "balances at the cut",
+		cutText(places)); err != nil {
+		return err
+	}
+	for shown, err := range e.node.AccountsAt(ctx, "", places) {
 		if err != nil {
 			return err
 		}

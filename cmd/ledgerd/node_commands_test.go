@@ -180,6 +180,11 @@ func TestOneNode(t *testing.T) {
 	refuses(t, exitFailure, "stop it first", "forget", "--home", dir)
 	blocks, balances := must(t, "export", "--node", url, "--blocks"),
 		must(t, "export", "--node", url, "--balances")
+	cut := filepath.Join(t.TempDir(), "cut.json")
+	if err := os.WriteFile(cut, []byte(must(t, "cut", "--node", url, "--json")),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
 	node.end(t)
 
 	if home := must(t, "export", "--home", dir, "--blocks"); home != blocks {
@@ -188,6 +193,13 @@ func TestOneNode(t *testing.T) {
 	if home := must(t, "export", "--home", dir, "--balances"); home != balances {
 		t.Errorf("balances differ:\n%s\n%s", home, balances)
 	}
+	if at := must(t, "export", "--home", dir, "--balances", "--cut", cut); at != balances {
+		t.Errorf("balances at the cut differ:\n%s\n%s", at, balances)
+	}
+	if at := must(t, "export", "--home", dir, "--balances", "--at", "0"); at != "" {
+		t.Errorf("balances at the beginning:\n%s", at)
+	}
+	refuses(t, exitFailure, "not so far", "export", "--home", dir, "--balances", "--at", "100000")
 	checkExports(t, blocks, balances)
 
 	good := object(t, must(t, "verify", "--home", dir, "--json"))

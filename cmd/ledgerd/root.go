@@ -40,7 +40,8 @@ var nodeCommands = []func() *cobra.Command{
 
 // clientCommands construct the commands that talk to nodes.
 var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand,
-	newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand}
+	newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand,
+	newCutCommand}
 
 // studyCommands construct the commands that study the engines.
 var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand,

@@ -64,7 +64,7 @@ func TestImportOverShards(t *testing.T) {
 		s.doors = []*apitest.TestServer{book.Door(cluster.Genesis().Shard)}
 		asked := s.must("export --blocks %n")
 		var stored bytes.Buffer
-		if err := export(t.Context(), &stored, storeExporter{cluster.Node(0).Store()},
+		if err := export(t.Context(), &stored, storeExporter{cluster.Node(0).Store(), nil},
 			true); err != nil || stored.String() != asked {
 			t.Errorf("shard %d: its folder says\n%s\nand its node\n%s%v", shard, &stored, asked,
 				err)
@@ -121,7 +121,7 @@ func TestExportWaiting(t *testing.T) {
 	}
 	var stored bytes.Buffer
 	asked := s.must("export --blocks %n")
-	if err := export(t.Context(), &stored, storeExporter{book.Shard(0).Node(0).Store()},
+	if err := export(t.Context(), &stored, storeExporter{book.Shard(0).Node(0).Store(), nil},
 		true); err != nil || stored.String() != asked ||
 		!strings.Contains(asked, `"outcome":"waiting","crossed":true`) {
 		t.Error(asked, &stored, err)

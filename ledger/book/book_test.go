@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,18 +24,36 @@ type shards struct {
 	stores  []*store.Store
 	clients []*ledgertest.Client
 	rounds  int
+	// start is the time of the genesis. deadlines says that transfers need one.
+	start     ledger.Milliseconds
+	deadlines bool
+	// together says that the transactions of a round are one bundle.
+	together bool
+	// assets are further ones that some transfers move.
+	assets []ledger.AssetName
+	// copies says that some transactions enter at the root, too.
+	copies bool
 	// forge may change what a shard hears from the others in a round.
 	forge func(shard ledger.ShardID, batch *ledger.Batch)
 }
 
 func newShards(t *testing.T, seed uint64) *shards {
 	t.Helper()
-	genesis, dir := ledgertest.ShardedGenesis(1, 0, 0, 1), t.TempDir()
+	version := 0
 	if seed%2 == 0 {
-		genesis.Version = ledger.DeadlineVersion
+		version = ledger.DeadlineVersion
 	}
-	b := &shards{t: t, random: rand.New(rand.NewPCG(seed, seed))}
-	for shard := range ledger.ShardID(3) {
+	return newShardsOf(t, seed, version, 0, 0, 1)
+}
+
+// newShardsOf makes a book of a version with a shard for each parent. 0 stands for version 1.
+func newShardsOf(t *testing.T, seed uint64, version int, parents ...ledger.ShardID) *shards {
+	t.Helper()
+	genesis, dir := ledgertest.ShardedGenesis(1, parents...), t.TempDir()
+	genesis.Version = version
+	b := &shards{start: genesis.Time, deadlines: ledger.TakesDeadlines(version),
+		t: t, random: rand.New(rand.NewPCG(seed, seed))}
+	for shard := range ledger.ShardID(len(parents)) {
 		own, err := genesis.ForShard(shard)
 		if err != nil {
 			t.Fatal(err)
@@ -72,12 +91,13 @@ func newShards(t *testing.T, seed uint64) *shards {
 }
 
 // round makes a block of a shard with everything that the other chains have for it, and bundles of
-// one of these transactions each.
+// one of these transactions each, or one bundle of all.
 func (b *shards) round(shard ledger.ShardID, transactions ...ledger.Transaction) {
 	b.t.Helper()
 	own := b.stores[shard]
 	b.rounds++
-	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(b.rounds)}}
+	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: b.start +
+		ledger.Milliseconds(b.rounds)}}
 	if parent, below := own.ShardTree().Parent(shard); below {
 		above := b.stores[parent]
 		carried, err := above.Stream(shard, own.Carried()+1, 3, above.AppendedHeight())
@@ -98,8 +118,12 @@ func (b *shards) round(shard ledger.ShardID, transactions ...ledger.Transaction)
 			}
 		}
 	}
-	for i := range transactions {
-		bundle, err := ledger.NewBundle(transactions[i])
+	size := 1
+	if b.together {
+		size = max(len(transactions), 1)
+	}
+	for each := range slices.Chunk(transactions, size) {
+		bundle, err := ledger.NewBundle(each...)
 		for _, client := range b.clients {
 			if err == nil {
 				err = bundle.Sign(client.Organisation,
@@ -131,20 +155,40 @@ func (b *shards) settle() {
 // trade makes a round of a random shard with transfers that enter there, some of which cross and
 // some of which fail.
 func (b *shards) trade() {
-	shard := ledger.ShardID(b.random.IntN(3))
+	shard := ledger.ShardID(b.random.IntN(len(b.stores)))
+	tree := b.stores[0].ShardTree()
 	var transfers []ledger.Transaction
 	for range b.random.IntN(4) {
-		to := shard + ledger.ShardID(b.random.IntN(3-int(shard)))
-		from := b.clients[shard].Account("issuer")
-		if b.random.IntN(2) == 0 {
-			from = b.clients[shard].Account("a")
+		parties := [2]ledger.ShardID{shard, shard}
+		for i := range parties {
+			any := ledger.ShardID(b.random.IntN(len(b.stores)))
+			if tree.Reaches(shard, any) {
+				parties[i] = any
+			}
 		}
-		transfer := b.clients[shard].Transfer(from, b.clients[to].Account("a"),
-			b.random.Int64N(40)+1)
-		if head := b.stores[to].Head(); ledger.TakesDeadlines(b.stores[to].Charter().Version) {
-			transfer.Deadline = head.Time + ledger.Milliseconds(b.random.IntN(60))
+		client, to := b.clients[parties[0]], parties[1]
+		if !b.together && parties[0] != shard && to != shard && tree.Entry(parties[:]) != shard {
+			continue
+		}
+		from := client.Account("issuer")
+		if b.random.IntN(2) == 0 {
+			from = client.Account("a")
+		}
+		transfer := client.Transfer(from, b.clients[to].Account("a"), b.random.Int64N(40)+1)
+		if b.deadlines && parties[0] != to {
+			transfer.Deadline = b.start + ledger.Milliseconds(b.rounds) +
+				ledger.Milliseconds(b.random.IntN(100))
+		}
+		if len(b.assets) > 0 && b.random.IntN(4) == 0 {
+			asset := b.assets[b.random.IntN(len(b.assets))]
+			for i := range transfer.Postings {
+				transfer.Postings[i].Asset = asset
+			}
 		}
 		transfers = append(transfers, transfer)
+	}
+	if b.copies && b.random.IntN(3) == 0 {
+		b.round(tree.Root(), transfers...)
 	}
 	b.round(shard, transfers...)
 }

@@ -25,4 +25,10 @@
 //
 // A wrong chain is a *Contradiction. Blocks are compared by their ids, so store.Verify has to find
 // that their bytes are the right ones.
+//
+// # Cuts
+//
+// Cut finds a consistent cut of a book: a place in the chain of each shard at which every
+// transaction is in all of its shards or in none. Find answers the questions that it asks, from one
+// store, and store.AccountsAt reads balances at a place. docs/design/cuts.md has the argument.
 package book

@@ -402,7 +402,7 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 			return put("history", historyKey(number, ordinal), value)
 		})
 	if err == nil {
-		err = shardRows(height, changes, put)
+		err = shardRows(block, changes, put)
 	}
 	if err == nil {
 		s.options.onWrite("index flush")

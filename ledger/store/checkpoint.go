@@ -267,7 +267,7 @@ func (s *Store) blockRows(p *packer, pending *pendingBlock, put putRow) error {
 	if err := s.bodyRows(p, "body", height, pending.encoded, put); err != nil {
 		return err
 	}
-	if err := shardRows(height, pending.changes, put); err != nil {
+	if err := shardRows(block, pending.changes, put); err != nil {
 		return err
 	}
 	return put("header", heightKey(rowHeader, height),

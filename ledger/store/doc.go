@@ -245,6 +245,8 @@
 // Further rows:
 //
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
+//	v number                   -> height, bundle: an entry of the parent's stream. Earlier versions
+//	                              did not write it
 //	z id                       -> height, index: the verdict that ended a transaction's wait
 //	A                          -> the height up to which p rows are missing, and the height up to
 //	                              which y and z rows are missing, because the store began with a

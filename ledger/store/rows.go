@@ -26,6 +26,7 @@ const (
 	rowAbsent  = 'A'
 	rowStream  = 'x'
 	rowSettled = 'z'
+	rowCarried = 'v'
 	rowOutline = 'o'
 	rowRuns    = 'R'
 	rowRun     = 'r'

@@ -132,7 +132,7 @@ func (s *Store) readForward(child ledger.ShardID, number uint64) (where position
 	return where, err
 }
 
-// findPlace reads a stream row or a settlement row.
+// findPlace reads a stream row, a carried row or a settlement row.
 func findPlace(transaction *badger.Txn, key []byte) (position, error) {
 	value, err := get(transaction, key)
 	if err != nil {
@@ -144,6 +144,10 @@ func findPlace(transaction *badger.Txn, key []byte) (position, error) {
 func streamKey(child ledger.ShardID, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{rowStream},
 		uint32(child)), number)
+}
+
+func carriedKey(number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{rowCarried}, number)
 }
 
 func settledKey(id ledger.Hash) []byte { return append([]byte{rowSettled}, id[:]...) }
@@ -163,7 +167,16 @@ func decodePlace(value []byte) (position, error) {
 }
 
 // shardRows passes the rows of a block that concern other shards to put.
-func shardRows(height ledger.Height, changes *state.Changes, put putRow) error {
+func shardRows(block *ledger.Block, changes *state.Changes, put putRow) error {
+	height := block.Header.Height
+	for i := range block.Bundles {
+		if number := block.Bundles[i].Number; number != 0 {
+			if err := put("carried", carriedKey(number),
+				appendPlace(nil, height, uint32(i))); err != nil {
+				return err
+			}
+		}
+	}
 	for _, forward := range changes.Forwards {
 		if err := put("stream", streamKey(forward.Child, forward.Number),
 			appendPlace(nil, height, forward.Bundle)); err != nil {
@@ -435,11 +448,23 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round,
 	return draft, lookup
 }
 
-// verifyShard checks that look-ups find the stream entries and ends of waits that a block made.
-func (s *Store) verifyShard(transaction *badger.Txn, height ledger.Height,
+// verifyShard checks that look-ups find the stream entries and ends of waits that a block made, and
+// the entries of the parent's stream in it unless an earlier version wrote the block.
+func (s *Store) verifyShard(transaction *badger.Txn, block *ledger.Block,
 	crossings *state.Crossings) error {
+	height := block.Header.Height
 	if crossings.OutOfPlace > 0 {
 		return damaged(height, "%d of its transactions are out of place", crossings.OutOfPlace)
+	}
+	for i := range block.Bundles {
+		number := block.Bundles[i].Number
+		if number == 0 {
+			continue
+		}
+		if where, err := findPlace(transaction, carriedKey(number)); !errors.Is(err, errMissing) &&
+			(err != nil || where != position{height: height, index: uint32(i)}) {
+			return damaged(height, "entry %d of the stream from above is not found", number)
+		}
 	}
 	for _, forward := range crossings.Forwards {
 		if where, err := findPlace(transaction, streamKey(forward.Child, forward.Number)); err !=

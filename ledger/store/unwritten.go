@@ -69,8 +69,10 @@ type layer struct {
 	// an earlier one in the layer has.
 	places map[uint64]place
 	others map[ledger.Hash]place
-	// forwards finds the entries of streams to other shards, settlements the ends of waits.
+	// forwards finds the entries of streams to other shards, carried those of the parent's stream,
+	// and settlements the ends of waits.
 	forwards    map[forwardPlace]position
+	carried     map[uint64]position
 	settlements map[ledger.Hash]position
 }
 
@@ -87,7 +89,8 @@ type forwardPlace struct {
 
 func newLayer() *layer {
 	return &layer{places: make(map[uint64]place), others: make(map[ledger.Hash]place),
-		forwards: make(map[forwardPlace]position), settlements: make(map[ledger.Hash]position)}
+		forwards: make(map[forwardPlace]position), carried: make(map[uint64]position),
+		settlements: make(map[ledger.Hash]position)}
 }
 
 func (l *layer) add(pending *pendingBlock) {
@@ -99,6 +102,11 @@ func (l *layer) add(pending *pendingBlock) {
 		l.put(head.ID, place{at, uint32(head.Index), uint32(head.Transfers)})
 	}
 	l.put(block.Hash, place{block: at, index: wholeBlock})
+	for i := range block.Bundles {
+		if number := block.Bundles[i].Number; number != 0 {
+			l.carried[number] = position{height: block.Header.Height, index: uint32(i)}
+		}
+	}
 	for _, forward := range pending.changes.Forwards {
 		l.forwards[forwardPlace{forward.Child, forward.Number}] = position{
 			height: block.Header.Height, index: forward.Bundle}
@@ -202,6 +210,15 @@ func (u *unwritten) find(id ledger.Hash) (where position, found bool) {
 func (u *unwritten) forward(child ledger.ShardID, number uint64) (where position, found bool) {
 	for i := len(u.layers) - 1; i >= 0 && !found; i-- {
 		where, found = u.layers[i].forwards[forwardPlace{child, number}]
+	}
+	return where, found
+}
+
+// carriedEntry looks up an entry of the parent's stream. The index of the position is that of the
+// bundle.
+func (u *unwritten) carriedEntry(number uint64) (where position, found bool) {
+	for i := len(u.layers) - 1; i >= 0 && !found; i-- {
+		where, found = u.layers[i].carried[number]
 	}
 	return where, found
 }

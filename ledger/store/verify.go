@@ -148,7 +148,7 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes,
 		where.kind != indexBlock {
 		return damaged(height, "the index does not find the block by its hash")
 	}
-	if err := s.verifyShard(finder.transaction, height, &changes.Crossings); err != nil {
+	if err := s.verifyShard(finder.transaction, block, &changes.Crossings); err != nil {
 		return err
 	}
 	for _, change := range changes.History {

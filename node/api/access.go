@@ -102,6 +102,8 @@ var rules = map[string]rule{
 		}
 		return nil
 	}},
+	"GetCut":   {shared: true}, // heights
+	"GetPlace": {shared: true},
 	"GetProof": {answers: func(organisation string, answer any) error {
 		canonical := answer.(*ledgerdv1.GetProofResponse).GetProof().GetCanonicalTransaction()
 		transaction, err := ledger.DecodeBody(canonical)

@@ -190,6 +190,15 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.GetUseRequest{Organisation: "bank"}))
 			return err
 		}, "bank auditor operator"},
+		"GetCut": {func(c client) error {
+			_, err := c.GetCut(b.context(), connect.NewRequest(&ledgerdv1.GetCutRequest{}))
+			return err
+		}, all},
+		"GetPlace": {func(c client) error {
+			_, err := c.GetPlace(b.context(), connect.NewRequest(
+				&ledgerdv1.GetPlaceRequest{Latest: true}))
+			return err
+		}, all},
 		"GetProof": {func(c client) error {
 			_, err := c.GetProof(b.context(), connect.NewRequest(
 				&ledgerdv1.GetProofRequest{Id: id[:]}))

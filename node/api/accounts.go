@@ -45,6 +45,9 @@ func heldAmount(amount ledger.Amount) string {
 func (s *Service) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
+	if len(request.Msg.GetCut()) > 0 {
+		return s.accountAt(ctx, request.Msg)
+	}
 	account, height, err := s.account(ctx, request.Msg.GetAccount())
 	if err != nil {
 		return nil, err
@@ -96,6 +99,9 @@ func (s *Service) ListAccounts(ctx context.Context,
 	}
 	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
+	}
+	if len(request.Msg.GetCut()) > 0 {
+		return s.listAt(ctx, request.Msg, size)
 	}
 	accounts, more, err := s.accountsFrom(prefix, ledger.AccountPath(after), size)
 	if err != nil {

@@ -27,7 +27,8 @@ var longest = map[protoreflect.Name]int{
 	"bundles": 256, "ids": intake.MaxWaited, "signatures": ledger.MaxBundleSignatures,
 	"postings": ledger.MaxPostings, "accounts": ledger.MaxOpenings, "records": ledger.MaxRecords,
 	"organisations": ledger.MaxRegistrations, "public_keys": ledger.MaxKeys,
-	"transactions": ledger.MaxBundleTransactions,
+	"transactions": ledger.MaxBundleTransactions, "begin": ledger.MaxShards,
+	"cut": ledger.MaxShards, "streamed": ledger.MaxShards,
 }
 
 // within reports whether all lists of a decoded message are within their bounds.

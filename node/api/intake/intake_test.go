@@ -82,7 +82,21 @@ func TestUsefulRequestsPass(t *testing.T) {
 	for range intake.MaxWaited {
 		waited.Ids = append(waited.Ids, make([]byte, 32))
 	}
+	chain, breadth, empty := &ledgerdv1.ListAccountsRequest{Prefix: "a"},
+		&ledgerdv1.ListAccountsRequest{}, &ledgerdv1.GetAccountRequest{}
+	for shard := range uint64(ledger.MaxShards) {
+		place := &ledgerdv1.Place{Height: 1<<40 + shard, Entries: 7, Carried: 1<<50 + shard}
+		breadth.Cut = append(breadth.Cut, place)
+		breadth.Cut[0].Streamed = append(breadth.Cut[0].Streamed, 1<<63)
+		chain.Cut = append(chain.Cut, proto.CloneOf(place))
+		chain.Cut[shard].Streamed = []uint64{1 << 50}
+		empty.Cut = append(empty.Cut, &ledgerdv1.Place{})
+	}
 	for name, request := range map[string]proto.Message{
+		"a cut of a chain":     chain,
+		"a cut of breadth":     breadth,
+		"an empty cut":         empty,
+		"streams":              &ledgerdv1.GetPlaceRequest{Streamed: breadth.Cut[0].Streamed},
 		"a bundle of many":     &ledgerdv1.SubmitRequest{Bundle: bundle(4096, 64)},
 		"a bundle of few":      &ledgerdv1.SubmitRequest{Bundle: bundle(4, 256<<10)},
 		"many bundles":         many,

@@ -50,7 +50,12 @@ var calls = map[string]Limits{
 	"SubmitMany":       {Bytes: 16 << 20, Growth: 4, Memory: 64 << 20},
 	"Prepare":          {Bytes: 4 * ledger.MaxBundleBytes, Growth: 32, Memory: 32 << 20},
 	"WaitTransactions": {Bytes: 2 << 20, Growth: 4, Memory: 4 << 20},
+	"GetAccount":       ofCut,
+	"ListAccounts":     ofCut,
 }
+
+// ofCut bounds the calls that may name a cut: a place of each shard, which is short.
+var ofCut = Limits{Bytes: 256 << 10, Growth: 64, Memory: 512 << 10}
 
 // MaxWaited bounds the transactions of one WaitTransactions call.
 const MaxWaited = 16_384
@@ -67,6 +72,10 @@ var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.TransactionBody.records":              ledger.MaxRecords,
 	"ledgerd.v1.OrganisationRegistration.public_keys": ledger.MaxKeys,
 	"ledgerd.v1.SubscribeRequest.begin":               ledger.MaxShards,
+	"ledgerd.v1.GetAccountRequest.cut":                ledger.MaxShards,
+	"ledgerd.v1.ListAccountsRequest.cut":              ledger.MaxShards,
+	"ledgerd.v1.GetPlaceRequest.streamed":             ledger.MaxShards,
+	"ledgerd.v1.Place.streamed":                       ledger.MaxShards,
 }
 
 // bundlesOf is the list that the node's options bound.
@@ -97,6 +106,7 @@ type field struct {
 	name    protoreflect.FullName
 	message *shape // nil for others
 	text    bool   // string or bytes
+	varint  bool   // a number whose last byte in the wire form shows that it is the last
 	list    bool
 	limit   int
 }
@@ -148,6 +158,7 @@ func shapeOf(message protoreflect.MessageDescriptor, maxBundles int,
 		}
 		entry.text = described.Kind() == protoreflect.StringKind ||
 			described.Kind() == protoreflect.BytesKind
+		entry.varint = described.Kind() == protoreflect.Uint64Kind
 		switch {
 		case entry.name == bundlesOf:
 			entry.limit = maxBundles

@@ -68,11 +68,24 @@ func (f *field) scalar(bytes int, spending *spending, seen []int) error {
 	return spending.take(costOfScalar + 2*bytes)
 }
 
+// packed returns how many numbers packed ones are, at most.
+func (f *field) packed(value []byte) (count int) {
+	if !f.varint {
+		return len(value) // at least a byte each
+	}
+	for _, each := range value {
+		if each < 0x80 { // the last byte of a number
+			count++
+		}
+	}
+	return count
+}
+
 // lengthed counts a field with a length: a text, a message, or packed numbers.
 func (f *field) lengthed(value []byte, spending *spending, seen []int) error {
 	occurrences := 1
 	if !f.text && f.message == nil {
-		occurrences = len(value) // packed: at least a byte each
+		occurrences = f.packed(value)
 	}
 	// A text that occurs again replaces the first. It costs memory, too, but nothing merges.
 	if seen[f.index] += occurrences; seen[f.index] > f.limit && (f.list || f.message != nil) {

@@ -2576,6 +2576,7 @@ func (x *Account) GetShard() uint32 {
 type GetAccountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Cut           []*Place               `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"` // as in ListAccountsRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2617,9 +2618,17 @@ func (x *GetAccountRequest) GetAccount() string {
 	return ""
 }
 
+func (x *GetAccountRequest) GetCut() []*Place {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
 type GetAccountResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	AtCut         bool                   `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"` // as in ListAccountsResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2661,12 +2670,23 @@ func (x *GetAccountResponse) GetAccount() *Account {
 	return nil
 }
 
+func (x *GetAccountResponse) GetAtCut() bool {
+	if x != nil {
+		return x.AtCut
+	}
+	return false
+}
+
 type ListAccountsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard         *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the accounts of one shard; by default of all
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Prefix    string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	PageSize  uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
+	PageToken string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard     *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the accounts of one shard; by default of all
+	// The places of all shards, by number, as GetCut returned them: the balances are those at this
+	// cut, without those of 0. All shards that may have such accounts have to answer. A page may have
+	// fewer accounts than its size and still not be the last.
+	Cut           []*Place `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2729,13 +2749,23 @@ func (x *ListAccountsRequest) GetShard() uint32 {
 	return 0
 }
 
+func (x *ListAccountsRequest) GetCut() []*Place {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
 type ListAccountsResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Accounts         []*Account             `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	NextPageToken    string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	UnansweredShards []uint32               `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered; their accounts are missing
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The balances are those at the cut of the request. A node of a version before cuts does not set
+	// it, and answers with the balances of the present.
+	AtCut         bool `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAccountsResponse) Reset() {
@@ -2787,6 +2817,13 @@ func (x *ListAccountsResponse) GetUnansweredShards() []uint32 {
 		return x.UnansweredShards
 	}
 	return nil
+}
+
+func (x *ListAccountsResponse) GetAtCut() bool {
+	if x != nil {
+		return x.AtCut
+	}
+	return false
 }
 
 type HistoryEntry struct {
@@ -3573,6 +3610,319 @@ func (x *GetUseResponse) GetQuotas() *Quotas {
 	return nil
 }
 
+// A place in a shard's chain: after all entries of the blocks up to height, and after the first
+// entries of the next block. It says how many entries of the streams between the shards are before
+// it, so that any node can tell whether places are a cut.
+type Place struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Height        uint64                 `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"`
+	Entries       uint32                 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`          // most often 0
+	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`          // entries of the parent's stream before the place
+	Streamed      []uint64               `protobuf:"varint,4,rep,packed,name=streamed,proto3" json:"streamed,omitempty"` // entries of the streams to the child shards before it, by shard
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Place) Reset() {
+	*x = Place{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Place) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Place) ProtoMessage() {}
+
+func (x *Place) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Place.ProtoReflect.Descriptor instead.
+func (*Place) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Place) GetHeight() uint64 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
+func (x *Place) GetEntries() uint32 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *Place) GetCarried() uint64 {
+	if x != nil {
+		return x.Carried
+	}
+	return 0
+}
+
+func (x *Place) GetStreamed() []uint64 {
+	if x != nil {
+		return x.Streamed
+	}
+	return nil
+}
+
+type GetCutRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A block of the root's chain: the cut at its end, near its time in the other chains. By default
+	// the cut has everything that is durable at the nodes that are asked.
+	Height        *uint64 `protobuf:"varint,1,opt,name=height,proto3,oneof" json:"height,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCutRequest) Reset() {
+	*x = GetCutRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCutRequest) ProtoMessage() {}
+
+func (x *GetCutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCutRequest.ProtoReflect.Descriptor instead.
+func (*GetCutRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *GetCutRequest) GetHeight() uint64 {
+	if x != nil && x.Height != nil {
+		return *x.Height
+	}
+	return 0
+}
+
+type GetCutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Places        []*Place               `protobuf:"bytes,1,rep,name=places,proto3" json:"places,omitempty"`                // of each shard, by number
+	Root          uint32                 `protobuf:"varint,2,opt,name=root,proto3" json:"root,omitempty"`                   // the shard whose chain the height is of
+	TimeMs        uint64                 `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of the root's block
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCutResponse) Reset() {
+	*x = GetCutResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCutResponse) ProtoMessage() {}
+
+func (x *GetCutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCutResponse.ProtoReflect.Descriptor instead.
+func (*GetCutResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *GetCutResponse) GetPlaces() []*Place {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *GetCutResponse) GetRoot() uint32 {
+	if x != nil {
+		return x.Root
+	}
+	return 0
+}
+
+func (x *GetCutResponse) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+type GetPlaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
+	Latest        bool                   `protobuf:"varint,2,opt,name=latest,proto3" json:"latest,omitempty"`               // the end of the last durable block
+	Height        uint64                 `protobuf:"varint,3,opt,name=height,proto3" json:"height,omitempty"`               // the end of this block, or near it
+	TimeMs        uint64                 `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // near the last block that is not later, if set
+	Carried       *uint64                `protobuf:"varint,5,opt,name=carried,proto3,oneof" json:"carried,omitempty"`       // with exactly so many entries of the parent's stream
+	Streamed      []uint64               `protobuf:"varint,6,rep,packed,name=streamed,proto3" json:"streamed,omitempty"`    // with at least so many entries of the streams to the child shards
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlaceRequest) Reset() {
+	*x = GetPlaceRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlaceRequest) ProtoMessage() {}
+
+func (x *GetPlaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlaceRequest.ProtoReflect.Descriptor instead.
+func (*GetPlaceRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *GetPlaceRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
+}
+
+func (x *GetPlaceRequest) GetLatest() bool {
+	if x != nil {
+		return x.Latest
+	}
+	return false
+}
+
+func (x *GetPlaceRequest) GetHeight() uint64 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
+func (x *GetPlaceRequest) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *GetPlaceRequest) GetCarried() uint64 {
+	if x != nil && x.Carried != nil {
+		return *x.Carried
+	}
+	return 0
+}
+
+func (x *GetPlaceRequest) GetStreamed() []uint64 {
+	if x != nil {
+		return x.Streamed
+	}
+	return nil
+}
+
+type GetPlaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Place         *Place                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of block place.height
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlaceResponse) Reset() {
+	*x = GetPlaceResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlaceResponse) ProtoMessage() {}
+
+func (x *GetPlaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlaceResponse.ProtoReflect.Descriptor instead.
+func (*GetPlaceResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *GetPlaceResponse) GetPlace() *Place {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *GetPlaceResponse) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
 type ProofStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3584,7 +3934,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +3946,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +3959,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3652,7 +4002,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +4014,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4027,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3791,7 +4141,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +4153,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +4166,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3849,7 +4199,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +4211,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +4224,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3900,7 +4250,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +4262,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4275,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -3981,7 +4331,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4343,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4356,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -4040,7 +4390,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4402,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4415,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -4093,7 +4443,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4455,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4468,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -4158,7 +4508,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4520,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4533,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -4237,7 +4587,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4249,7 +4599,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4262,7 +4612,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -4282,7 +4632,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4644,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4657,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -4333,7 +4683,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4345,7 +4695,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4358,7 +4708,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4378,7 +4728,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4740,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4753,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4432,7 +4782,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +4794,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +4807,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4505,7 +4855,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4867,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4880,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4646,7 +4996,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4658,7 +5008,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4671,7 +5021,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -4939,7 +5289,7 @@ type ShardWait struct {
 
 func (x *ShardWait) Reset() {
 	*x = ShardWait{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5301,7 @@ func (x *ShardWait) String() string {
 func (*ShardWait) ProtoMessage() {}
 
 func (x *ShardWait) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +5314,7 @@ func (x *ShardWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
 func (*ShardWait) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ShardWait) GetShard() uint32 {
@@ -5010,7 +5360,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5372,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5385,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -5108,7 +5458,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5470,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5483,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5297,7 +5647,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5659,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5672,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5374,7 +5724,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5736,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5749,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5447,7 +5797,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5459,7 +5809,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5472,7 +5822,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5518,7 +5868,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +5880,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +5893,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5715,7 +6065,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +6077,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +6090,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5881,7 +6231,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5893,7 +6243,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5906,7 +6256,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5945,7 +6295,7 @@ type ShardRefusal struct {
 
 func (x *ShardRefusal) Reset() {
 	*x = ShardRefusal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5957,7 +6307,7 @@ func (x *ShardRefusal) String() string {
 func (*ShardRefusal) ProtoMessage() {}
 
 func (x *ShardRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5970,7 +6320,7 @@ func (x *ShardRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardRefusal.ProtoReflect.Descriptor instead.
 func (*ShardRefusal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ShardRefusal) GetShard() uint32 {
@@ -6018,7 +6368,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6030,7 +6380,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6043,7 +6393,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6108,7 +6458,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6470,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6483,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6179,7 +6529,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6191,7 +6541,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6204,7 +6554,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 type GetTreeResponse struct {
@@ -6216,7 +6566,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6228,7 +6578,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6241,7 +6591,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6259,7 +6609,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6271,7 +6621,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6284,7 +6634,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 type WatchTreeResponse struct {
@@ -6296,7 +6646,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6308,7 +6658,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6321,7 +6671,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6340,7 +6690,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6352,7 +6702,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6365,7 +6715,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6384,7 +6734,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6396,7 +6746,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6409,7 +6759,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6428,7 +6778,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6440,7 +6790,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6453,7 +6803,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6472,7 +6822,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6834,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6847,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6517,7 +6867,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6529,7 +6879,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6542,7 +6892,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetSnapshotRequest) GetShard() uint32 {
@@ -6561,7 +6911,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6573,7 +6923,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6586,7 +6936,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -6605,7 +6955,7 @@ type GetGenesisRequest struct {
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6617,7 +6967,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6630,7 +6980,7 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetGenesisRequest) GetShard() uint32 {
@@ -6652,7 +7002,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6664,7 +7014,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6677,7 +7027,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -6716,7 +7066,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +7078,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +7091,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{92}
 }
 
 type WatchClusterResponse struct {
@@ -6753,7 +7103,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6765,7 +7115,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6778,7 +7128,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6800,7 +7150,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6812,7 +7162,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6825,7 +7175,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6869,7 +7219,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +7231,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +7244,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6929,7 +7279,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6941,7 +7291,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +7304,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -7175,22 +7525,26 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\ropened_height\x18\x05 \x01(\x04R\fopenedHeight\x12/\n" +
 	"\bbalances\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\bbalances\x12\x16\n" +
 	"\x06height\x18\a \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\b \x01(\rR\x05shard\"-\n" +
+	"\x05shard\x18\b \x01(\rR\x05shard\"R\n" +
 	"\x11GetAccountRequest\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\"C\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12#\n" +
+	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cut\"Z\n" +
 	"\x12GetAccountResponse\x12-\n" +
-	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\"\x8e\x01\n" +
+	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\x12\x15\n" +
+	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xb3\x01\n" +
 	"\x13ListAccountsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
-	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\"\x9c\x01\n" +
+	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12#\n" +
+	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
+	"\x06_shard\"\xb3\x01\n" +
 	"\x14ListAccountsResponse\x12/\n" +
 	"\baccounts\x18\x01 \x03(\v2\x13.ledgerd.v1.AccountR\baccounts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
-	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\"\xfd\x01\n" +
+	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\x12\x15\n" +
+	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xfd\x01\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +
 	"\x12transaction_id_hex\x18\x02 \x01(\tR\x10transactionIdHex\x12\x16\n" +
@@ -7242,7 +7596,32 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\"b\n" +
 	"\x0eGetUseResponse\x12$\n" +
 	"\x03use\x18\x01 \x01(\v2\x12.ledgerd.v1.QuotasR\x03use\x12*\n" +
-	"\x06quotas\x18\x02 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\"M\n" +
+	"\x06quotas\x18\x02 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\"o\n" +
+	"\x05Place\x12\x16\n" +
+	"\x06height\x18\x01 \x01(\x04R\x06height\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\rR\aentries\x12\x18\n" +
+	"\acarried\x18\x03 \x01(\x04R\acarried\x12\x1a\n" +
+	"\bstreamed\x18\x04 \x03(\x04R\bstreamed\"7\n" +
+	"\rGetCutRequest\x12\x1b\n" +
+	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x88\x01\x01B\t\n" +
+	"\a_height\"h\n" +
+	"\x0eGetCutResponse\x12)\n" +
+	"\x06places\x18\x01 \x03(\v2\x11.ledgerd.v1.PlaceR\x06places\x12\x12\n" +
+	"\x04root\x18\x02 \x01(\rR\x04root\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x04R\x06timeMs\"\xc6\x01\n" +
+	"\x0fGetPlaceRequest\x12\x19\n" +
+	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x16\n" +
+	"\x06latest\x18\x02 \x01(\bR\x06latest\x12\x16\n" +
+	"\x06height\x18\x03 \x01(\x04R\x06height\x12\x17\n" +
+	"\atime_ms\x18\x04 \x01(\x04R\x06timeMs\x12\x1d\n" +
+	"\acarried\x18\x05 \x01(\x04H\x01R\acarried\x88\x01\x01\x12\x1a\n" +
+	"\bstreamed\x18\x06 \x03(\x04R\bstreamedB\b\n" +
+	"\x06_shardB\n" +
+	"\n" +
+	"\b_carried\"T\n" +
+	"\x10GetPlaceResponse\x12'\n" +
+	"\x05place\x18\x01 \x01(\v2\x11.ledgerd.v1.PlaceR\x05place\x12\x17\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\"M\n" +
 	"\tProofStep\x12\x18\n" +
 	"\asibling\x18\x01 \x01(\fR\asibling\x12&\n" +
 	"\x0fsibling_is_left\x18\x02 \x01(\bR\rsiblingIsLeft\"\xf0\x03\n" +
@@ -7567,7 +7946,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xed\x12\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xff\x13\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7588,7 +7967,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0fGetOrganisation\x12\".ledgerd.v1.GetOrganisationRequest\x1a#.ledgerd.v1.GetOrganisationResponse\"\x03\x90\x02\x01\x12e\n" +
 	"\x11ListOrganisations\x12$.ledgerd.v1.ListOrganisationsRequest\x1a%.ledgerd.v1.ListOrganisationsResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12D\n" +
-	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12D\n" +
+	"\x06GetCut\x12\x19.ledgerd.v1.GetCutRequest\x1a\x1a.ledgerd.v1.GetCutResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\bGetPlace\x12\x1b.ledgerd.v1.GetPlaceRequest\x1a\x1c.ledgerd.v1.GetPlaceResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetProof\x12\x1b.ledgerd.v1.GetProofRequest\x1a\x1c.ledgerd.v1.GetProofResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eGetCertificate\x12!.ledgerd.v1.GetCertificateRequest\x1a\".ledgerd.v1.GetCertificateResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListEvidence\x12\x1f.ledgerd.v1.ListEvidenceRequest\x1a .ledgerd.v1.ListEvidenceResponse\"\x03\x90\x02\x01\x12D\n" +
@@ -7617,7 +7998,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7670,66 +8051,71 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetNonceResponse)(nil),          // 48: ledgerd.v1.GetNonceResponse
 	(*GetUseRequest)(nil),             // 49: ledgerd.v1.GetUseRequest
 	(*GetUseResponse)(nil),            // 50: ledgerd.v1.GetUseResponse
-	(*ProofStep)(nil),                 // 51: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 52: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 53: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 54: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 55: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 56: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 57: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 58: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 59: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 60: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 61: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 62: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 63: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 64: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 65: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 66: ledgerd.v1.NodeState
-	(*ShardWait)(nil),                 // 67: ledgerd.v1.ShardWait
-	(*Backfill)(nil),                  // 68: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 69: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 70: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 71: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 72: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 73: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 74: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 75: ledgerd.v1.StreamPosition
-	(*ShardRefusal)(nil),              // 76: ledgerd.v1.ShardRefusal
-	(*ShardMember)(nil),               // 77: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 78: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 79: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 80: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 81: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 82: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 83: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 84: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 85: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 86: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 87: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 88: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 89: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 90: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 91: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 92: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 93: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 94: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 95: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 96: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 97: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 98: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 99: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 100: ledgerd.v1.MembershipChange
-	(*Record)(nil),                    // 101: ledgerd.v1.Record
-	(*Policy)(nil),                    // 102: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 103: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 104: ledgerd.v1.Charter
+	(*Place)(nil),                     // 51: ledgerd.v1.Place
+	(*GetCutRequest)(nil),             // 52: ledgerd.v1.GetCutRequest
+	(*GetCutResponse)(nil),            // 53: ledgerd.v1.GetCutResponse
+	(*GetPlaceRequest)(nil),           // 54: ledgerd.v1.GetPlaceRequest
+	(*GetPlaceResponse)(nil),          // 55: ledgerd.v1.GetPlaceResponse
+	(*ProofStep)(nil),                 // 56: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 57: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 58: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 59: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 60: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 61: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 62: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 63: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 64: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 65: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 66: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 67: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 68: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 69: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 70: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 71: ledgerd.v1.NodeState
+	(*ShardWait)(nil),                 // 72: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 73: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 74: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 75: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 76: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 77: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 78: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 79: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 80: ledgerd.v1.StreamPosition
+	(*ShardRefusal)(nil),              // 81: ledgerd.v1.ShardRefusal
+	(*ShardMember)(nil),               // 82: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 83: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 84: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 85: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 86: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 87: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 88: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 89: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 90: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 91: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 92: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 93: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 94: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 95: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 96: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 97: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 98: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 99: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 100: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 101: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 102: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 103: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 104: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 105: ledgerd.v1.MembershipChange
+	(*Record)(nil),                    // 106: ledgerd.v1.Record
+	(*Policy)(nil),                    // 107: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 108: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 109: ledgerd.v1.Charter
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	96,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	101, // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	96,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	101, // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7738,12 +8124,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	97,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	102, // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	97,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	98,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	102, // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	103, // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	18,  // 19: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
 	0,   // 20: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
@@ -7753,119 +8139,127 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	24,  // 24: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	26,  // 25: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 26: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	99,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	100, // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	104, // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	105, // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
 	25,  // 29: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
 	24,  // 30: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
 	31,  // 31: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	32,  // 32: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	32,  // 33: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	31,  // 34: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	37,  // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	101, // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	102, // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	42,  // 38: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	42,  // 39: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	103, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	103, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	51,  // 42: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 43: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	52,  // 44: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	56,  // 45: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	55,  // 46: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	55,  // 47: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	55,  // 48: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	59,  // 49: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	64,  // 50: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 51: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	65,  // 52: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	68,  // 53: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	67,  // 54: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 55: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	3,   // 56: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 57: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	72,  // 58: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	69,  // 59: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	66,  // 60: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	70,  // 61: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	71,  // 62: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	104, // 63: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	77,  // 64: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	75,  // 65: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	67,  // 66: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 67: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	74,  // 68: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	76,  // 69: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	78,  // 70: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	78,  // 71: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 72: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	73,  // 73: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	73,  // 74: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	95,  // 75: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 76: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	4,   // 77: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 78: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 79: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 80: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 81: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 82: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 83: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 84: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 85: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 86: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 87: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 88: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 89: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 90: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 91: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 92: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 93: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	53,  // 94: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 95: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 96: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 97: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	83,  // 98: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	85,  // 99: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	79,  // 100: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	89,  // 101: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	87,  // 102: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	93,  // 103: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	91,  // 104: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	81,  // 105: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 106: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 107: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 108: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 109: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 110: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 111: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 112: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 113: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 114: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 115: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 116: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 117: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 118: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 119: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 120: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 121: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 122: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	54,  // 123: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 124: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 125: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 126: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	84,  // 127: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	86,  // 128: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	80,  // 129: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	90,  // 130: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	88,  // 131: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	94,  // 132: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	92,  // 133: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	82,  // 134: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	106, // [106:135] is the sub-list for method output_type
-	77,  // [77:106] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	51,  // 32: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
+	32,  // 33: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	51,  // 34: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
+	32,  // 35: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	31,  // 36: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	37,  // 37: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	106, // 38: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	107, // 39: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	42,  // 40: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	42,  // 41: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	108, // 42: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	108, // 43: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	51,  // 44: ledgerd.v1.GetCutResponse.places:type_name -> ledgerd.v1.Place
+	51,  // 45: ledgerd.v1.GetPlaceResponse.place:type_name -> ledgerd.v1.Place
+	56,  // 46: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 47: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	57,  // 48: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	61,  // 49: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	60,  // 50: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	60,  // 51: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	60,  // 52: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	64,  // 53: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	69,  // 54: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 55: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	70,  // 56: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	73,  // 57: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	72,  // 58: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	72,  // 59: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	77,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	74,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	71,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	75,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	76,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	109, // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	82,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	80,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	72,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	72,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	79,  // 72: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	81,  // 73: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	83,  // 74: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	83,  // 75: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	71,  // 76: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	78,  // 77: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	78,  // 78: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	100, // 79: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 80: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	4,   // 81: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 82: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 83: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 84: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 85: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 86: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 87: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 88: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 89: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 90: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 91: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 92: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 93: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 94: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 95: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 96: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 97: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	52,  // 98: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	54,  // 99: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	58,  // 100: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	62,  // 101: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	65,  // 102: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	67,  // 103: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	88,  // 104: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	90,  // 105: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	84,  // 106: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	94,  // 107: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	92,  // 108: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	98,  // 109: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	96,  // 110: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	86,  // 111: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 112: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 113: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 114: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 115: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 116: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 117: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 118: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 119: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 120: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 121: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 122: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 123: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 124: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 125: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 126: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 127: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 128: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	53,  // 129: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	55,  // 130: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	59,  // 131: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	63,  // 132: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	66,  // 133: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	68,  // 134: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	89,  // 135: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	91,  // 136: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	85,  // 137: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	95,  // 138: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	93,  // 139: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	99,  // 140: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	97,  // 141: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	87,  // 142: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	112, // [112:143] is the sub-list for method output_type
+	81,  // [81:112] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7882,22 +8276,24 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[31].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[49].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[56].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[62].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[79].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[81].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[83].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[85].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[48].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[50].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[54].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[58].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[61].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[67].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[77].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[84].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[86].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[88].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[90].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   92,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

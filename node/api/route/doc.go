@@ -16,6 +16,8 @@
 //
 //   - A query for an account, a record or a nonce goes to the home shard of its organisation.
 //   - A query that names a shard goes to that shard.
+//   - A cut is found by asking all shards for places, level by level of the tree. A list at a cut
+//     fails if a shard that may have accounts does not answer.
 //   - Lists and searches go to all shards at the same time. The answer names the shards that did
 //     not reply.
 //   - A bundle is admitted where it enters the tree. The node then waits for its transactions in
@@ -43,6 +45,7 @@
 // # Files
 //
 //	route.go        the interface to the other shards, and how a call is passed on
+//	cut.go          places in all chains that are one cut, and the accounts there
 //	reads.go        queries for one shard, and for all of them
 //	submit.go       where bundles enter, in what order, and what cannot be submitted
 //	obstacles.go    bundles that cross to shards that are down or full

@@ -102,10 +102,21 @@ func (r *router) blockElsewhere(ctx context.Context,
 func (r *router) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
-	if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
-		return passOn(ctx, r, shard, request.Msg, client.GetAccount)
+	shard, elsewhere := r.homeOfPath(request.Msg.GetAccount())
+	if !elsewhere {
+		return r.Service.GetAccount(ctx, request)
 	}
-	return r.Service.GetAccount(ctx, request)
+	cut := request.Msg.GetCut()
+	if len(cut) > 0 {
+		if err := api.CheckCut(r.shards.Tree(), cut); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := passOn(ctx, r, shard, request.Msg, client.GetAccount)
+	if err == nil && len(cut) > 0 && !answer.Msg.GetAtCut() {
+		return nil, knowsNoCuts(shard)
+	}
+	return answer, err
 }
 
 // ListHistory returns the changes of an account from its organisation's home.
@@ -160,6 +171,9 @@ func (r *router) GetUse(ctx context.Context, request *connect.Request[ledgerdv1.
 func (r *router) ListAccounts(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
 	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	if len(request.Msg.GetCut()) > 0 {
+		return r.accountsAtCut(ctx, request)
+	}
 	here, err := inChain(ctx, r, request, r.Service.ListAccounts, client.ListAccounts)
 	if err != nil || request.Msg.Shard != nil {
 		return here, err
@@ -171,17 +185,21 @@ func (r *router) ListAccounts(ctx context.Context,
 	return connect.NewResponse(r.accountsEverywhere(ctx, request.Msg, here.Msg, size)), nil
 }
 
+// shardsOfPrefix returns the shards that may have accounts with a prefix, this one first.
+func (r *router) shardsOfPrefix(prefix string) []ledger.ShardID {
+	// A prefix with a whole organisation name concerns only that organisation's home.
+	if name, _, whole := strings.Cut(prefix, ":"); whole &&
+		ledger.OrganisationName(name).Validate() == nil {
+		return []ledger.ShardID{r.backend.Store().HomeShard(ledger.OrganisationName(name))}
+	}
+	return append([]ledger.ShardID{r.shards.Own()}, r.otherShards()...)
+}
+
 // accountsEverywhere lists accounts of all shards that may have some with the prefix, and names the
-// shards that did not answer. It merges this shard's page with those of the others and returns the
-// first accounts.
+// shards that did not answer. It merges this shard's page with those of the others.
 func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
 	here *ledgerdv1.ListAccountsResponse, size int) *ledgerdv1.ListAccountsResponse {
-	shards := append([]ledger.ShardID{r.shards.Own()}, r.otherShards()...)
-	// A prefix with a whole organisation name concerns only that organisation's home.
-	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole &&
-		ledger.OrganisationName(name).Validate() == nil {
-		shards = []ledger.ShardID{r.backend.Store().HomeShard(ledger.OrganisationName(name))}
-	}
+	shards := r.shardsOfPrefix(request.GetPrefix())
 	pages, failures := callAll(ctx, askTime,
 		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
 			error) {
@@ -194,26 +212,46 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 			}
 			return answer.Msg, nil
 		})
-	answer := &ledgerdv1.ListAccountsResponse{}
-	more := false
+	var unanswered []uint32
+	var answered []*ledgerdv1.ListAccountsResponse
 	for i, page := range pages {
 		if failures[i] != nil {
-			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shards[i]))
+			unanswered = append(unanswered, uint32(shards[i]))
 			continue
 		}
-		answer.Accounts = append(answer.Accounts, page.GetAccounts()...)
-		more = more || page.GetNextPageToken() != ""
+		answered = append(answered, page)
 	}
-	slices.Sort(answer.UnansweredShards)
+	answer := mergeAccounts(answered, size)
+	slices.Sort(unanswered)
+	answer.UnansweredShards = unanswered
+	return answer
+}
+
+// mergeAccounts merges pages of accounts of different shards, and returns the first accounts. A
+// page with a token is complete up to the path that is its token.
+func mergeAccounts(pages []*ledgerdv1.ListAccountsResponse,
+	size int) *ledgerdv1.ListAccountsResponse {
+	answer := &ledgerdv1.ListAccountsResponse{}
+	last := "" // the path up to which all pages are complete, if not to the end
+	for _, page := range pages {
+		answer.Accounts = append(answer.Accounts, page.GetAccounts()...)
+		if token := page.GetNextPageToken(); token != "" && (last == "" || token < last) {
+			last = token
+		}
+	}
 	slices.SortFunc(answer.Accounts, func(a, b *ledgerdv1.Account) int {
 		return strings.Compare(a.GetAccount(), b.GetAccount())
 	})
+	if last != "" {
+		answer.Accounts = slices.DeleteFunc(answer.Accounts, func(a *ledgerdv1.Account) bool {
+			return a.GetAccount() > last
+		})
+	}
 	if len(answer.Accounts) > size {
-		answer.Accounts, more = answer.Accounts[:size], true
+		answer.Accounts = answer.Accounts[:size]
+		last = answer.Accounts[size-1].GetAccount()
 	}
-	if more {
-		answer.NextPageToken = answer.Accounts[len(answer.Accounts)-1].GetAccount()
-	}
+	answer.NextPageToken = last
 	return answer
 }
 

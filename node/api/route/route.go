@@ -140,9 +140,7 @@ func forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect
 	}
 	coded := (*connect.Error)(nil)
 	if !errors.As(err, &coded) || unanswered(err) {
-		return api.Retryable(connect.CodeUnavailable,
-			fmt.Errorf("shard %d does not answer now: try again; `ledgerd shards` shows which "+
-				"of its nodes are up", shard), nil)
+		return noAnswer(shard)
 	}
 	told := connect.NewError(coded.Code(), errors.New(coded.Message()))
 	for _, name := range []string{api.HeaderRetry, api.HeaderReason, api.HeaderWriters} {
@@ -151,6 +149,12 @@ func forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect
 		}
 	}
 	return told
+}
+
+// noAnswer is the error of a call to a shard of which no node answers.
+func noAnswer(shard ledger.ShardID) *connect.Error {
+	return api.Retryable(connect.CodeUnavailable, fmt.Errorf("shard %d does not answer now: try "+
+		"again; `ledgerd shards` shows which of its nodes are up", shard), nil)
 }
 
 // unanswered reports whether an error means that no node of a shard answered. An error that a node

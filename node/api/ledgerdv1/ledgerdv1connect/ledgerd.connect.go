@@ -91,6 +91,10 @@ const (
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
 	LedgerServiceGetUseProcedure = "/ledgerd.v1.LedgerService/GetUse"
+	// LedgerServiceGetCutProcedure is the fully-qualified name of the LedgerService's GetCut RPC.
+	LedgerServiceGetCutProcedure = "/ledgerd.v1.LedgerService/GetCut"
+	// LedgerServiceGetPlaceProcedure is the fully-qualified name of the LedgerService's GetPlace RPC.
+	LedgerServiceGetPlaceProcedure = "/ledgerd.v1.LedgerService/GetPlace"
 	// LedgerServiceGetProofProcedure is the fully-qualified name of the LedgerService's GetProof RPC.
 	LedgerServiceGetProofProcedure = "/ledgerd.v1.LedgerService/GetProof"
 	// LedgerServiceGetCertificateProcedure is the fully-qualified name of the LedgerService's
@@ -172,6 +176,11 @@ type LedgerServiceClient interface {
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
 	GetUse(context.Context, *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error)
+	// GetCut returns one place in the chain of each shard for reads that see one book: balances there
+	// add up to zero for each asset, whatever is on its way between the shards.
+	GetCut(context.Context, *connect.Request[ledgerdv1.GetCutRequest]) (*connect.Response[ledgerdv1.GetCutResponse], error)
+	// GetPlace returns a place in a shard's chain. Nodes ask it of each other to answer GetCut.
+	GetPlace(context.Context, *connect.Request[ledgerdv1.GetPlaceRequest]) (*connect.Response[ledgerdv1.GetPlaceResponse], error)
 	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
 	// The certificate of a block, or of the first certified block after it, with what proves from the
@@ -336,6 +345,20 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getCut: connect.NewClient[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse](
+			httpClient,
+			baseURL+LedgerServiceGetCutProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetCut")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getPlace: connect.NewClient[ledgerdv1.GetPlaceRequest, ledgerdv1.GetPlaceResponse](
+			httpClient,
+			baseURL+LedgerServiceGetPlaceProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetPlace")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getProof: connect.NewClient[ledgerdv1.GetProofRequest, ledgerdv1.GetProofResponse](
 			httpClient,
 			baseURL+LedgerServiceGetProofProcedure,
@@ -438,6 +461,8 @@ type ledgerServiceClient struct {
 	listOrganisations *connect.Client[ledgerdv1.ListOrganisationsRequest, ledgerdv1.ListOrganisationsResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
+	getCut            *connect.Client[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse]
+	getPlace          *connect.Client[ledgerdv1.GetPlaceRequest, ledgerdv1.GetPlaceResponse]
 	getProof          *connect.Client[ledgerdv1.GetProofRequest, ledgerdv1.GetProofResponse]
 	getCertificate    *connect.Client[ledgerdv1.GetCertificateRequest, ledgerdv1.GetCertificateResponse]
 	listEvidence      *connect.Client[ledgerdv1.ListEvidenceRequest, ledgerdv1.ListEvidenceResponse]
@@ -535,6 +560,16 @@ func (c *ledgerServiceClient) GetNonce(ctx context.Context, req *connect.Request
 // GetUse calls ledgerd.v1.LedgerService.GetUse.
 func (c *ledgerServiceClient) GetUse(ctx context.Context, req *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error) {
 	return c.getUse.CallUnary(ctx, req)
+}
+
+// GetCut calls ledgerd.v1.LedgerService.GetCut.
+func (c *ledgerServiceClient) GetCut(ctx context.Context, req *connect.Request[ledgerdv1.GetCutRequest]) (*connect.Response[ledgerdv1.GetCutResponse], error) {
+	return c.getCut.CallUnary(ctx, req)
+}
+
+// GetPlace calls ledgerd.v1.LedgerService.GetPlace.
+func (c *ledgerServiceClient) GetPlace(ctx context.Context, req *connect.Request[ledgerdv1.GetPlaceRequest]) (*connect.Response[ledgerdv1.GetPlaceResponse], error) {
+	return c.getPlace.CallUnary(ctx, req)
 }
 
 // GetProof calls ledgerd.v1.LedgerService.GetProof.
@@ -646,6 +681,11 @@ type LedgerServiceHandler interface {
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
 	GetUse(context.Context, *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error)
+	// GetCut returns one place in the chain of each shard for reads that see one book: balances there
+	// add up to zero for each asset, whatever is on its way between the shards.
+	GetCut(context.Context, *connect.Request[ledgerdv1.GetCutRequest]) (*connect.Response[ledgerdv1.GetCutResponse], error)
+	// GetPlace returns a place in a shard's chain. Nodes ask it of each other to answer GetCut.
+	GetPlace(context.Context, *connect.Request[ledgerdv1.GetPlaceRequest]) (*connect.Response[ledgerdv1.GetPlaceResponse], error)
 	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
 	// The certificate of a block, or of the first certified block after it, with what proves from the
@@ -806,6 +846,20 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetCutHandler := connect.NewUnaryHandler(
+		LedgerServiceGetCutProcedure,
+		svc.GetCut,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetCut")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceGetPlaceHandler := connect.NewUnaryHandler(
+		LedgerServiceGetPlaceProcedure,
+		svc.GetPlace,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetPlace")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetProofHandler := connect.NewUnaryHandler(
 		LedgerServiceGetProofProcedure,
 		svc.GetProof,
@@ -922,6 +976,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetUseProcedure:
 			ledgerServiceGetUseHandler.ServeHTTP(w, r)
+		case LedgerServiceGetCutProcedure:
+			ledgerServiceGetCutHandler.ServeHTTP(w, r)
+		case LedgerServiceGetPlaceProcedure:
+			ledgerServiceGetPlaceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetProofProcedure:
 			ledgerServiceGetProofHandler.ServeHTTP(w, r)
 		case LedgerServiceGetCertificateProcedure:
@@ -1021,6 +1079,14 @@ func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Requ
 
 func (UnimplementedLedgerServiceHandler) GetUse(context.Context, *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetUse is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetCut(context.Context, *connect.Request[ledgerdv1.GetCutRequest]) (*connect.Response[ledgerdv1.GetCutResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetCut is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetPlace(context.Context, *connect.Request[ledgerdv1.GetPlaceRequest]) (*connect.Response[ledgerdv1.GetPlaceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetPlace is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error) {

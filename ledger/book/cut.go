@@ -1,0 +1,304 @@
+package book
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
+
+// Position is a place in a shard's chain, and how far the streams between the shards are there.
+type Position struct {
+	Place store.Place
+	// Carried is the number of the last entry of the parent's stream before the place.
+	Carried uint64
+	// Streamed are the numbers of the last entries of the streams to the child shards before the
+	// place, in the order of the tree's Children.
+	Streamed []uint64
+	// Time is the time of block Place.Height.
+	Time ledger.Milliseconds
+}
+
+// Question asks for a position in a shard's durable chain. The shard answers once its chain is so
+// far.
+type Question struct {
+	Shard ledger.ShardID
+	// Exact asks for a place with exactly Carried entries of the parent's stream (Store.PlaceWith).
+	// Without it, the place is the end of block Height, or of the last durable block if Latest is
+	// set.
+	Exact   bool
+	Carried uint64
+	// Height is the block that the place is to be near to. If Time is set, that is the last block
+	// that is not later than Time.
+	Height ledger.Height
+	Time   ledger.Milliseconds
+	Latest bool
+	// Streamed are the entries of the streams to the child shards that the chain must have at
+	// least, in the order of the tree's Children.
+	Streamed []uint64
+}
+
+// Cut finds a consistent cut of a book: one place in the chain of each shard, so that each chain
+// has exactly those entries of its parent's stream that are before the parent's place. It asks for
+// positions, and the caller brings the answers:
+//
+//	for cut := book.NewCut(tree, height); ; {
+//		questions := cut.Ask()
+//		if len(questions) == 0 {
+//			return cut.Positions()
+//		}
+//		err := cut.Answer(answers)     // in the order of the questions, which may be asked together
+//	}
+//
+// A cut exists for each place in the root's chain, and each transaction is before the places of all
+// shards that it concerns or of none (docs/design/cuts.md has the proof).
+type Cut struct {
+	tree   *ledger.ShardTree
+	height *ledger.Height
+	// levels are the shards by their distance from the root.
+	levels [][]ledger.ShardID
+	// down says that the places are being chosen, from the root on. Before, the cut finds how far
+	// the chains are, from the leaves on.
+	down  bool
+	level int
+	found []Position
+}
+
+// NewCut begins to find the cut for the end of a block of the root's chain. Each other place is
+// near the time of that block. With nil, the cut has everything that is durable at the nodes that
+// are asked, when they are asked first. A book of one shard has no tree, nil.
+func NewCut(tree *ledger.ShardTree, height *ledger.Height) *Cut {
+	c := &Cut{tree: tree, height: height, down: height != nil,
+		levels: [][]ledger.ShardID{{0}}, found: make([]Position, 1)}
+	if tree == nil {
+		return c
+	}
+	c.found = make([]Position, tree.Shards())
+	c.levels[0][0] = tree.Root()
+	for next := tree.Children(tree.Root()); len(next) > 0; {
+		c.levels = append(c.levels, next)
+		var below []ledger.ShardID
+		for _, shard := range next {
+			below = append(below, tree.Children(shard)...)
+		}
+		next = below
+	}
+	if !c.down {
+		c.level = len(c.levels) - 1
+	}
+	return c
+}
+
+func (c *Cut) children(shard ledger.ShardID) []ledger.ShardID {
+	if c.tree == nil {
+		return nil
+	}
+	return c.tree.Children(shard)
+}
+
+// Ask returns the next questions, or none if the cut is found.
+func (c *Cut) Ask() []Question {
+	if c.level == len(c.levels) {
+		return nil
+	}
+	questions := make([]Question, 0, len(c.levels[c.level]))
+	for _, shard := range c.levels[c.level] {
+		question := Question{Shard: shard}
+		switch {
+		case !c.down:
+			question.Latest = true
+			for _, child := range c.children(shard) {
+				question.Streamed = append(question.Streamed, c.found[child].Carried)
+			}
+		case c.level == 0:
+			question.Height = *c.height
+		default:
+			question.Exact, question.Carried = true, c.before(shard)
+			question.Height = c.found[shard].Place.Height
+			if c.height != nil {
+				question.Time = c.found[c.levels[0][0]].Time
+			}
+		}
+		questions = append(questions, question)
+	}
+	return questions
+}
+
+// before returns how many entries of the stream to a shard are before its parent's place.
+func (c *Cut) before(shard ledger.ShardID) uint64 {
+	parent, _ := c.tree.Parent(shard)
+	return c.found[parent].Streamed[slices.Index(c.tree.Children(parent), shard)]
+}
+
+// Answer takes the answers to the last questions. It returns an error if they cannot be right.
+func (c *Cut) Answer(answers []Position) error {
+	shards := c.levels[c.level]
+	if len(answers) != len(shards) {
+		return fmt.Errorf("%d answers to %d questions", len(answers), len(shards))
+	}
+	for i, shard := range shards {
+		answer := answers[i]
+		if len(answer.Streamed) != len(c.children(shard)) {
+			return fmt.Errorf("the place of shard %d is with %d streams to child shards, and it "+
+				"has %d of them", shard, len(answer.Streamed), len(c.children(shard)))
+		}
+		before := uint64(0) // for the root
+		if c.level > 0 && c.down {
+			before = c.before(shard)
+		}
+		if c.down && answer.Carried != before {
+			return fmt.Errorf("the place of shard %d is after %d entries of its parent's stream, "+
+				"and the parent's after %d", shard, answer.Carried, before)
+		}
+		c.found[shard] = answer
+	}
+	switch {
+	case c.down:
+		c.level++
+	case c.level > 0:
+		c.level--
+	default:
+		c.down, c.level = true, 1 // the root is where it said
+	}
+	return nil
+}
+
+// Positions returns the position of each shard, by number. The cut must be found.
+func (c *Cut) Positions() []Position { return c.found }
+
+// ErrNoCut reports that places are not a consistent cut of a book.
+var ErrNoCut = errors.New("book: these places are no cut")
+
+// CheckCut returns ErrNoCut unless positions are a cut, by the numbers of entries that they have.
+// They are of all shards, by number. Whether the numbers are those at the places, each shard has to
+// find out (PlaceIn). A book of one shard has no tree, nil.
+func CheckCut(tree *ledger.ShardTree, positions []Position) error {
+	shards := 1
+	if tree != nil {
+		shards = tree.Shards()
+	}
+	if len(positions) != shards {
+		return fmt.Errorf("%w: %d places, and the book has %d shards", ErrNoCut, len(positions),
+			shards)
+	}
+	cut := NewCut(tree, new(ledger.Height))
+	for cut.level < len(cut.levels) {
+		var answers []Position
+		for _, shard := range cut.levels[cut.level] {
+			answers = append(answers, positions[shard])
+		}
+		if err := cut.Answer(answers); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoCut, err)
+		}
+	}
+	return nil
+}
+
+// PlaceIn returns the place of a store's chain in a cut. It returns ErrNoCut if the positions are
+// no cut (CheckCut), or if that of this chain does not have the entries of the streams that it
+// says.
+// It returns store.ErrNotYet if the chain up to the height durable does not have the place.
+func PlaceIn(ctx context.Context, from *store.Store, cut []Position,
+	durable ledger.Height) (store.Place, error) {
+	if err := CheckCut(from.ShardTree(), cut); err != nil {
+		return store.Place{}, err
+	}
+	said := &cut[from.Shard()]
+	if said.Place.Height > durable || said.Place.Last() > durable {
+		return store.Place{}, fmt.Errorf("%w: block %d is the last durable one, before the end of "+
+			"block %d", store.ErrNotYet, durable, said.Place.Height)
+	}
+	if err := from.CheckPlace(said.Place); errors.Is(err, store.ErrNotFound) {
+		return store.Place{}, fmt.Errorf("%w: shard %d: %w", ErrNoCut, from.Shard(), err)
+	} else if err != nil {
+		return store.Place{}, err
+	}
+	has, err := from.HasCarried(ctx, said.Place, said.Carried)
+	if err == nil && !has {
+		err = fmt.Errorf("%w: the place of shard %d is not after %d entries of its parent's stream",
+			ErrNoCut, from.Shard(), said.Carried)
+	}
+	if err != nil {
+		return store.Place{}, err
+	}
+	for i, streamed := range said.Streamed {
+		child := from.ShardTree().Children(from.Shard())[i]
+		found, err := from.StreamedAt(child, said.Place)
+		if err == nil && found != streamed {
+			err = fmt.Errorf("%w: the place of shard %d is after %d entries of the stream to "+
+				"shard %d, not %d", ErrNoCut, from.Shard(), found, child, streamed)
+		}
+		if err != nil {
+			return store.Place{}, err
+		}
+	}
+	return said.Place, nil
+}
+
+// Find answers a question from a store, as far as the chain up to the height durable. It returns
+// store.ErrNotYet if the chain is not so far.
+func Find(ctx context.Context, from *store.Store, question *Question,
+	durable ledger.Height) (Position, error) {
+	var found Position
+	height := question.Height
+	if question.Latest {
+		height = durable
+	}
+	var err error
+	if question.Time != 0 {
+		if height, err = lastNotAfter(from, question.Time, durable); err != nil {
+			return Position{}, err
+		}
+	}
+	if height > durable {
+		return Position{}, fmt.Errorf("%w: block %d is the last durable one, and not %d",
+			store.ErrNotYet, durable, height)
+	}
+	found.Place, found.Carried = store.Place{Height: height}, question.Carried
+	if question.Exact {
+		found.Place, err = from.PlaceWith(ctx, question.Carried, height, durable)
+	} else {
+		found.Carried, err = from.CarriedAt(ctx, height)
+	}
+	if err != nil {
+		return Position{}, err
+	}
+	if tree := from.ShardTree(); tree != nil {
+		for i, child := range tree.Children(from.Shard()) {
+			streamed, err := from.StreamedAt(child, found.Place)
+			if err != nil {
+				return Position{}, err
+			}
+			if i < len(question.Streamed) && streamed < question.Streamed[i] {
+				return Position{}, fmt.Errorf("%w: it has %d entries of the stream to shard %d, "+
+					"and not %d", store.ErrNotYet, streamed, child, question.Streamed[i])
+			}
+			found.Streamed = append(found.Streamed, streamed)
+		}
+	}
+	header, _, err := from.Header(found.Place.Height)
+	found.Time = header.Time
+	return found, err
+}
+
+// lastNotAfter returns the last block up to a height whose time is not after this time, or 0.
+func lastNotAfter(from *store.Store, time ledger.Milliseconds,
+	upTo ledger.Height) (ledger.Height, error) {
+	low, high := ledger.Height(0), upTo+1 // block low is not after the time, block high is
+	for low+1 < high {
+		middle := low + (high-low)/2
+		header, _, err := from.Header(middle)
+		if err != nil {
+			return 0, err
+		}
+		if header.Time > time {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return low, nil
+}

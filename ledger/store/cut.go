@@ -1,0 +1,230 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// AccountAt returns an account as of a place: its balances are those that it has once every
+// transaction before the place is decided, and no later one took effect. So a transaction that
+// waited for other shards there counts if it took effect since. AccountAt returns ErrNotYet while
+// one still waits, and ErrNotFound if the account was not open at the place. It takes the longer
+// the more often the account changed since.
+func (s *Store) AccountAt(ctx context.Context, path ledger.AccountPath,
+	place Place) (ledger.Account, error) {
+	if err := s.decided(place); err != nil {
+		return ledger.Account{}, err
+	}
+	account, err := s.Account(path)
+	if err != nil {
+		return ledger.Account{}, err
+	}
+	open, err := s.rewind(ctx, &account, place)
+	if err == nil && !open {
+		err = errNoAccount(path)
+	}
+	return account, err
+}
+
+// AccountsAt returns at most limit accounts after the given path, ordered by path, as of a place
+// (see AccountAt). more reports whether there may be accounts after the last path that it looked
+// at, which it returns as well. If ctx ends meanwhile, it returns what it has, or the error of ctx
+// if it has looked at no account.
+func (s *Store) AccountsAt(ctx context.Context, place Place, after ledger.AccountPath,
+	limit int) (page []ledger.Account, last ledger.AccountPath, more bool, err error) {
+	if err := s.decided(place); err != nil {
+		return nil, "", false, err
+	}
+	accounts, err := s.Accounts(after, limit)
+	if err != nil || len(accounts) == 0 {
+		return nil, after, false, err
+	}
+	for i := range accounts {
+		open, err := s.rewind(ctx, &accounts[i], place)
+		if err != nil && ctx.Err() != nil && i > 0 {
+			return page, accounts[i-1].Path, true, nil
+		}
+		if err != nil {
+			return nil, "", false, err
+		}
+		if open {
+			page = append(page, accounts[i])
+		}
+	}
+	return page, accounts[len(accounts)-1].Path, len(accounts) == limit, nil
+}
+
+// decided returns ErrNotYet if a transaction before a place still waits for other shards, or the
+// chain does not reach the place.
+func (s *Store) decided(place Place) error {
+	if err := s.CheckPlace(place); err != nil {
+		return err
+	}
+	s.mutex.RLock()
+	oldest, waits := s.state.OldestPending()
+	s.mutex.RUnlock()
+	if waits && place.Has(oldest.Height, oldest.Index) {
+		return fmt.Errorf("%w: transaction %s waits for shard %d", ErrNotYet, oldest.ID,
+			oldest.Waits[0])
+	}
+	return nil
+}
+
+// rewind takes back what happened to an account after a place, and reports whether it was open
+// there. Nothing before the place may wait for other shards.
+func (s *Store) rewind(ctx context.Context, account *ledger.Account, place Place) (open bool,
+	err error) {
+	if open, err = s.openAt(account, place); !open || err != nil {
+		return false, err
+	}
+	// An asset with 0 at the place may have come later. A step before tells.
+	doubtful := make(map[ledger.AssetName]bool)
+	for i := range account.Balances {
+		balance := &account.Balances[i]
+		if balance.SetAside.Sign() != 0 || balance.Incoming.Sign() != 0 {
+			doubtful[balance.Asset] = true
+		}
+		*balance = ledger.Balance{Asset: balance.Asset, Amount: balance.Settled()}
+	}
+	if s.AppendedHeight() <= place.Height {
+		return true, nil // no step is after the place
+	}
+	unindexed := s.Unindexed()
+	err = s.eachStep(ctx, account, func(where position) (more bool, err error) {
+		before := place.Has(where.height, where.index) // and so are all steps before it
+		if before && !hasDoubt(account, doubtful) {
+			return false, nil
+		}
+		found, err := s.stepAt(where)
+		if err != nil {
+			return false, err
+		}
+		postings := found.Entry.Transaction().Postings
+		if place.Has(found.Height, uint32(found.Index)) {
+			// It counts, even if the verdict that let it take effect is after the place.
+			for i := range postings {
+				if postings[i].Account == account.Path {
+					delete(doubtful, postings[i].Asset)
+				}
+			}
+			return true, nil
+		}
+		for i := range postings {
+			if postings[i].Account != account.Path {
+				continue
+			}
+			doubtful[postings[i].Asset] = true
+			if err := takeBack(account, &postings[i]); err != nil {
+				return false, damaged(where.height, "transaction %d: %v", where.index, err)
+			}
+		}
+		return true, nil
+	})
+	// In a store that began with a snapshot, the steps up to there may not be found. If the place
+	// is later, most often they need not be.
+	if errors.Is(err, ErrAbsent) && unindexed > 0 && unindexed <= place.Height &&
+		!hasDoubt(account, doubtful) {
+		err = nil
+	}
+	account.Balances = slices.DeleteFunc(account.Balances, func(balance ledger.Balance) bool {
+		return balance.Amount.Sign() == 0 && doubtful[balance.Asset]
+	})
+	return true, err
+}
+
+// hasDoubt reports whether an account has 0 of an asset of which it is in doubt whether the account
+// had it.
+func hasDoubt(account *ledger.Account, doubtful map[ledger.AssetName]bool) bool {
+	return slices.ContainsFunc(account.Balances, func(balance ledger.Balance) bool {
+		return balance.Amount.Sign() == 0 && doubtful[balance.Asset]
+	})
+}
+
+// eachStep calls visit with the steps of an account's history, from the newest on, as long as it
+// returns true.
+func (s *Store) eachStep(ctx context.Context, account *ledger.Account,
+	visit func(where position) (more bool, err error)) error {
+	// Each step that the account counts is in a block of these, or in the database later.
+	s.mutex.RLock()
+	pending := s.unwritten.blocks
+	s.mutex.RUnlock()
+	growth := uint64(16)
+	count := uint64(1)
+	for last := account.History; last > 0; count = min(count*growth, MaxHistoryPage) {
+		first := last - min(last, count)
+		places, err := s.steps(account, first, last, pending)
+		if errors.Is(err, ErrAbsent) && count > 1 {
+			count, growth = 1, 1 // some of these may be there: look one by one
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for ; last > first; last-- {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if more, err := visit(places[last-1-first]); err != nil || !more {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stepAt returns the transaction of a step: the one that is there, or the one that the verdict
+// there let take effect.
+func (s *Store) stepAt(where position) (Found, error) {
+	found, err := s.at(where)
+	if err != nil {
+		return Found{}, err
+	}
+	if verdict := found.Entry.Transaction().Verdict; verdict != nil {
+		return s.Transaction(verdict.ID)
+	}
+	return found, nil
+}
+
+// takeBack takes back a posting.
+func takeBack(account *ledger.Account, posting *ledger.Posting) error {
+	at := slices.IndexFunc(account.Balances, func(balance ledger.Balance) bool {
+		return balance.Asset == posting.Asset
+	})
+	if at < 0 {
+		return fmt.Errorf("account %s has no asset %s, which it moved", account.Path,
+			posting.Asset)
+	}
+	balance := &account.Balances[at]
+	amount, err := balance.Amount.Sub(posting.Amount)
+	if err != nil {
+		return fmt.Errorf("taking it back from account %s: %v", account.Path, err)
+	}
+	balance.Amount = amount
+	return nil
+}
+
+// openAt reports whether an account was open at a place.
+func (s *Store) openAt(account *ledger.Account, place Place) (bool, error) {
+	if account.Opened != place.Height+1 {
+		return account.Opened <= place.Height, nil
+	}
+	if place.Entries == 0 {
+		return false, nil
+	}
+	block, err := s.Block(account.Opened)
+	if err != nil {
+		return false, err
+	}
+	for i := range min(int(place.Entries), block.Len()) {
+		entry := block.Entry(i)
+		if entry.Result.OK() && slices.ContainsFunc(entry.Transaction().Openings,
+			func(opening ledger.Opening) bool { return opening.Account == account.Path }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,301 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/book"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// tooEarlyTime bounds how long a call waits for a chain that is not so far yet. A node of another
+// shard asks several members in turn before it gives up, so it is short.
+const tooEarlyTime = time.Second
+
+// accountsAtOnce is how many accounts a page at a cut reads at a time.
+const accountsAtOnce = 64
+
+// onceThere reads until the chain is as far as the read needs it, for a while. It gives read the
+// height of the last durable block.
+func (s *Service) onceThere(ctx context.Context, doing string,
+	read func(durable ledger.Height) error) error {
+	bounded, cancel := context.WithTimeout(ctx, tooEarlyTime)
+	defer cancel()
+	for {
+		heights, changed := s.backend.Heights()
+		err := read(heights.Durable)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrNotYet) {
+			return s.failure(ctx, doing, err)
+		}
+		select {
+		case <-changed:
+		case <-bounded.Done():
+			if failed := ContextError(ctx); failed != nil {
+				return failed
+			}
+			return Retryable(connect.CodeUnavailable, fmt.Errorf("%s in shard %d: %w: try again",
+				doing, s.backend.Store().Shard(), err), nil)
+		}
+	}
+}
+
+// GetPlace returns a place in this shard's chain, once the chain is so far.
+func (s *Service) GetPlace(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetPlaceRequest]) (
+	*connect.Response[ledgerdv1.GetPlaceResponse], error) {
+	asked := request.Msg
+	if err := s.answersFor(asked.Shard); err != nil {
+		return nil, err
+	}
+	if children := s.children(); len(asked.GetStreamed()) > len(children) {
+		return nil, invalid("streamed: shard %d has %d child shards", s.backend.Store().Shard(),
+			len(children))
+	}
+	found, err := s.findPlace(ctx, &book.Question{Exact: asked.Carried != nil,
+		Carried: asked.GetCarried(), Height: ledger.Height(asked.GetHeight()),
+		Time: ledger.Milliseconds(asked.GetTimeMs()), Latest: asked.GetLatest(),
+		Streamed: asked.GetStreamed()})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.GetPlaceResponse{Place: placeToProto(&found),
+		TimeMs: uint64(found.Time)}), nil
+}
+
+// children returns the shards right below this one.
+func (s *Service) children() []ledger.ShardID {
+	if tree := s.backend.Store().ShardTree(); tree != nil {
+		return tree.Children(s.backend.Store().Shard())
+	}
+	return nil
+}
+
+// findPlace answers a question from this node's store.
+func (s *Service) findPlace(ctx context.Context, question *book.Question) (found book.Position,
+	err error) {
+	head := s.backend.Store().AppendedHeight()
+	if !question.Latest && !question.Exact && question.Height > head {
+		return found, connect.NewError(connect.CodeOutOfRange, fmt.Errorf("the chain of shard %d "+
+			"ends with block %d: ask for an earlier one than %d", s.backend.Store().Shard(), head,
+			question.Height))
+	}
+	err = s.onceThere(ctx, "finding a place", func(durable ledger.Height) error {
+		found, err = book.Find(ctx, s.backend.Store(), question, durable)
+		return err
+	})
+	return found, err
+}
+
+// GetCut returns the cut of a book of one shard: a place in its chain.
+func (s *Service) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.GetCutRequest]) (
+	*connect.Response[ledgerdv1.GetCutResponse], error) {
+	if s.backend.Store().ShardTree() != nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition,
+			errors.New("this node answers here for its own shard only"))
+	}
+	return FindCut(nil, request.Msg, func(questions []book.Question) ([]book.Position, error) {
+		found, err := s.findPlace(ctx, &questions[0])
+		return []book.Position{found}, err
+	})
+}
+
+// FindCut finds the cut that a request asks for. It calls ask with the questions that may be asked
+// together, until the cut is found. A book of one shard has no tree, nil.
+func FindCut(tree *ledger.ShardTree, request *ledgerdv1.GetCutRequest,
+	ask func(questions []book.Question) ([]book.Position, error)) (
+	*connect.Response[ledgerdv1.GetCutResponse], error) {
+	var height *ledger.Height
+	if request.Height != nil {
+		height = new(ledger.Height)
+		*height = ledger.Height(request.GetHeight())
+	}
+	cut := book.NewCut(tree, height)
+	for questions := cut.Ask(); len(questions) > 0; questions = cut.Ask() {
+		answers, err := ask(questions)
+		if err != nil {
+			return nil, err
+		}
+		if err := cut.Answer(answers); err != nil {
+			return nil, contradiction(err)
+		}
+	}
+	positions, answer := cut.Positions(), &ledgerdv1.GetCutResponse{}
+	if err := book.CheckCut(tree, positions); err != nil {
+		return nil, contradiction(err)
+	}
+	if tree != nil {
+		answer.Root = uint32(tree.Root())
+	}
+	for i := range positions {
+		answer.Places = append(answer.Places, placeToProto(&positions[i]))
+	}
+	answer.TimeMs = uint64(positions[answer.GetRoot()].Time)
+	return connect.NewResponse(answer), nil
+}
+
+// contradiction is the error of answers that cannot be right: a node that was asked lies, or has
+// another book.
+func contradiction(err error) *connect.Error {
+	return connect.NewError(connect.CodeInternal, fmt.Errorf("the answers of the shards "+
+		"contradict each other: %w: ask another node", err))
+}
+
+func placeToProto(position *book.Position) *ledgerdv1.Place {
+	return &ledgerdv1.Place{Height: uint64(position.Place.Height), Entries: position.Place.Entries,
+		Carried: position.Carried, Streamed: position.Streamed}
+}
+
+// PositionsOf converts places.
+func PositionsOf(places ...*ledgerdv1.Place) []book.Position {
+	positions := make([]book.Position, len(places))
+	for i, place := range places {
+		positions[i] = book.Position{Place: store.Place{Height: ledger.Height(place.GetHeight()),
+			Entries: place.GetEntries()}, Carried: place.GetCarried(),
+			Streamed: slices.Clone(place.GetStreamed())}
+	}
+	return positions
+}
+
+// CheckCut returns an error unless a request's places are those of a cut, by what they say.
+func CheckCut(tree *ledger.ShardTree, places []*ledgerdv1.Place) error {
+	return badCut(book.CheckCut(tree, PositionsOf(places...)))
+}
+
+// badCut converts book.ErrNoCut to the error of a call.
+func badCut(err error) error {
+	if errors.Is(err, book.ErrNoCut) {
+		return invalid("cut: %w: give the places as GetCut returned them", err)
+	}
+	return err
+}
+
+// placeIn returns this shard's place of a cut, once the chain has it durably.
+func (s *Service) placeIn(ctx context.Context, places []*ledgerdv1.Place) (place store.Place,
+	err error) {
+	cut := PositionsOf(places...)
+	err = s.onceThere(ctx, readingAtCut, func(durable ledger.Height) error {
+		place, err = book.PlaceIn(ctx, s.backend.Store(), cut, durable)
+		return badCut(err)
+	})
+	return place, err
+}
+
+const readingAtCut = "reading at a cut"
+
+// tooFarBack is the reason why a read at a cut gave up.
+func (s *Service) tooFarBack() *connect.Error {
+	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("an account of shard %d "+
+		"changed so often since the cut that reading it there takes too long: ask for a later "+
+		"cut, or read the folder of a stopped node with `ledgerd export --cut`",
+		s.backend.Store().Shard()))
+}
+
+// forPage returns a context that bounds the time of a page at a cut, so that its caller gets what
+// there is while it still waits.
+func (s *Service) forPage(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := s.options.MaxReadTime / 3
+	if deadline, has := ctx.Deadline(); has {
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// accountAt returns an account with the balances that it has at a cut.
+func (s *Service) accountAt(ctx context.Context, request *ledgerdv1.GetAccountRequest) (
+	*connect.Response[ledgerdv1.GetAccountResponse], error) {
+	path, err := ledger.ParseAccountPath(request.GetAccount())
+	if err != nil {
+		return nil, invalid("account: %w", err)
+	}
+	place, err := s.placeIn(ctx, request.GetCut())
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := s.forPage(ctx)
+	defer cancel()
+	var account ledger.Account
+	err = s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
+		account, err = s.backend.Store().AccountAt(bounded, path, place)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return notFound("no account %s is open at the cut", path)
+		case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+			return s.tooFarBack()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.GetAccountResponse{AtCut: true,
+		Account: s.accountToProto(&account, place.Height)}), nil
+}
+
+// listAt lists accounts with the balances that they have at a cut. The page's token is the last
+// path that it looked at.
+func (s *Service) listAt(ctx context.Context, request *ledgerdv1.ListAccountsRequest, size int) (
+	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	place, err := s.placeIn(ctx, request.GetCut())
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := s.forPage(ctx)
+	defer cancel()
+	prefix, answer := request.GetPrefix(), &ledgerdv1.ListAccountsResponse{AtCut: true}
+	after := ledger.AccountPath(request.GetPageToken())
+	if after == "" && prefix != "" {
+		// The store lists accounts after a path, and the prefix itself may be an account's path.
+		after = ledger.AccountPath(prefix)
+		exact, err := s.accountAt(ctx, &ledgerdv1.GetAccountRequest{Account: prefix,
+			Cut: request.GetCut()})
+		switch connect.CodeOf(err) {
+		case connect.CodeNotFound, connect.CodeInvalidArgument: // the prefix is no account
+		default:
+			if err != nil {
+				return nil, err
+			}
+			answer.Accounts = append(answer.Accounts, exact.Msg.GetAccount())
+		}
+	}
+	for looked := len(answer.GetAccounts()); looked < size; {
+		limit := min(size-looked, accountsAtOnce)
+		var page []ledger.Account
+		var last ledger.AccountPath
+		var more bool
+		err := s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
+			page, last, more, err = s.backend.Store().AccountsAt(bounded, place, after, limit)
+			if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+				return s.tooFarBack()
+			}
+			return err
+		})
+		if err != nil && (looked == 0 || bounded.Err() == nil) {
+			return nil, err
+		}
+		if err != nil {
+			break // the next page begins with the account that takes long
+		}
+		for i := range page {
+			if strings.HasPrefix(string(page[i].Path), prefix) {
+				answer.Accounts = append(answer.Accounts, s.accountToProto(&page[i], place.Height))
+			}
+		}
+		if !more || !strings.HasPrefix(string(last), prefix) {
+			return connect.NewResponse(answer), nil
+		}
+		after, looked = last, looked+limit
+	}
+	answer.NextPageToken = string(after)
+	return connect.NewResponse(answer), nil
+}
