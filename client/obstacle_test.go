@@ -186,3 +186,52 @@ func TestSenderAndAShardThatIsDown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A shard took a payment, and goes down before the signer's home has it. Post does not say that it
+// was refused.
+func TestShardDownOnceItTookAPayment(t *testing.T) {
+	t.Parallel()
+	book, keys := newSplitBook(t)
+	book.Obstruct()
+	other, calls := counted(t, book.Door(2).URL, "Submit")
+	c, err := New([]string{book.Door(1).URL, other}, Options{Backoff: time.Millisecond,
+		WaitTime: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	book.Stand(1, true)
+	book.Stand(2, true)
+	before := book.Shard(0).Node(0).Store().Head().Height
+	type outcome struct {
+		status *ledgerdv1.TransactionStatus
+		err    error
+	}
+	posted := make(chan outcome, 1)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	go func() {
+		status, err := c.Post(ctx, keys[1:2], transfer("org1:mint", "org2:a", 1), durable)
+		posted <- outcome{status, err}
+	}()
+	until(t, "shard 0 has ordered it", func() bool {
+		return book.Shard(0).Node(0).Store().Head().Height > before
+	})
+	book.Silence(0, true)
+	book.Obstruct(report.Obstacle{Shard: 0, Since: time.Unix(1_700_000_000, 0)})
+	// The node that passed it on knows that, and says that it waits. Another one does not.
+	c.Rotate()
+	got := <-posted
+	if !errors.Is(got.err, ErrOutcomeUnknown) || calls.Load() == 0 ||
+		got.status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
+		t.Errorf("%v, %v, and the other node was asked %d times", got.status, got.err,
+			calls.Load())
+	}
+	book.Obstruct()
+	book.Silence(0, false)
+	book.Stand(1, false)
+	book.Stand(2, false)
+	until(t, "the payment took effect", func() bool {
+		return balanceOf(t, book.Shard(2), "org2:a") == ledger.NewAmount(1)
+	})
+}

@@ -390,13 +390,15 @@ func refuses(err error) bool {
 
 // untouched reports whether a call failed such that the node has certainly not taken the bundle.
 func untouched(err error, verdict verdict) bool {
-	switch {
-	case err == nil || verdict == unknown:
+	if err == nil || verdict == unknown {
 		return false
-	case !connect.IsWireError(err):
-		return verdict == elsewhere // it could not be reached
 	}
-	switch CodeOf(err) {
+	code := connect.CodeOf(err)
+	if !connect.IsWireError(err) { // it could not be reached, or what is before it let no call in
+		return verdict == elsewhere || code == connect.CodeUnauthenticated ||
+			code == connect.CodePermissionDenied || code == connect.CodeUnimplemented
+	}
+	switch code {
 	case connect.CodeInvalidArgument, connect.CodePermissionDenied,
 		connect.CodeFailedPrecondition, connect.CodeUnauthenticated, connect.CodeUnimplemented,
 		connect.CodeResourceExhausted, connect.CodeUnavailable:
