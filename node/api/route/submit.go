@@ -238,21 +238,41 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 	if entry != r.shards.Own() {
 		return admitted, nil
 	}
-	return r.Statuses(ctx, bundle.IDs(), level)
+	admitted, err := r.Statuses(ctx, bundle.IDs(), level)
+	if err != nil {
+		return nil, api.Unsure(err)
+	}
+	return admitted, nil
 }
 
-// submissionError converts the error of a submission to another shard to this node's answer. If no
-// node answered in time, the shard may have admitted the bundle, and the caller may submit the same
-// again.
+// submissionError converts the error of a submission to another shard to this node's answer. Unless
+// a node of the shard refused the bundle, and no other one may have admitted it, the error has
+// api.HeaderUnsure.
 func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
-	if ctx.Err() == nil && !unanswered(err) {
-		return forwardError(ctx, entry, err)
+	switch {
+	case ctx.Err() != nil || unanswered(err):
+		return api.Unsure(api.Retryable(connect.CodeUnavailable, fmt.Errorf("shard %d, where the "+
+			"bundle enters, does not answer: submit it again", entry), nil))
+	case !refuses(err):
+		return api.Unsure(forwardError(ctx, entry, err))
 	}
-	failure := api.Retryable(connect.CodeUnavailable,
-		fmt.Errorf("shard %d, where the bundle enters, does not answer: submit it again", entry),
-		nil)
-	failure.Meta().Set(api.HeaderUnsure, "true")
-	return failure
+	return forwardError(ctx, entry, err)
+}
+
+// refuses reports whether an error of a submission means that no node of the shard admitted it.
+func refuses(err error) bool {
+	coded := (*connect.Error)(nil)
+	if !errors.As(err, &coded) || !connect.IsWireError(err) ||
+		coded.Meta().Get(api.HeaderUnsure) == "true" {
+		return false
+	}
+	switch coded.Code() {
+	case connect.CodeInvalidArgument, connect.CodePermissionDenied,
+		connect.CodeFailedPrecondition, connect.CodeUnauthenticated, connect.CodeUnimplemented,
+		connect.CodeResourceExhausted, connect.CodeUnavailable:
+		return true
+	}
+	return false
 }
 
 // run is a group of bundles that go to one shard in one call.
@@ -381,6 +401,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 	messages := pick(request.GetBundles(), each.places)
 	var told []*ledgerdv1.BundleOutcome
 	var err error
+	unsure := false // another node of the shard may have admitted what this one refuses
 	if each.entry == r.shards.Own() {
 		told, err = r.admit(ctx, pick(bundles, each.places), request.GetInOrder())
 	} else {
@@ -392,6 +413,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 			}))
 		if err == nil {
 			told = answer.Msg.GetOutcomes()
+			unsure = answer.Header().Get(api.HeaderUnsure) == "true"
 		}
 	}
 	if err == nil && len(told) != len(messages) {
@@ -402,10 +424,12 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 			failure := submissionError(ctx, each.entry, err)
 			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(),
 				Retry:      failure.Meta().Get(api.HeaderRetry) == "true",
-				ReasonCode: failure.Meta().Get(api.HeaderReason)}
+				ReasonCode: failure.Meta().Get(api.HeaderReason),
+				Unsure:     failure.Meta().Get(api.HeaderUnsure) == "true"}
 			continue
 		}
 		outcomes[place] = told[i]
+		outcomes[place].Unsure = told[i].GetUnsure() || unsure && told[i].GetRefused() != ""
 	}
 }
 
