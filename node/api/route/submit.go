@@ -162,6 +162,11 @@ type waited struct {
 
 // add records a bundle that was admitted.
 func (w *waited) add(r *router, bundle *ledger.Bundle, entry ledger.ShardID) {
+	w.note(r, bundle, entry, false)
+}
+
+// note records a bundle that was admitted, or may have been if unsure.
+func (w *waited) note(r *router, bundle *ledger.Bundle, entry ledger.ShardID, unsure bool) {
 	for i := range bundle.Len() {
 		id := bundle.ID(i)
 		at, also := r.decides(bundle.Transaction(i))
@@ -170,7 +175,7 @@ func (w *waited) add(r *router, bundle *ledger.Bundle, entry ledger.ShardID) {
 			w.learns, w.where = append(w.learns, id), append(w.where, shard)
 		}
 		if entry != r.shards.Own() || at != r.shards.Own() {
-			r.sent.note(bundle.IDs()[i:i+1], sentTo{entry: entry, home: at})
+			r.sent.note(bundle.IDs()[i:i+1], sentTo{entry: entry, home: at, unsure: unsure})
 		}
 	}
 }
@@ -202,6 +207,13 @@ func (w *waited) wait(ctx context.Context, r *router,
 	return statuses
 }
 
+// told returns what the homes know now of transactions that were admitted.
+func (w *waited) told(ctx context.Context, r *router) []*ledgerdv1.TransactionStatus {
+	bounded, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	return w.wait(bounded, r, report.LevelAdmitted)
+}
+
 // submit submits one bundle to the shard where it enters.
 func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 	level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
@@ -226,14 +238,21 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
 				Wait: ledgerdv1.Level_LEVEL_ADMITTED, Queue: api.Queues(ctx)}))
 		if err != nil {
-			return nil, submissionError(ctx, entry, err)
+			failure := submissionError(ctx, entry, err)
+			if failure.Meta().Get(api.HeaderUnsure) == "true" {
+				new(waited).note(r, bundle, entry, true)
+			}
+			return nil, failure
 		}
 		admitted = answer.Msg.GetTransactions()
 	}
 	waits := new(waited)
 	waits.add(r, bundle, entry)
-	if level > report.LevelAdmitted || taken {
+	switch {
+	case level > report.LevelAdmitted:
 		return waits.wait(ctx, r, level), nil
+	case taken:
+		return waits.told(ctx, r), nil
 	}
 	if entry != r.shards.Own() {
 		return admitted, nil
@@ -395,7 +414,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 		waits := new(waited)
 		waits.add(r, bundles[each.places[0]], each.entry)
 		outcomes[each.places[0]] = &ledgerdv1.BundleOutcome{
-			Transactions: waits.wait(ctx, r, report.LevelAdmitted)}
+			Transactions: waits.told(ctx, r)}
 		return
 	}
 	messages := pick(request.GetBundles(), each.places)
@@ -426,10 +445,13 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 				Retry:      failure.Meta().Get(api.HeaderRetry) == "true",
 				ReasonCode: failure.Meta().Get(api.HeaderReason),
 				Unsure:     failure.Meta().Get(api.HeaderUnsure) == "true"}
-			continue
+		} else {
+			outcomes[place] = told[i]
+			outcomes[place].Unsure = told[i].GetRefused() != "" && (unsure || told[i].GetUnsure())
 		}
-		outcomes[place] = told[i]
-		outcomes[place].Unsure = told[i].GetUnsure() || unsure && told[i].GetRefused() != ""
+		if outcomes[place].GetUnsure() {
+			new(waited).note(r, bundles[place], each.entry, true)
+		}
 	}
 }
 
