@@ -379,6 +379,7 @@ func (t *Submission) leaveBlocked(why error) error {
 	}
 	t.at.remove(t)
 	t.end()
+	t.sender.gone()
 	return fmt.Errorf("%w: %w", ErrNotSent, why)
 }
 
@@ -400,6 +401,7 @@ func (t *Submission) leave(why error) error {
 	t.at.remove(t)
 	t.end()
 	s.admit()
+	s.gone()
 	return fmt.Errorf("%w: %w", ErrNotSent, why)
 }
 
