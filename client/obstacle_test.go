@@ -272,7 +272,7 @@ func TestSenderAndAShardThatIsDownWithANodeAway(t *testing.T) {
 			until(t, "the first is under way", func() bool {
 				return book.Shard(1).Node(0).NodeState().PoolTransactions == 1
 			})
-			post("org1:a", applied)
+			post("org0:a", applied) // nobody knows yet where that and the next one enter
 			post("org2:a", func(_ Answer, err error) bool { return isDown(err) })
 			until(t, "the others wait", func() bool {
 				sender.mutex.Lock()

@@ -23,8 +23,14 @@ import (
 // and bank in shard 2. All have the accounts a, an issuer, and b.
 func newShardedBank(t *testing.T) (*Client, map[ledger.OrganisationName]Key) {
 	t.Helper()
+	return newShardedBankOf(t, ledger.NewestVersion)
+}
+
+// newShardedBankOf is newShardedBank with a version of the chains.
+func newShardedBankOf(t *testing.T, version int) (*Client, map[ledger.OrganisationName]Key) {
+	t.Helper()
 	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)
-	genesis.Version = ledger.NewestVersion
+	genesis.Version = version
 	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
 	c := newTestClient(t, apitest.NewBook(t, genesis, api.Options{}).Door(1).URL)
 	keys := map[ledger.OrganisationName]Key{}
@@ -66,10 +72,19 @@ func entryOf(t *testing.T, c *Client, id ledger.Hash) uint32 {
 }
 
 // Once the Sender has seen where the organisations live, a transaction of one shard stays there,
-// whatever else is submitted at the same time.
+// whatever else is submitted at the same time. The chain need not take deadlines.
 func TestSenderSplitsByEntry(t *testing.T) {
 	t.Parallel()
-	c, keys := newShardedBank(t)
+	for _, version := range []int{ledger.DeadlineVersion - 1, ledger.NewestVersion} {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			t.Parallel()
+			testSplitsByEntry(t, version)
+		})
+	}
+}
+
+func testSplitsByEntry(t *testing.T, version int) {
+	c, keys := newShardedBankOf(t, version)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{keys["acme"]}})
 	post := func(to ledger.AccountPath) (uint32, error) {
 		answer, err := s.Post(testContext(t), transfer("acme:a", to, 1))

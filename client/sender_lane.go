@@ -59,15 +59,15 @@ func (l *lane) number(flight []*Submission) error {
 			return err
 		}
 	}
-	deadlines, err := l.sender.nodes.NeedsDeadlines(l.sender.ctx)
+	known, err := l.sender.nodes.knownRules(l.sender.ctx)
 	if err != nil {
 		return err
 	}
-	if deadlines {
+	if known.sharded {
 		l.sender.homes.ask(l.sender.ctx, l.sender.nodes, l.sender.options.Keys[0].Organisation)
 	}
 	for _, t := range flight {
-		if deadlines {
+		if known.deadlines {
 			setDeadline(&t.transaction)
 		}
 		t.transaction.Nonce = ledger.Nonce{Stream: l.stream, Sequence: l.next}
