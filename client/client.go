@@ -325,7 +325,7 @@ func judge(err error) verdict {
 	return final
 }
 
-// unsureError marks an error after which a node may have taken the request.
+// unsureError marks an error after which a node may have taken what was submitted.
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
@@ -391,7 +391,7 @@ func callAt[Answer any](ctx context.Context, c *Client, limit time.Duration, pat
 				return answer, nil
 			}
 			explained = err
-			unsure = unsure || verdict == unknown
+			unsure = unsure || !untouched(err, verdict)
 			if ctx.Err() != nil || verdict == final {
 				return none, explained
 			}

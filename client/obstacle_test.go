@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
@@ -184,5 +185,105 @@ func TestSenderAndAShardThatIsDown(t *testing.T) {
 	defer cancel()
 	if err := sender.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// A shard took a payment, and goes down before the signer's home has it. Post does not say that it
+// was refused.
+func TestShardDownOnceItTookAPayment(t *testing.T) {
+	t.Parallel()
+	book, keys := newSplitBook(t)
+	book.Obstruct()
+	other, calls := counted(t, book.Door(2).URL, "Submit")
+	c, err := New([]string{book.Door(1).URL, other}, Options{Backoff: time.Millisecond,
+		WaitTime: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	book.Stand(1, true)
+	book.Stand(2, true)
+	before := book.Shard(0).Node(0).Store().Head().Height
+	type outcome struct {
+		status *ledgerdv1.TransactionStatus
+		err    error
+	}
+	posted := make(chan outcome, 1)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	go func() {
+		status, err := c.Post(ctx, keys[1:2], transfer("org1:mint", "org2:a", 1), durable)
+		posted <- outcome{status, err}
+	}()
+	until(t, "shard 0 has ordered it", func() bool {
+		return book.Shard(0).Node(0).Store().Head().Height > before
+	})
+	book.Silence(0, true)
+	book.Obstruct(report.Obstacle{Shard: 0, Since: time.Unix(1_700_000_000, 0)})
+	// The node that passed it on knows that, and says that it waits. Another one does not.
+	c.Rotate()
+	got := <-posted
+	if !errors.Is(got.err, ErrOutcomeUnknown) || calls.Load() == 0 ||
+		got.status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
+		t.Errorf("%v, %v, and the other node was asked %d times", got.status, got.err,
+			calls.Load())
+	}
+	book.Obstruct()
+	book.Silence(0, false)
+	book.Stand(1, false)
+	book.Stand(2, false)
+	until(t, "the payment took effect", func() bool {
+		return balanceOf(t, book.Shard(2), "org2:a") == ledger.NewAmount(1)
+	})
+}
+
+// While a shard is down, a Sender also goes on with what does not cross to it if one of its nodes
+// is away, or takes nothing now.
+func TestSenderAndAShardThatIsDownWithANodeAway(t *testing.T) {
+	t.Parallel()
+	busy := &script{steps: []error{coded(connect.CodeUnavailable)}}
+	mux := http.NewServeMux()
+	mux.Handle(ledgerdv1connect.NewLedgerServiceHandler(busy))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	for name, other := range map[string]string{"away": "http://127.0.0.1:1",
+		"takes nothing": server.URL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			book, keys := newSplitBook(t)
+			c := newTestClient(t, book.Door(1).URL, other)
+			sender, err := c.NewSender(testContext(t), SenderOptions{Keys: keys[1:2],
+				InFlight: 1, Patience: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			book.Shard(1).Node(0).Hold() // so that the others gather behind the first
+			var posting sync.WaitGroup
+			post := func(to ledger.AccountPath, check func(Answer, error) bool) {
+				posting.Go(func() {
+					answer, err := sender.Post(testContext(t), transfer("org1:mint", to, 1))
+					if !check(answer, err) {
+						t.Errorf("to %s: %+v, %v", to, answer, err)
+					}
+				})
+			}
+			applied := func(answer Answer, err error) bool { return err == nil && answer.Applied() }
+			post("org1:a", applied)
+			until(t, "the first is under way", func() bool {
+				return book.Shard(1).Node(0).NodeState().PoolTransactions == 1
+			})
+			post("org0:a", applied) // nobody knows yet where that and the next one enter
+			post("org2:a", func(_ Answer, err error) bool { return isDown(err) })
+			until(t, "the others wait", func() bool {
+				sender.mutex.Lock()
+				defer sender.mutex.Unlock()
+				return sender.queues[0].waiting.length == 2
+			})
+			book.Shard(1).Node(0).Release()
+			posting.Wait()
+			if err := sender.Close(testContext(t)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 // rules is what a client knows of the rules of its nodes' chain.
 type rules struct {
+	sharded   bool      // the book has several shards
 	packs     bool      // it takes packed bundles
 	deadlines bool      // transactions that concern several shards must have deadlines
 	asked     time.Time // zero: not yet
@@ -23,7 +24,7 @@ const rulesAsked = time.Minute
 // rulesOf returns the rules of a node's chain, as package ledger has them.
 func rulesOf(cluster *ledgerdv1.ClusterState) rules {
 	version, sharded := int(cluster.GetCharter().GetVersion()), len(cluster.GetBook()) > 0
-	return rules{packs: !sharded && version >= ledger.PackedVersion,
+	return rules{sharded: sharded, packs: !sharded && version >= ledger.PackedVersion,
 		deadlines: sharded && ledger.TakesDeadlines(version), asked: time.Now()}
 }
 
@@ -37,25 +38,33 @@ func (c *Client) knownRules(ctx context.Context) (rules, error) {
 		!known.asked.IsZero() && time.Since(known.asked) < rulesAsked {
 		return known, nil
 	}
-	cluster, err := c.Cluster(ctx)
+	asked, err := c.askRules(ctx)
 	switch {
 	case err == nil:
-		known = rulesOf(cluster)
+		return asked, nil
 	case known.asked.IsZero():
 		return rules{}, err
 	}
-	known.asked = time.Now()
+	known.asked = time.Now() // for the next minute they are as they were
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.rules = known
-	return known, nil
+	if c.rules.asked.Before(known.asked) {
+		c.rules.asked = known.asked
+	}
+	return c.rules, nil
 }
 
-// forgetRules makes the client ask again.
-func (c *Client) forgetRules() {
+// askRules asks for the rules now. If that fails, those that are known stay.
+func (c *Client) askRules(ctx context.Context) (rules, error) {
+	cluster, err := c.Cluster(ctx)
+	if err != nil {
+		return rules{}, err
+	}
+	asked := rulesOf(cluster)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.rules = rules{}
+	c.rules = asked
+	return asked, nil
 }
 
 // Packs reports whether the nodes' chain takes packed bundles.
@@ -66,9 +75,8 @@ func (c *Client) Packs(ctx context.Context) (bool, error) {
 
 // stillPacks is Packs after a node refused a packed bundle: it asks again.
 func (c *Client) stillPacks(ctx context.Context) bool {
-	c.forgetRules()
-	takes, err := c.Packs(ctx)
-	return takes && err == nil
+	asked, err := c.askRules(ctx)
+	return asked.packs && err == nil
 }
 
 // DefaultDeadline is how far ahead the deadline is that a Client and a Sender give to a transaction
@@ -129,8 +137,11 @@ func (c *Client) nowNeedsDeadline(ctx context.Context, transaction *ledger.Trans
 	if transaction.Deadline != 0 || !concernsSeveral(transaction) {
 		return false
 	}
-	c.forgetRules()
-	return c.SetDeadline(ctx, transaction) == nil && transaction.Deadline != 0
+	if asked, err := c.askRules(ctx); err != nil || !asked.deadlines {
+		return false
+	}
+	setDeadline(transaction)
+	return true
 }
 
 // lacksDeadline reports whether a transaction failed because it has no deadline. It has changed

@@ -92,3 +92,26 @@ func TestClientsSetDeadlines(t *testing.T) {
 		t.Errorf("SetDeadline: %d, %v", signed.Deadline, err)
 	}
 }
+
+// While the nodes cannot be reached, a client that asks for the rules again keeps those that it
+// knows: other callers go on.
+func TestRulesStayWhileNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+	genesis.Version, genesis.Time = ledger.DeadlineVersion-1,
+		ledger.Milliseconds(time.Now().UnixMilli())
+	door := apitest.NewBook(t, genesis, api.Options{}).Door(0)
+	c, ctx := newTestClient(t, door.URL), testContext(t)
+	if needed, err := c.NeedsDeadlines(ctx); err != nil || needed {
+		t.Fatalf("%v, %v", needed, err)
+	}
+	door.Close()
+	crossing := transfer("acme:a", "bank:b", 1)
+	crossing.Signer = "acme"
+	if c.nowNeedsDeadline(ctx, &crossing) || c.stillPacks(ctx) {
+		t.Error("the client knows what nobody told")
+	}
+	if known, err := c.knownRules(ctx); err != nil || !known.sharded {
+		t.Errorf("%+v, %v", known, err)
+	}
+}

@@ -129,8 +129,8 @@ func (a Answer) Applied() bool {
 //     first. It takes another nonce only if the ledger reported that the first was stale and the
 //     transaction changed nothing.
 //   - If a node refuses a bundle because of one transaction, the others go on without it. So they
-//     do if all nodes refuse it because of another shard, which is down or full. The callers whose
-//     transactions cross to it get the Failure, whose Reason is set.
+//     do if all nodes that can take it refuse it because of another shard, which is down or full.
+//     The callers whose transactions cross to it get the Failure, whose Reason is set.
 //   - Transactions of one Caller take effect in the order of their submission. The order of all
 //     others is open.
 //   - What the Sender holds is bounded (SenderOptions.MaxBytes).
@@ -379,6 +379,7 @@ func (t *Submission) leaveBlocked(why error) error {
 	}
 	t.at.remove(t)
 	t.end()
+	t.sender.gone()
 	return fmt.Errorf("%w: %w", ErrNotSent, why)
 }
 
@@ -400,6 +401,7 @@ func (t *Submission) leave(why error) error {
 	t.at.remove(t)
 	t.end()
 	s.admit()
+	s.gone()
 	return fmt.Errorf("%w: %w", ErrNotSent, why)
 }
 

@@ -15,12 +15,17 @@ import (
 // where its transactions together do, wherever the Sender believes that to be: what it knows only
 // decides which transactions share a bundle.
 type homes struct {
-	tree atomic.Pointer[ledger.ShardTree] // nil: not known
-	own  ledger.ShardID                   // the signer's home, once the tree is known
+	book atomic.Pointer[bookOf] // nil: not known
 
 	mutex sync.RWMutex
 	known map[ledger.OrganisationName]ledger.ShardID
 	asked time.Time // for the tree
+}
+
+// bookOf is a book as a signer's Sender sees it.
+type bookOf struct {
+	tree *ledger.ShardTree
+	own  ledger.ShardID // the signer's home, in the tree
 }
 
 // homesMax bounds the organisations whose homes are remembered.
@@ -29,19 +34,21 @@ const homesMax = 1 << 16
 // ask asks for the tree and for the home of a signer, unless they are known. If the nodes do not
 // answer, it asks again after some time. The book has several shards.
 func (h *homes) ask(ctx context.Context, nodes *Client, signer ledger.OrganisationName) {
-	if h.tree.Load() != nil || !h.turn() {
+	if h.book.Load() != nil || !h.turn() {
 		return
 	}
 	genesis, err := nodes.ChainGenesis(ctx)
-	if err != nil {
+	if err != nil || !genesis.Sharded() {
 		return
 	}
 	organisation, err := nodes.Organisation(ctx, signer)
 	if err != nil {
 		return
 	}
-	h.own = ledger.ShardID(organisation.GetShard())
-	h.tree.Store(genesis.ShardTree())
+	book := &bookOf{tree: genesis.ShardTree(), own: ledger.ShardID(organisation.GetShard())}
+	if int64(organisation.GetShard()) < int64(book.tree.Shards()) { // else a node lies
+		h.book.Store(book)
+	}
 }
 
 // turn reports whether the caller, and no other one, is to ask now.
@@ -57,18 +64,18 @@ func (h *homes) turn() bool {
 
 // entry returns the shard where a transaction enters the tree. It reports whether that is known.
 func (h *homes) entry(transaction *ledger.Transaction) (shard ledger.ShardID, known bool) {
-	tree := h.tree.Load()
-	if tree == nil {
+	book := h.book.Load()
+	if book == nil {
 		return 0, false
 	}
 	h.mutex.RLock()
 	defer h.mutex.RUnlock()
 	var some [8]ledger.ShardID
 	known = true
-	destinations := transaction.AppendDestinations(some[:0], tree.Shards(),
+	destinations := transaction.AppendDestinations(some[:0], book.tree.Shards(),
 		func(name ledger.OrganisationName) ledger.ShardID {
 			if name == transaction.Signer {
-				return h.own
+				return book.own
 			}
 			home, told := h.known[name]
 			known = known && told
@@ -77,29 +84,29 @@ func (h *homes) entry(transaction *ledger.Transaction) (shard ledger.ShardID, kn
 	if !known {
 		return 0, false
 	}
-	return tree.Entry(destinations), true
+	return book.tree.Entry(destinations), true
 }
 
 // learn takes the home of the only other organisation that a transaction concerns from its outcome.
 func (h *homes) learn(transaction *ledger.Transaction, status *ledgerdv1.TransactionStatus) {
-	tree := h.tree.Load()
-	if tree == nil || !(Answer{Status: status}).Applied() || transaction.BookWide() {
+	book := h.book.Load()
+	if book == nil || !(Answer{Status: status}).Applied() || transaction.BookWide() {
 		return
 	}
 	other, only := onlyOther(transaction)
 	if !only {
 		return
 	}
-	home := h.own
+	home := book.own
 	for _, shard := range status.GetDestinations() {
-		if ledger.ShardID(shard) != h.own {
+		if ledger.ShardID(shard) != book.own {
 			home = ledger.ShardID(shard)
 		}
 	}
 	h.mutex.RLock()
 	before, told := h.known[other]
 	h.mutex.RUnlock()
-	if int(home) >= tree.Shards() || told && before == home {
+	if int(home) >= book.tree.Shards() || told && before == home {
 		return
 	}
 	h.mutex.Lock()

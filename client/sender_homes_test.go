@@ -1,24 +1,36 @@
 package client
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
 // newShardedBank serves a book whose shards 1 and 2 are below 0. acme and globex live in shard 1,
 // and bank in shard 2. All have the accounts a, an issuer, and b.
 func newShardedBank(t *testing.T) (*Client, map[ledger.OrganisationName]Key) {
 	t.Helper()
+	return newShardedBankOf(t, ledger.NewestVersion)
+}
+
+// newShardedBankOf is newShardedBank with a version of the chains.
+func newShardedBankOf(t *testing.T, version int) (*Client, map[ledger.OrganisationName]Key) {
+	t.Helper()
 	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)
-	genesis.Version = ledger.NewestVersion
+	genesis.Version = version
 	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
 	c := newTestClient(t, apitest.NewBook(t, genesis, api.Options{}).Door(1).URL)
 	keys := map[ledger.OrganisationName]Key{}
@@ -60,10 +72,19 @@ func entryOf(t *testing.T, c *Client, id ledger.Hash) uint32 {
 }
 
 // Once the Sender has seen where the organisations live, a transaction of one shard stays there,
-// whatever else is submitted at the same time.
+// whatever else is submitted at the same time. The chain need not take deadlines.
 func TestSenderSplitsByEntry(t *testing.T) {
 	t.Parallel()
-	c, keys := newShardedBank(t)
+	for _, version := range []int{ledger.DeadlineVersion - 1, ledger.NewestVersion} {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			t.Parallel()
+			testSplitsByEntry(t, version)
+		})
+	}
+}
+
+func testSplitsByEntry(t *testing.T, version int) {
+	c, keys := newShardedBankOf(t, version)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{keys["acme"]}})
 	post := func(to ledger.AccountPath) (uint32, error) {
 		answer, err := s.Post(testContext(t), transfer("acme:a", to, 1))
@@ -170,8 +191,7 @@ func TestHomes(t *testing.T) {
 	}
 	h.learn(to("acme", "bank"), applied(3, 4)) // too early
 	check(-1, "acme")
-	h.own = 3
-	h.tree.Store(genesis.ShardTree())
+	h.book.Store(&bookOf{tree: genesis.ShardTree(), own: 3})
 	check(3, "acme")
 	check(-1, "acme", "bank")
 	h.learn(to("acme", "bank"), applied(3, 4))
@@ -205,4 +225,48 @@ func TestHomes(t *testing.T) {
 func applied(shards ...uint32) *ledgerdv1.TransactionStatus {
 	return &ledgerdv1.TransactionStatus{Destinations: shards,
 		State: ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE}
+}
+
+// elsewhereNode is a node that puts every organisation in a shard.
+type elsewhereNode struct {
+	ledgerdv1connect.UnimplementedLedgerServiceHandler
+	genesis *ledger.Genesis
+	shard   uint32
+}
+
+// GetGenesis implements LedgerServiceHandler.
+func (n *elsewhereNode) GetGenesis(context.Context,
+	*connect.Request[ledgerdv1.GetGenesisRequest]) (
+	*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+	hash := n.genesis.Hash()
+	return connect.NewResponse(&ledgerdv1.GetGenesisResponse{Canonical: n.genesis.Encode(),
+		Hash: hash[:]}), nil
+}
+
+// GetOrganisation implements LedgerServiceHandler.
+func (n *elsewhereNode) GetOrganisation(context.Context,
+	*connect.Request[ledgerdv1.GetOrganisationRequest]) (
+	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
+	return connect.NewResponse(&ledgerdv1.GetOrganisationResponse{
+		Organisation: &ledgerdv1.Organisation{Shard: n.shard}}), nil
+}
+
+// A node that puts the signer in a shard that there is not is not believed.
+func TestSenderAndAHomeThatThereIsNot(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)
+	payment := transfer("acme:a", "acme:b", 1)
+	payment.Signer = "acme"
+	for shard, believed := range map[uint32]bool{2: true, 3: false, 1<<32 - 1: false} {
+		mux := http.NewServeMux()
+		mux.Handle(ledgerdv1connect.NewLedgerServiceHandler(&elsewhereNode{genesis: genesis,
+			shard: shard}))
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		var h homes
+		h.ask(testContext(t), newTestClient(t, server.URL), "acme")
+		if at, known := h.entry(&payment); known != believed || known && uint32(at) != shard {
+			t.Errorf("shard %d: enters at %d, known: %v", shard, at, known)
+		}
+	}
 }

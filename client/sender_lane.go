@@ -59,15 +59,15 @@ func (l *lane) number(flight []*Submission) error {
 			return err
 		}
 	}
-	deadlines, err := l.sender.nodes.NeedsDeadlines(l.sender.ctx)
+	known, err := l.sender.nodes.knownRules(l.sender.ctx)
 	if err != nil {
 		return err
 	}
-	if deadlines {
+	if known.sharded {
 		l.sender.homes.ask(l.sender.ctx, l.sender.nodes, l.sender.options.Keys[0].Organisation)
 	}
 	for _, t := range flight {
-		if deadlines {
+		if known.deadlines {
 			setDeadline(&t.transaction)
 		}
 		t.transaction.Nonce = ledger.Nonce{Stream: l.stream, Sequence: l.next}
@@ -261,27 +261,26 @@ func (l *lane) settle(bundle *ledger.Bundle) (statuses []*ledgerdv1.TransactionS
 	ctx, cancel := context.WithTimeout(l.sender.ctx, l.sender.options.Patience)
 	defer cancel()
 	taken := false                          // a node may have it
-	obstructions := 0                       // in a row
+	var refusals refusals                   // while no node has it
 	var told []*ledgerdv1.TransactionStatus // last, by a node that has it
 	for failed, next := 0, stepSend; ; {
 		statuses, err = nil, nil
 		switch next {
 		case stepSend:
 			var verdict verdict
+			var asked uint32
 			statuses, verdict, err = onceAt(ctx, nodes, nodes.options.WaitTime,
 				func(ctx context.Context, at uint32) ([]*ledgerdv1.TransactionStatus, error) {
+					asked = at
 					return l.sender.at[at].submit(ctx, bundle, level)
 				})
 			if !taken && verdict == final && untouched(err, verdict) {
 				return nil, refuses(err), err
 			}
-			if !obstructed(err) {
-				obstructions = 0
-			} else if obstructions++; !taken && obstructions >= len(nodes.urls) {
-				return nil, true, err // it may be because of one transaction
-			}
 			if taken = taken || !untouched(err, verdict); taken {
 				next = stepWait
+			} else if refusals.note(asked, err); refusals.all(len(nodes.urls)) {
+				return nil, true, refusals.obstacle // it may be because of one transaction
 			}
 		case stepFind:
 			if err = l.find(ctx, bundle.ID(0)); err == nil {
@@ -323,10 +322,31 @@ func (l *lane) settle(bundle *ledger.Bundle) (statuses []*ledgerdv1.TransactionS
 				ErrOutcomeUnknown, waitingFor(told, err))
 		case l.sender.ctx.Err() != nil:
 			return nil, false, ErrSenderClosed
+		case refusals.obstacle != nil:
+			return nil, false, refusals.obstacle // of all reasons the one that lasts
 		}
 		return nil, false, err
 	}
 }
+
+// refusals are what the nodes said that did not take a bundle.
+type refusals struct {
+	nodes    map[uint32]bool // that were asked
+	obstacle error           // the last refusal because of another shard, or nil
+}
+
+func (r *refusals) note(node uint32, err error) {
+	if r.nodes == nil {
+		r.nodes = make(map[uint32]bool)
+	}
+	if r.nodes[node] = true; obstructed(err) {
+		r.obstacle = err
+	}
+}
+
+// all reports whether none of so many nodes takes the bundle, at least one of them because of
+// another shard. A node that cannot be reached, or takes nothing now, does not make that better.
+func (r *refusals) all(nodes int) bool { return r.obstacle != nil && len(r.nodes) >= nodes }
 
 // find returns nil if a node knows the transaction.
 func (l *lane) find(ctx context.Context, id ledger.Hash) error {
@@ -390,13 +410,15 @@ func refuses(err error) bool {
 
 // untouched reports whether a call failed such that the node has certainly not taken the bundle.
 func untouched(err error, verdict verdict) bool {
-	switch {
-	case err == nil || verdict == unknown:
+	if err == nil || verdict == unknown {
 		return false
-	case !connect.IsWireError(err):
-		return verdict == elsewhere // it could not be reached
 	}
-	switch CodeOf(err) {
+	code := connect.CodeOf(err)
+	if !connect.IsWireError(err) { // it could not be reached, or what is before it let no call in
+		return verdict == elsewhere || code == connect.CodeUnauthenticated ||
+			code == connect.CodePermissionDenied || code == connect.CodeUnimplemented
+	}
+	switch code {
 	case connect.CodeInvalidArgument, connect.CodePermissionDenied,
 		connect.CodeFailedPrecondition, connect.CodeUnauthenticated, connect.CodeUnimplemented,
 		connect.CodeResourceExhausted, connect.CodeUnavailable:

@@ -101,6 +101,14 @@ func (t *Submission) end() {
 	}
 }
 
+// gone wakes the lanes of a closed Sender, which end once nothing is left, after a submission has
+// left.
+func (s *Sender) gone() {
+	if s.closed {
+		s.wakeAll()
+	}
+}
+
 // wakeAll wakes all lanes.
 func (s *Sender) wakeAll() {
 	for _, q := range s.queues {
@@ -160,7 +168,7 @@ func (q *queue) next(to []*Submission) []*Submission {
 	for {
 		for !q.ready() {
 			if s.closed && q.waiting.length == 0 && s.blocked.length == 0 && q.flights == 0 {
-				q.wake.Broadcast()
+				s.wakeAll() // lanes of other queues may have waited for the last that was blocked
 				return nil
 			}
 			q.wake.Wait()
@@ -263,9 +271,7 @@ func (q *queue) landed(flight []*Submission, slow bool) {
 		q.flying -= len(flight)
 	}
 	s.admit()
-	if s.closed {
-		s.wakeAll()
-	}
+	s.gone()
 	// Nobody reads what was left, so only the others may be handed over.
 	for i, t := range flight {
 		if t.left {

@@ -38,7 +38,8 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 // Submit submits a bundle to one node or another until all its transactions have reached the level,
 // failed or expired. Then it returns their statuses in the bundle's order. It sends the same bytes
 // as often as needed. With ErrOutcomeUnknown it also returns the last reported statuses, if there
-// are any. The caller then asks for the ids later, or submits the same bundle again.
+// are any. The caller then asks for the ids later, or submits the same bundle again. After any
+// other error no node has taken the bundle from this call.
 //
 // Larger bundles go over a stream to each node, as those of a Sender do. Close ends it.
 func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,
@@ -46,22 +47,23 @@ func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,
 	own := *bundle // it keeps its encoding, and other goroutines may read the bundle
 
 	var statuses []*ledgerdv1.TransactionStatus // the last reported
+	taken := false                              // a node answered that it has the bundle
 	for {
 		answer, err := callAt(ctx, c, c.options.WaitTime, true,
 			func(ctx context.Context, at uint32) ([]*ledgerdv1.TransactionStatus, error) {
 				return c.nodes[at].submitFromAny(ctx, &own, level)
 			})
-		if unsure := (*unsureError)(nil); errors.As(err, &unsure) {
-			return statuses, unknownOutcome(bundle, waitingFor(statuses, err))
+		if err == nil {
+			taken = true
+			err = matches(answer, bundle)
 		}
-		if err != nil {
+		switch unsure := (*unsureError)(nil); {
+		case err != nil && (taken || errors.As(err, &unsure)):
+			return statuses, unknownOutcome(bundle, waitingFor(statuses, err))
+		case err != nil:
 			return nil, err
 		}
 		statuses = answer
-		if len(statuses) != bundle.Len() {
-			return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions",
-				len(statuses), bundle.Len())
-		}
 		reached := true
 		for _, status := range statuses {
 			reached = reached && Reached(status, level)
@@ -94,7 +96,8 @@ func unknownOutcome(bundle *ledger.Bundle, err error) error {
 // SubmitInOrder submits bundles that build on each other to one node, and returns when each is in
 // its pool or refused. No bundle is admitted if one before it was not, nor if the node does not
 // know the transaction after, unless that is zero. If a node does not answer, the next one is
-// asked.
+// asked. With ErrOutcomeUnknown a node may have admitted some of them: the same may be submitted
+// again.
 func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
 	after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
 	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: true,
@@ -106,6 +109,9 @@ func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
 		request.Bundles = append(request.Bundles, api.BundleToProto(bundle))
 	}
 	answer, err := call(ctx, c, true, request, service.SubmitMany)
+	if unsure := (*unsureError)(nil); errors.As(err, &unsure) && len(bundles) > 0 {
+		return nil, unknownOutcome(bundles[0], err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +221,8 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 		switch {
 		case err != nil && len(statuses) > 0:
 			return statuses[0], err
-		case err != nil && (!refuses(err) || !c.nowNeedsDeadline(ctx, &transaction)):
+		case err != nil && (errors.Is(err, ErrOutcomeUnknown) || !refuses(err) ||
+			!c.nowNeedsDeadline(ctx, &transaction)):
 			return nil, err
 		case err != nil || staleNonce(statuses[0]):
 			continue

@@ -340,7 +340,7 @@ func (o *inOrder) noteAdmitted(ctx context.Context, unsent []*bundle,
 			unsent[i].sent = true
 			continue
 		}
-		if outcome.GetRetry() || o.run.lenient() {
+		if outcome.GetRetry() || outcome.GetUnsure() || o.run.lenient() {
 			return nil
 		}
 		if unsent[i].bundle.Packed() {

@@ -18,7 +18,8 @@ const (
 	// another node.
 	HeaderRetry = "Ledgerd-Retry"
 	// HeaderUnsure is "true" if a submission may have been admitted despite the error: the node
-	// passed it to another shard, which did not answer.
+	// passed it to another shard, where a member did not answer, or it failed once it had admitted
+	// it.
 	HeaderUnsure = "Ledgerd-Unsure"
 	// HeaderReason is a stable word for why a bundle was refused because of another shard:
 	// shard_down or shard_full (see report.Refusal). Other errors do not have it. A caller that
@@ -36,6 +37,16 @@ func Retryable(code connect.Code, err error, writers []string) *connect.Error {
 		refused.Meta().Set(HeaderWriters, strings.Join(writers, ","))
 	}
 	return refused
+}
+
+// Unsure marks the error of a submission that may have been admitted.
+func Unsure(err error) *connect.Error {
+	coded := (*connect.Error)(nil)
+	if !errors.As(err, &coded) {
+		coded = connect.NewError(connect.CodeUnknown, err)
+	}
+	coded.Meta().Set(HeaderUnsure, "true")
+	return coded
 }
 
 // writersIn returns the addresses that Retryable was given.
@@ -56,6 +67,14 @@ func notFound(format string, arguments ...any) *connect.Error {
 
 // RefusalError converts a refusal to the error of a call.
 func RefusalError(refusal *report.Refusal) *connect.Error {
+	refused := refusalError(refusal)
+	if refusal.Unsure {
+		return Unsure(refused)
+	}
+	return refused
+}
+
+func refusalError(refusal *report.Refusal) *connect.Error {
 	if refusal.Retry() {
 		code := connect.CodeUnavailable
 		switch refusal.Code {

@@ -38,7 +38,7 @@ func (s *Service) submit(ctx context.Context, bundle *ledger.Bundle,
 	if err := s.admit(ctx, bundle); err != nil {
 		return nil, err
 	}
-	return s.wait(ctx, bundle.IDs(), level)
+	return s.waitAdmitted(ctx, bundle.IDs(), level)
 }
 
 // admit admits a bundle, or returns the error of its refusal.
@@ -104,7 +104,7 @@ func (s *Service) SubmitMany(ctx context.Context,
 			ids = append(ids, bundle.IDs()...)
 		}
 	}
-	statuses, err := s.wait(ctx, ids, level)
+	statuses, err := s.waitAdmitted(ctx, ids, level)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *Service) Predecessor(ctx context.Context, after ledger.Hash) (*report.R
 // RefusedOutcome returns the outcome of a refused bundle.
 func RefusedOutcome(refusal *report.Refusal) *ledgerdv1.BundleOutcome {
 	return &ledgerdv1.BundleOutcome{Refused: refusal.Error(), Retry: refusal.Retry(),
-		ReasonCode: refusal.Word()}
+		ReasonCode: refusal.Word(), Unsure: refusal.Unsure}
 }
 
 // RefuseAll returns the answer that refuses all bundles of a request.
@@ -232,6 +232,16 @@ func (s *Service) wait(ctx context.Context, ids []ledger.Hash,
 		return statuses, nil
 	}
 	return nil, s.failure(ctx, "waiting for transactions", err)
+}
+
+// waitAdmitted is wait for transactions that this call has admitted. Its error says so.
+func (s *Service) waitAdmitted(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
+	statuses, err := s.wait(ctx, ids, level)
+	if err != nil {
+		return nil, Unsure(err)
+	}
+	return statuses, nil
 }
 
 // Prepare builds canonical bytes from parts.

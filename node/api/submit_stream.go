@@ -347,7 +347,7 @@ func (s *Service) submitPacked(ctx context.Context, bundle *ledger.Bundle,
 		return nil, err
 	}
 	first := bundle.ID(0)
-	statuses, err := s.wait(ctx, []ledger.Hash{first}, level)
+	statuses, err := s.waitAdmitted(ctx, []ledger.Hash{first}, level)
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +358,7 @@ func (s *Service) submitPacked(ctx context.Context, bundle *ledger.Bundle,
 	index := int(statuses[0].Index)
 	if err != nil || index+bundle.Len() > block.Len() || block.ID(index) != first {
 		// The block cannot be read, or another chain replaced the one that has it.
-		if statuses, err = s.wait(ctx, bundle.IDs(), level); err != nil {
+		if statuses, err = s.waitAdmitted(ctx, bundle.IDs(), level); err != nil {
 			return nil, err
 		}
 		return s.runs(bundle, statuses), nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -319,8 +320,24 @@ func (k *call) finish() {
 	k.calls.mu.Unlock()
 }
 
+// unsure reports whether a member may have carried out the call without the answer that wins.
+func (k *call) unsure(winner *answer) bool {
+	return slices.ContainsFunc(k.attempts, func(a *attempt) bool {
+		switch {
+		case a.answer == winner:
+			return false
+		case a.state == stateAnswered:
+			return a.answer.header.Get(HeaderUnsure) == "true"
+		}
+		return a.state == stateOpen || a.asked.Sent()
+	})
+}
+
 // response converts an answer to net/http's type.
 func (k *call) response(a *answer) *http.Response {
+	if k.unsure(a) {
+		a.header.Set(HeaderUnsure, "true")
+	}
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)), StatusCode: a.status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -38,6 +38,10 @@ const (
 // or later. It is the same as package api's.
 const HeaderRetry = "Ledgerd-Retry"
 
+// HeaderUnsure is "true" in an answer if another member may have carried out the call: it was asked
+// before and has not answered, or its answer had the header. It is the same as package api's.
+const HeaderUnsure = "Ledgerd-Unsure"
+
 // Errors of a round trip and of New; match them with errors.Is.
 var (
 	// ErrUnanswered means that no member of the shard answered: none is known, or each asked member

@@ -20,7 +20,8 @@
 //     time if that is less, but at least 300 ms), or at once if the fabric reports that it is gone.
 //   - The first answer wins; the other members are told to stop. An answer of 503 with
 //     "Ledgerd-Retry: true" does not count while another member can be asked. It becomes the call's
-//     answer if no member has a better one.
+//     answer if no member has a better one. If another member was asked and has not answered, the
+//     answer has "Ledgerd-Unsure: true": a refusal then does not mean that nothing was carried out.
 //   - A member that was silent for GiveUp (10 s) counts as lost. When all are lost the call ends
 //     with ErrUnanswered, which names the shard; the debug log has what each member did. No call
 //     outlives the caller's deadline or TimeoutMax (60 s), whichever is earlier.

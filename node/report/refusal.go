@@ -38,6 +38,8 @@ type Refusal struct {
 	Reason string // a sentence that says what to do, without a full stop at its end
 	// Writers are the API addresses of nodes that take writes, for RefusedNotWriting.
 	Writers []string
+	// Unsure says that the bundle, or a transaction of it, may have been taken before.
+	Unsure bool
 }
 
 // Error implements error.

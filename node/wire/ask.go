@@ -159,6 +159,14 @@ func (a *Asked) Progress() Progress {
 	return a.progress
 }
 
+// Sent reports whether something of the request may have reached the peer. It is true for good once
+// it is, and final once the request is over.
+func (a *Asked) Sent() bool {
+	a.owner.mu.Lock()
+	defer a.owner.mu.Unlock()
+	return a.lane != nil
+}
+
 // Next returns the next chunk of the answer, if one is here. The caller may keep it.
 func (a *Asked) Next() (chunk []byte, ok bool) {
 	x := a.owner

@@ -512,7 +512,10 @@ type BundleOutcome struct {
 	// Whether it is refused only for now (overloaded, no majority): the same bytes may be sent again.
 	Retry bool `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
 	// Why, as a stable word: shard_down or shard_full (SubmitRequest.queue); empty for other reasons.
-	ReasonCode    string `protobuf:"bytes,40,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
+	ReasonCode string `protobuf:"bytes,40,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
+	// Whether it may have been admitted all the same, or a transaction of it, now or before. Submit
+	// the same bytes again; do not make another transaction in its place.
+	Unsure        bool `protobuf:"varint,46,opt,name=unsure,proto3" json:"unsure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +576,13 @@ func (x *BundleOutcome) GetReasonCode() string {
 		return x.ReasonCode
 	}
 	return ""
+}
+
+func (x *BundleOutcome) GetUnsure() bool {
+	if x != nil {
+		return x.Unsure
+	}
+	return false
 }
 
 type SubmitStreamRequest struct {
@@ -814,7 +824,7 @@ type BundleRefusal struct {
 	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"` // of gRPC
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Retry         bool                   `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`                             // the same bytes may be sent again
-	Unsure        bool                   `protobuf:"varint,4,opt,name=unsure,proto3" json:"unsure,omitempty"`                           // it may have been admitted in another shard
+	Unsure        bool                   `protobuf:"varint,4,opt,name=unsure,proto3" json:"unsure,omitempty"`                           // it may have been admitted; see BundleOutcome
 	Writers       []string               `protobuf:"bytes,5,rep,name=writers,proto3" json:"writers,omitempty"`                          // API addresses of nodes that take writes
 	ReasonCode    string                 `protobuf:"bytes,40,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // as in BundleOutcome
 	unknownFields protoimpl.UnknownFields
@@ -7340,13 +7350,14 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05after\x18\x04 \x01(\fR\x05after\x12\x14\n" +
 	"\x05queue\x18( \x01(\bR\x05queue\"K\n" +
 	"\x12SubmitManyResponse\x125\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x19.ledgerd.v1.BundleOutcomeR\boutcomes\"\xa3\x01\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x19.ledgerd.v1.BundleOutcomeR\boutcomes\"\xbb\x01\n" +
 	"\rBundleOutcome\x12A\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x14\n" +
 	"\x05retry\x18\x03 \x01(\bR\x05retry\x12\x1f\n" +
 	"\vreason_code\x18( \x01(\tR\n" +
-	"reasonCode\"\x9b\x01\n" +
+	"reasonCode\x12\x16\n" +
+	"\x06unsure\x18. \x01(\bR\x06unsure\"\x9b\x01\n" +
 	"\x13SubmitStreamRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06bundle\x18\x02 \x01(\fR\x06bundle\x12%\n" +

@@ -33,10 +33,11 @@
 //   - Bad input gets the same error as in a book of one shard, and costs no hop where this node can
 //     tell.
 //   - A shard that does not answer costs a bounded time, and an error with api.HeaderRetry. If it
-//     may have admitted a bundle all the same, the error has api.HeaderUnsure.
+//     may have admitted a bundle all the same, or a member of it may have that did not answer while
+//     another refused, the error has api.HeaderUnsure.
 //   - A bundle that crosses to a shard that is down or full (Shards.Obstacles) is refused,
 //     whichever node takes the call, unless its transactions are in a chain already or its caller
-//     queues.
+//     queues. If only a part was taken, or may have been, the refusal has api.HeaderUnsure.
 //   - In order, the admitted bundles of a SubmitMany are a prefix, across all shards.
 //   - A subscription has each block of a shard once and in order, whichever nodes of it answer.
 //   - Memory is bounded: it remembers the shards of at most 2*maxSent transactions, and maxRecent

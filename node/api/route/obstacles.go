@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -49,12 +50,15 @@ func (r *router) admitHere(ctx context.Context, bundles []*ledger.Bundle,
 }
 
 // obstructed returns the refusal of a bundle that enters here and has a transaction with an
-// obstacle in the way, or nil. A transaction that this shard has already does not count.
+// obstacle in the way, or nil. A transaction that this shard has already does not count; if there
+// are others beside it, the refusal says that a part was taken.
 func (r *router) obstructed(bundle *ledger.Bundle, obstacles []report.Obstacle) *report.Refusal {
 	for i := range bundle.Len() {
 		at := r.firstInTheWay(bundle.Transaction(i), r.shards.Own(), obstacles)
 		if at >= 0 && !r.has(bundle.ID(i)) {
-			return r.refuse(&obstacles[at])
+			refusal := r.refuse(&obstacles[at])
+			refusal.Unsure = slices.ContainsFunc(bundle.IDs(), r.has)
+			return refusal
 		}
 	}
 	return nil
@@ -98,8 +102,9 @@ func (r *router) firstInTheWay(t *ledger.Transaction, entry ledger.ShardID,
 }
 
 // entryDown judges a bundle that enters another shard: if that shard is down, nobody else can. It
-// returns the refusal of a bundle that crosses, or that the bundle was taken before, as far as this
-// shard or the home of a signer knows. Its outcome will then come from there.
+// returns the refusal of a bundle that crosses, or that the whole bundle was taken before, as far
+// as is known here and in the shards on its way below. Its outcome will then come from there. If a
+// part of the bundle was taken, or may have been, the refusal says so.
 func (r *router) entryDown(ctx context.Context, bundle *ledger.Bundle,
 	entry ledger.ShardID) (refusal *report.Refusal, taken bool) {
 	if entry == r.shards.Own() || api.Queues(ctx) {
@@ -112,33 +117,94 @@ func (r *router) entryDown(ctx context.Context, bundle *ledger.Bundle,
 	if at < 0 {
 		return nil, false
 	}
+	crosses := false
 	for i := range bundle.Len() {
-		if r.firstInTheWay(bundle.Transaction(i), entry, obstacles[at:at+1]) < 0 {
-			continue
-		}
-		if r.taken(ctx, bundle, i, entry) {
-			return nil, true
-		}
-		return r.refuse(&obstacles[at]), false
+		crosses = crosses ||
+			r.firstInTheWay(bundle.Transaction(i), entry, obstacles[at:at+1]) >= 0
 	}
-	return nil, false
+	if !crosses {
+		return nil, false
+	}
+	known, unsure := r.taken(ctx, bundle, entry, obstacles)
+	if known == bundle.Len() {
+		return nil, true
+	}
+	refusal = r.refuse(&obstacles[at])
+	refusal.Reason += "; if the same was submitted before, it may still take effect"
+	refusal.Unsure = known > 0 || unsure
+	return refusal, false
 }
 
-// taken reports whether this shard has a transaction of a bundle, or the home of its signer, unless
-// that is a shard that is down.
-func (r *router) taken(ctx context.Context, bundle *ledger.Bundle, i int,
-	down ledger.ShardID) bool {
-	id := bundle.ID(i)
-	if r.has(id) {
-		return true
+// taken counts the transactions of a bundle that the shard where it enters has taken, as far as is
+// known here or in the shards on their way below that are not down. It reports whether it may have
+// taken others: this node sent them there without an answer, or a shard on the way does not answer.
+func (r *router) taken(ctx context.Context, bundle *ledger.Bundle, entry ledger.ShardID,
+	obstacles []report.Obstacle) (known int, unsure bool) {
+	tree := r.shards.Tree()
+	var ids []ledger.Hash
+	var ask []ledger.ShardID
+	for i := range bundle.Len() {
+		id := bundle.ID(i)
+		to, sent := r.sent.of(id)
+		if sent && !to.unsure || r.has(id) {
+			known++
+			continue
+		}
+		unsure = unsure || sent
+		ids = append(ids, id)
+		for _, shard := range wayTo(tree, tree.Destinations(bundle.Transaction(i),
+			r.backend.Store())) {
+			if shard != r.shards.Own() && tree.Reaches(entry, shard) &&
+				!slices.Contains(ask, shard) &&
+				!slices.ContainsFunc(obstacles, func(o report.Obstacle) bool {
+					return !o.Full && o.Shard == shard
+				}) {
+				ask = append(ask, shard)
+			}
+		}
 	}
-	home := r.backend.Store().HomeShard(bundle.Transaction(i).Signer)
-	if home == r.shards.Own() || home == down {
-		return false
+	told, failures := callAll(ctx, askTime, ask, func(ctx context.Context,
+		shard ledger.ShardID) ([]bool, error) {
+		return r.knownAt(ctx, shard, ids)
+	})
+	for i := range ids {
+		if slices.ContainsFunc(told, func(there []bool) bool { return there != nil && there[i] }) {
+			known++
+		}
 	}
-	bounded, cancel := context.WithTimeout(ctx, askTime)
+	silent := slices.ContainsFunc(failures, func(err error) bool { return err != nil })
+	return known, unsure || silent
+}
+
+// knownAt reports which transactions another shard knows.
+func (r *router) knownAt(ctx context.Context, shard ledger.ShardID,
+	ids []ledger.Hash) ([]bool, error) {
+	known := make([]bool, len(ids))
+	if len(ids) == 1 { // this call does not wait for one that is not known
+		_, err := r.shards.Client(shard).GetTransaction(ctx,
+			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: ids[0][:]}))
+		if known[0] = err == nil; connect.CodeOf(err) == connect.CodeNotFound {
+			err = nil
+		}
+		return known, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	_, err := r.shards.Client(home).GetTransaction(bounded,
-		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
-	return err == nil
+	request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED}
+	for i := range ids {
+		request.Ids = append(request.Ids, ids[i][:])
+	}
+	answer, err := r.shards.Client(shard).WaitTransactions(bounded, connect.NewRequest(request))
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Msg.GetTransactions()) != len(ids) {
+		return nil, fmt.Errorf("shard %d answered for %d transactions, asked for %d", shard,
+			len(answer.Msg.GetTransactions()), len(ids))
+	}
+	for i, status := range answer.Msg.GetTransactions() {
+		known[i] = status.GetState() !=
+			ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED
+	}
+	return known, nil
 }

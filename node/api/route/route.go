@@ -36,8 +36,13 @@ type Shards interface {
 	Obstacles() []report.Obstacle
 }
 
-// askTime bounds a call to other shards whose answer is optional.
-const askTime = 2 * time.Second
+const (
+	// askTime bounds a call to other shards whose answer is optional.
+	askTime = 2 * time.Second
+	// tellTime bounds a call that asks what another shard knows now and that, of what it does not
+	// know, waits in vain.
+	tellTime = 500 * time.Millisecond
+)
 
 type client = ledgerdv1connect.LedgerServiceClient
 

@@ -162,6 +162,11 @@ type waited struct {
 
 // add records a bundle that was admitted.
 func (w *waited) add(r *router, bundle *ledger.Bundle, entry ledger.ShardID) {
+	w.note(r, bundle, entry, false)
+}
+
+// note records a bundle that was admitted, or may have been if unsure.
+func (w *waited) note(r *router, bundle *ledger.Bundle, entry ledger.ShardID, unsure bool) {
 	for i := range bundle.Len() {
 		id := bundle.ID(i)
 		at, also := r.decides(bundle.Transaction(i))
@@ -170,7 +175,7 @@ func (w *waited) add(r *router, bundle *ledger.Bundle, entry ledger.ShardID) {
 			w.learns, w.where = append(w.learns, id), append(w.where, shard)
 		}
 		if entry != r.shards.Own() || at != r.shards.Own() {
-			r.sent.note(bundle.IDs()[i:i+1], sentTo{entry: entry, home: at})
+			r.sent.note(bundle.IDs()[i:i+1], sentTo{entry: entry, home: at, unsure: unsure})
 		}
 	}
 }
@@ -202,6 +207,13 @@ func (w *waited) wait(ctx context.Context, r *router,
 	return statuses
 }
 
+// told returns what the homes know now of transactions that were admitted.
+func (w *waited) told(ctx context.Context, r *router) []*ledgerdv1.TransactionStatus {
+	bounded, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	return w.wait(bounded, r, report.LevelAdmitted)
+}
+
 // submit submits one bundle to the shard where it enters.
 func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 	level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
@@ -226,33 +238,60 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
 				Wait: ledgerdv1.Level_LEVEL_ADMITTED, Queue: api.Queues(ctx)}))
 		if err != nil {
-			return nil, submissionError(ctx, entry, err)
+			failure := submissionError(ctx, entry, err)
+			if failure.Meta().Get(api.HeaderUnsure) == "true" {
+				new(waited).note(r, bundle, entry, true)
+			}
+			return nil, failure
 		}
 		admitted = answer.Msg.GetTransactions()
 	}
 	waits := new(waited)
 	waits.add(r, bundle, entry)
-	if level > report.LevelAdmitted || taken {
+	switch {
+	case level > report.LevelAdmitted:
 		return waits.wait(ctx, r, level), nil
+	case taken:
+		return waits.told(ctx, r), nil
 	}
 	if entry != r.shards.Own() {
 		return admitted, nil
 	}
-	return r.Statuses(ctx, bundle.IDs(), level)
+	admitted, err := r.Statuses(ctx, bundle.IDs(), level)
+	if err != nil {
+		return nil, api.Unsure(err)
+	}
+	return admitted, nil
 }
 
-// submissionError converts the error of a submission to another shard to this node's answer. If no
-// node answered in time, the shard may have admitted the bundle, and the caller may submit the same
-// again.
+// submissionError converts the error of a submission to another shard to this node's answer. Unless
+// a node of the shard refused the bundle, and no other one may have admitted it, the error has
+// api.HeaderUnsure.
 func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
-	if ctx.Err() == nil && !unanswered(err) {
-		return forwardError(ctx, entry, err)
+	switch {
+	case ctx.Err() != nil || unanswered(err):
+		return api.Unsure(api.Retryable(connect.CodeUnavailable, fmt.Errorf("shard %d, where the "+
+			"bundle enters, does not answer: submit it again", entry), nil))
+	case !refuses(err):
+		return api.Unsure(forwardError(ctx, entry, err))
 	}
-	failure := api.Retryable(connect.CodeUnavailable,
-		fmt.Errorf("shard %d, where the bundle enters, does not answer: submit it again", entry),
-		nil)
-	failure.Meta().Set(api.HeaderUnsure, "true")
-	return failure
+	return forwardError(ctx, entry, err)
+}
+
+// refuses reports whether an error of a submission means that no node of the shard admitted it.
+func refuses(err error) bool {
+	coded := (*connect.Error)(nil)
+	if !errors.As(err, &coded) || !connect.IsWireError(err) ||
+		coded.Meta().Get(api.HeaderUnsure) == "true" {
+		return false
+	}
+	switch coded.Code() {
+	case connect.CodeInvalidArgument, connect.CodePermissionDenied,
+		connect.CodeFailedPrecondition, connect.CodeUnauthenticated, connect.CodeUnimplemented,
+		connect.CodeResourceExhausted, connect.CodeUnavailable:
+		return true
+	}
+	return false
 }
 
 // run is a group of bundles that go to one shard in one call.
@@ -375,12 +414,13 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 		waits := new(waited)
 		waits.add(r, bundles[each.places[0]], each.entry)
 		outcomes[each.places[0]] = &ledgerdv1.BundleOutcome{
-			Transactions: waits.wait(ctx, r, report.LevelAdmitted)}
+			Transactions: waits.told(ctx, r)}
 		return
 	}
 	messages := pick(request.GetBundles(), each.places)
 	var told []*ledgerdv1.BundleOutcome
 	var err error
+	unsure := false // another node of the shard may have admitted what this one refuses
 	if each.entry == r.shards.Own() {
 		told, err = r.admit(ctx, pick(bundles, each.places), request.GetInOrder())
 	} else {
@@ -392,6 +432,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 			}))
 		if err == nil {
 			told = answer.Msg.GetOutcomes()
+			unsure = answer.Header().Get(api.HeaderUnsure) == "true"
 		}
 	}
 	if err == nil && len(told) != len(messages) {
@@ -402,10 +443,15 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 			failure := submissionError(ctx, each.entry, err)
 			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(),
 				Retry:      failure.Meta().Get(api.HeaderRetry) == "true",
-				ReasonCode: failure.Meta().Get(api.HeaderReason)}
-			continue
+				ReasonCode: failure.Meta().Get(api.HeaderReason),
+				Unsure:     failure.Meta().Get(api.HeaderUnsure) == "true"}
+		} else {
+			outcomes[place] = told[i]
+			outcomes[place].Unsure = told[i].GetRefused() != "" && (unsure || told[i].GetUnsure())
 		}
-		outcomes[place] = told[i]
+		if outcomes[place].GetUnsure() {
+			new(waited).note(r, bundles[place], each.entry, true)
+		}
 	}
 }
 
