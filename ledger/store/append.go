@@ -67,9 +67,8 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	}
 	parent := s.head
 	parent.Members = s.Membership
-	version := s.Charter().Version
-	parent.Packed = ledger.TakesPacked(version, s.genesis)
-	parent.Deadlines = ledger.TakesDeadlines(version)
+	parent.Version = s.Charter().Version
+	parent.Packed = ledger.TakesPacked(parent.Version, s.genesis)
 	draft = state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)

@@ -67,6 +67,10 @@ var reasonCodes = [...]string{
 	ledger.DeadlinePassed:  "deadline_passed",
 	ledger.DeadlineMissing: "deadline_missing",
 	ledger.DeadlineTooFar:  "deadline_too_far",
+	// Of cancellations.
+	ledger.Cancelled:        "cancelled",
+	ledger.CancelledTooLate: "cancelled_too_late",
+	ledger.TooManyCancelled: "too_many_cancelled",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
