@@ -1314,8 +1314,12 @@ type Transaction struct {
 	VerdictTransactionHex string `protobuf:"bytes,9,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
 	VerdictShard          uint32 `protobuf:"varint,10,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                            // the shard that gave it
 	Verdict               string `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// For a cancellation that is in a block: where the transaction that it cancels is in the same
+	// chain, as of this answer. If it is absent, the shard will refuse it. If it is before the
+	// cancellation, that had no effect. Its level and waits_for are as in places.
+	CancelledPlace *ShardPlace `protobuf:"bytes,17,opt,name=cancelled_place,json=cancelledPlace,proto3" json:"cancelled_place,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Transaction) Reset() {
@@ -1423,6 +1427,13 @@ func (x *Transaction) GetVerdict() string {
 		return x.Verdict
 	}
 	return ""
+}
+
+func (x *Transaction) GetCancelledPlace() *ShardPlace {
+	if x != nil {
+		return x.CancelledPlace
+	}
+	return nil
 }
 
 type GetTransactionRequest struct {
@@ -1918,6 +1929,8 @@ type TransactionSummary struct {
 	AccountCount          uint32 `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
 	Policy                bool   `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                            // whether it changes its signer's policy
 	Charter               bool   `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                                          // whether it changes the operators
+	CancelsHex            string `protobuf:"bytes,20,opt,name=cancels_hex,json=cancelsHex,proto3" json:"cancels_hex,omitempty"`                                   // the transaction that it cancels; empty for others
+	CancelsAt             uint32 `protobuf:"varint,21,opt,name=cancels_at,json=cancelsAt,proto3" json:"cancels_at,omitempty"`                                     // the shard that is to refuse that one
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -2048,6 +2061,20 @@ func (x *TransactionSummary) GetCharter() bool {
 		return x.Charter
 	}
 	return false
+}
+
+func (x *TransactionSummary) GetCancelsHex() string {
+	if x != nil {
+		return x.CancelsHex
+	}
+	return ""
+}
+
+func (x *TransactionSummary) GetCancelsAt() uint32 {
+	if x != nil {
+		return x.CancelsAt
+	}
+	return 0
 }
 
 type GetBlockRequest struct {
@@ -7042,7 +7069,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05entry\x18\f \x01(\bR\x05entry\x12'\n" +
 	"\x05level\x18\r \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12#\n" +
 	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\x12\x18\n" +
-	"\aoverdue\x18( \x01(\bR\aoverdue\"\xd5\x03\n" +
+	"\aoverdue\x18( \x01(\bR\aoverdue\"\x96\x04\n" +
 	"\vTransaction\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12/\n" +
 	"\x04body\x18\x02 \x01(\v2\x1b.ledgerd.v1.TransactionBodyR\x04body\x125\n" +
@@ -7059,7 +7086,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x17verdict_transaction_hex\x18\t \x01(\tR\x15verdictTransactionHex\x12#\n" +
 	"\rverdict_shard\x18\n" +
 	" \x01(\rR\fverdictShard\x12\x18\n" +
-	"\averdict\x18\v \x01(\tR\averdict\">\n" +
+	"\averdict\x18\v \x01(\tR\averdict\x12?\n" +
+	"\x0fcancelled_place\x18\x11 \x01(\v2\x16.ledgerd.v1.ShardPlaceR\x0ecancelledPlace\">\n" +
 	"\x15GetTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\"S\n" +
@@ -7096,7 +7124,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb8\x04\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xf8\x04\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -7112,7 +7140,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x12organisation_count\x18\v \x01(\rR\x11organisationCount\x12#\n" +
 	"\raccount_count\x18\f \x01(\rR\faccountCount\x12\x16\n" +
 	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
-	"\acharter\x18\x0e \x01(\bR\acharter\"\xde\x01\n" +
+	"\acharter\x18\x0e \x01(\bR\acharter\x12\x1f\n" +
+	"\vcancels_hex\x18\x14 \x01(\tR\n" +
+	"cancelsHex\x12\x1d\n" +
+	"\n" +
+	"cancels_at\x18\x15 \x01(\rR\tcancelsAt\"\xde\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
@@ -7725,127 +7757,128 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	97,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
 	98,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
-	18,  // 19: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,   // 20: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,   // 21: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	16,  // 22: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 23: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	24,  // 24: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	26,  // 25: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	16,  // 26: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	99,  // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	100, // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	25,  // 29: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	24,  // 30: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	31,  // 31: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	32,  // 32: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	32,  // 33: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	31,  // 34: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	37,  // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	101, // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	102, // 37: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	42,  // 38: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	42,  // 39: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	103, // 40: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	103, // 41: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	51,  // 42: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 43: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	52,  // 44: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	56,  // 45: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	55,  // 46: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	55,  // 47: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	55,  // 48: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	59,  // 49: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	64,  // 50: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 51: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	65,  // 52: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	68,  // 53: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	67,  // 54: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 55: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	3,   // 56: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 57: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	72,  // 58: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	69,  // 59: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	66,  // 60: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	70,  // 61: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	71,  // 62: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	104, // 63: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	77,  // 64: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	75,  // 65: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	67,  // 66: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 67: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	74,  // 68: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	76,  // 69: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	78,  // 70: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	78,  // 71: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 72: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	73,  // 73: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	73,  // 74: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	95,  // 75: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 76: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	4,   // 77: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 78: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 79: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 80: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 81: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 82: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 83: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 84: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 85: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 86: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 87: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 88: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 89: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 90: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 91: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 92: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 93: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	53,  // 94: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 95: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 96: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 97: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	83,  // 98: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	85,  // 99: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	79,  // 100: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	89,  // 101: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	87,  // 102: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	93,  // 103: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	91,  // 104: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	81,  // 105: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 106: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 107: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 108: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 109: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 110: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 111: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 112: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 113: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 114: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 115: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 116: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 117: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 118: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 119: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 120: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 121: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 122: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	54,  // 123: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 124: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 125: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 126: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	84,  // 127: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	86,  // 128: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	80,  // 129: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	90,  // 130: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	88,  // 131: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	94,  // 132: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	92,  // 133: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	82,  // 134: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	106, // [106:135] is the sub-list for method output_type
-	77,  // [77:106] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
+	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,   // 21: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,   // 22: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	16,  // 23: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 24: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	24,  // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	26,  // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	16,  // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	99,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	100, // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	25,  // 30: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	24,  // 31: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	31,  // 32: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	32,  // 33: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	32,  // 34: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	31,  // 35: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	37,  // 36: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	101, // 37: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	102, // 38: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	42,  // 39: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	42,  // 40: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	103, // 41: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	103, // 42: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	51,  // 43: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 44: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	52,  // 45: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	56,  // 46: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	55,  // 47: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	55,  // 48: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	55,  // 49: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	59,  // 50: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	64,  // 51: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 52: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	65,  // 53: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	68,  // 54: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	67,  // 55: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	67,  // 56: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	3,   // 57: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 58: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	72,  // 59: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	69,  // 60: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	66,  // 61: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	70,  // 62: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	71,  // 63: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	104, // 64: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	77,  // 65: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	75,  // 66: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	67,  // 67: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	67,  // 68: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	74,  // 69: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	76,  // 70: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	78,  // 71: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	78,  // 72: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	66,  // 73: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	73,  // 74: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	73,  // 75: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	95,  // 76: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 77: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	4,   // 78: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 79: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 80: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 81: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 82: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 83: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 84: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 85: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 86: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 87: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 88: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 89: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 90: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 91: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 92: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 93: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 94: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	53,  // 95: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	57,  // 96: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	60,  // 97: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	62,  // 98: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	83,  // 99: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	85,  // 100: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	79,  // 101: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	89,  // 102: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	87,  // 103: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	93,  // 104: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	91,  // 105: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	81,  // 106: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 107: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 108: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 109: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 110: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 111: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 112: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 113: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 114: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 115: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 116: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 117: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 118: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 119: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 120: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 121: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 122: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 123: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	54,  // 124: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	58,  // 125: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	61,  // 126: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	63,  // 127: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	84,  // 128: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	86,  // 129: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	80,  // 130: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	90,  // 131: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	88,  // 132: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	94,  // 133: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	92,  // 134: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	82,  // 135: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	107, // [107:136] is the sub-list for method output_type
+	78,  // [78:107] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }

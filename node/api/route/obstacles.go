@@ -124,15 +124,15 @@ func (r *router) entryDown(ctx context.Context, bundle *ledger.Bundle,
 	return nil, false
 }
 
-// taken reports whether this shard has a transaction of a bundle, or the home of its signer, unless
-// that is a shard that is down.
+// taken reports whether this shard has a transaction of a bundle, or the shard that decides it,
+// unless that is a shard that is down.
 func (r *router) taken(ctx context.Context, bundle *ledger.Bundle, i int,
 	down ledger.ShardID) bool {
 	id := bundle.ID(i)
 	if r.has(id) {
 		return true
 	}
-	home := r.backend.Store().HomeShard(bundle.Transaction(i).Signer)
+	home := r.backend.Store().DecidedAt(bundle.Transaction(i))
 	if home == r.shards.Own() || home == down {
 		return false
 	}
