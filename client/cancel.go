@@ -11,7 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// Withdrawn is what a cancellation did at a shard.
+// Withdrawn is what a cancellation did at a shard, if its signer is one whose consent the
+// transaction needs. A shard that has not executed the transaction cannot tell, and a cancellation
+// by another organisation has no effect.
 type Withdrawn uint8
 
 // The ends of a cancellation.
