@@ -204,7 +204,11 @@ func (g *group) relay(r *record, changes *state.Changes) {
 		delivered, client := false, r.block.Bundles[b].Number != 0
 		for i := range r.block.Unpacked {
 			entry := &r.block.Unpacked[i]
-			if entry.Bundle != b || entry.Transaction().Verdict != nil {
+			if entry.Bundle != b {
+				continue
+			}
+			if verdict := entry.Transaction().Verdict; verdict != nil {
+				g.judgeVersion(r, verdict)
 				continue
 			}
 			client = true
@@ -353,6 +357,24 @@ func (g *group) judgeCancelling(r *record, index int) {
 	if wrong != "" {
 		g.world.fail(Cancelling, fmt.Sprintf("shard %d, block %d: transaction %s of %s %s", g.shard,
 			r.block.Header.Height, short(entry.ID), t.Signer, wrong))
+	}
+}
+
+// judgeVersion judges that a chain takes no verdict with a reason that it does not know yet: the
+// programs of its members may not know it either. The version of the record is that before the
+// verdict.
+func (g *group) judgeVersion(r *record, verdict *ledger.Verdict) {
+	needed := ledger.FirstVersion
+	switch verdict.Result.Code {
+	case ledger.DeadlinePassed, ledger.DeadlineMissing, ledger.DeadlineTooFar:
+		needed = ledger.DeadlineVersion
+	case ledger.Cancelled:
+		needed = ledger.CancelVersion
+	}
+	if r.version < needed {
+		g.world.fail(Verdicts, fmt.Sprintf("shard %d, block %d, version %d: shard %d says %s of %s",
+			g.shard, r.block.Header.Height, r.version, verdict.Shard, verdict.Result.Code,
+			short(verdict.ID)))
 	}
 }
 

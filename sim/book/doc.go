@@ -60,7 +60,8 @@
 //	atomicity     a transaction takes effect in all of its shards or in none
 //	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
 //	              and at consistent cuts of the whole history (ledger/state/doc.go)
-//	verdicts      a shard gives one verdict on a transaction
+//	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
+//	              the chain that takes it knows
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline
 //	cancelling    a shard refuses a transaction as cancelled exactly if one of those who have to
 //	              sign it cancelled it there before, and goes back on nothing that it agreed to

@@ -203,7 +203,8 @@ const (
 	Atomicity order.Property = "atomicity"
 	// Conservation: the amounts of an asset add up to zero over all shards.
 	Conservation order.Property = "conservation"
-	// Verdicts: a shard gives one verdict on a transaction.
+	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the
+	// chain that takes it knows.
 	Verdicts order.Property = "verdicts"
 	// Deadline: a shard agrees to a transaction exactly if it executes it before its deadline.
 	Deadline order.Property = "deadline"
