@@ -117,11 +117,14 @@ func TestCancellationsAreForgotten(t *testing.T) {
 			t.Errorf("again: %d", got)
 		}
 	}
-	deadline += 50
+	if got := a.cancel(1, ledger.Hash{3}, deadline+30, 1); got != taken {
+		t.Errorf("another one: %d", got)
+	}
+	deadline += 50 // so the other one is forgotten first
 	if got := a.cancel(0, id, deadline, 1); got != taken {
 		t.Errorf("for longer: %d", got)
 	}
-	remembered(1)
+	remembered(2)
 	for name, c := range map[string]struct {
 		deadline ledger.Milliseconds
 		want     ledger.Code
@@ -226,6 +229,13 @@ func TestWhoMayCancel(t *testing.T) {
 	a.submit(1, bundle)
 	a.flush()
 	a.expect(bundle.ID(0), none, int(ledger.UnknownShard))
+	if got := a.cancel(1, ledger.Hash{4}, a.time+1+ledger.MaxDeadline, 1); got != taken {
+		t.Errorf("the furthest deadline: %d", got)
+	}
+	if got := a.cancel(1, ledger.Hash{5}, a.time+2+ledger.MaxDeadline, 1); got !=
+		int(ledger.DeadlineTooFar) {
+		t.Errorf("one that is further: %d", got)
+	}
 	// One that comes down the tree counts where it arrives.
 	bundle = a.clients[1].Bundle(a.clients[1].Cancel(ledger.Hash{3}, a.time+1000, 1))
 	a.submit(0, bundle)
@@ -255,6 +265,9 @@ func TestCancelledWithinAShard(t *testing.T) {
 	expect(ledger.Applied, acme.Cancel(acme.Bundle(first).ID(0), deadline, 0))
 	expect(ledger.Applied, acme.Cancel(acme.Bundle(second).ID(0), deadline, 0)) // no effect
 	expect(ledger.UnknownShard, acme.Cancel(ledger.Hash{1}, deadline, 1))
+	timeless := acme.Transfer("acme:issuer", "acme:a", 3)
+	expect(ledger.Applied, acme.Cancel(acme.Bundle(timeless).ID(0), deadline, 0))
+	expect(ledger.Applied, timeless) // without a deadline it could only be delayed
 	expect(ledger.Cancelled, first)
 	late := acme.Cancel(ledger.Hash{1}, deadline, 0)
 	expect(ledger.Applied, acme.Cancel(acme.Bundle(late).ID(0), deadline, 0))
