@@ -324,6 +324,10 @@ func (s *Sender) enter(caller *Caller, mine *Submission, transaction *ledger.Tra
 		return fmt.Errorf("%w: a sender takes no changes of members, policies and the charter: "+
 			"use Client.Post", ledger.ErrInvalidTransaction)
 	}
+	if transaction.Cancellation != nil {
+		return fmt.Errorf("%w: a sender takes no cancellations, since others would hold them up: "+
+			"use Client.Cancel", ledger.ErrInvalidTransaction)
+	}
 	mine.sender, mine.caller, mine.transaction = s, caller, *transaction
 	mine.transaction.Ledger, mine.transaction.Signer = s.genesis, s.options.Keys[0].Organisation
 	if err := mine.transaction.Validate(); err != nil {

@@ -128,14 +128,14 @@ func (b *Bundle) hashIDs() {
 	b.root = b.tree.root()
 }
 
-// HasDeadline reports whether a transaction of the bundle names a deadline.
-func (b *Bundle) HasDeadline() bool {
+// NeedsVersion returns the version of a chain from which on all of the bundle's transactions may be
+// in its blocks, as Transaction.NeedsVersion says.
+func (b *Bundle) NeedsVersion() int {
+	version := FirstVersion
 	for i := range b.transactions {
-		if b.transactions[i].Deadline != 0 {
-			return true
-		}
+		version = max(version, b.transactions[i].NeedsVersion())
 	}
-	return false
+	return version
 }
 
 // checkBodies returns ErrBundleSize if bodies of this many bytes leave no room for signatures.

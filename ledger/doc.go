@@ -65,7 +65,8 @@
 // and a chain of its own. An organisation's accounts and records are at its home shard
 // (Rendezvous). A transaction that concerns several shards enters at their lowest common ancestor
 // and flows down the tree in numbered streams (Carried). Each destination gives a Verdict on its
-// part. The encodings of a book of one shard have none of this.
+// part. Before that, an organisation that signed the transaction may withdraw at that destination
+// (Cancellation). The encodings of a book of one shard have none of this.
 //
 // A verdict has no signature, because members trust each other: they may crash, but they do not
 // lie. Clients cannot submit a verdict.

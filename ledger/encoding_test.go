@@ -113,7 +113,7 @@ func TestPageHasVersions(t *testing.T) {
 			shardedVersionedVersion},
 		"transaction": {transactionVersion, administrativeVersion, verdictVersion, policyVersion,
 			charterVersion, quotasCharterVersion, versionedCharterVersion, packedBodyVersion,
-			deadlineVersion},
+			deadlineVersion, cancellationVersion},
 		"bundle": {bundleVersion, packedBundleVersion}, "carried bundle": {carriedVersion},
 		"batch": {batchVersion, shardedBatchVersion, clockedBatchVersion,
 			vouchedBatchVersion},

@@ -94,6 +94,7 @@ func FuzzTransaction(f *testing.F) {
 	timed := acme.Transfer("acme:issuer", "acme:a", 5)
 	timed.Deadline = 1_700_000_000_000
 	f.Add(acme.Bundle(timed).Body(0))
+	f.Add(acme.Bundle(acme.Cancel(ledger.Hash{7}, timed.Deadline, 3)).Body(0))
 	for _, bundle := range changeSeeds() {
 		f.Add(bundle.Body(0))
 	}

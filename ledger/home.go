@@ -40,7 +40,8 @@ func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 
 // Destinations returns the shards that a client's transaction concerns, in ascending order: the
 // homes of its signer and of every organisation in its openings, postings and records. A
-// transaction with a registration or a change of a policy concerns all shards (BookWide).
+// transaction with a registration or a change of a policy concerns all shards (BookWide). A
+// cancellation concerns the shard that it names.
 func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) []ShardID {
 	return transaction.AppendDestinations(nil, t.Shards(), func(name OrganisationName) ShardID {
 		return t.Home(name, directory)
@@ -68,6 +69,9 @@ func (t *Transaction) AppendDestinations(to []ShardID, shards int,
 			to = append(to, shard)
 		}
 		return to
+	}
+	if c := t.Cancellation; c != nil && int(c.Shard) < shards {
+		return addShard(to, c.Shard)
 	}
 	to = addShard(to, home(t.Signer))
 	last := t.Signer

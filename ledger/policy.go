@@ -288,6 +288,9 @@ func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, need
 	if t.Policy != nil {
 		return actPolicy, p.Most()
 	}
+	if t.Cancellation != nil {
+		return actPost, p.Threshold
+	}
 	for i := range t.Openings {
 		if t.Openings[i].Account.Organisation() == name {
 			done |= actOpen
@@ -347,7 +350,7 @@ func (c *PolicyChange) checkForm(t *Transaction) error {
 	switch {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Change != nil ||
-		t.Verdict != nil || t.Charter != nil:
+		t.Verdict != nil || t.Charter != nil || t.Cancellation != nil:
 		return fmt.Errorf("%w: a change of a policy stands alone in its transaction, and does not "+
 			"expire", ErrMalformed)
 	case c.Number == 0:

@@ -108,6 +108,14 @@ const (
 	DeadlineMissing
 	// DeadlineTooFar: the deadline is more than MaxDeadline beyond the block's time.
 	DeadlineTooFar
+	// Cancelled: an organisation whose consent the transaction needs cancelled it here before.
+	Cancelled
+	// CancelledTooLate: the cancellation comes after this shard has executed the transaction, which
+	// waits for the verdicts of others.
+	CancelledTooLate
+	// TooManyCancelled: this shard remembers as many cancellations as it may, of the organisation
+	// (state.MaxCancelled) or of all.
+	TooManyCancelled
 	codes
 )
 
@@ -141,7 +149,10 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"too many of the signer's transactions wait for other shards: its quota is used up; try again",
 	"its deadline has passed: sign it again with a later one",
 	"it concerns several shards and names no deadline: sign it again with one",
-	"its deadline is too far ahead: sign it again with an earlier one"}
+	"its deadline is too far ahead: sign it again with an earlier one",
+	"cancelled: one of its signers withdrew it",
+	"too late to cancel it here: this shard has agreed, and the others decide",
+	"too many cancellations are remembered here: try again after their deadlines"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -159,6 +159,9 @@ type Transaction struct {
 	// Charter makes the transaction a change of the charter (see CharterChange), which the
 	// operators sign. It is alone in its transaction, except for a note.
 	Charter *CharterChange `json:"charter,omitempty"`
+	// Cancellation makes the transaction a cancellation of another one (see Cancellation). It is
+	// alone in its transaction, except for a note and the Deadline.
+	Cancellation *Cancellation `json:"cancellation,omitempty"`
 	// Note is free text or data of at most MaxNote bytes, by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
@@ -183,7 +186,7 @@ func (t *Transaction) Validate() error {
 
 // checkRules is Validate for a transaction whose form is checked.
 func (t *Transaction) checkRules() error {
-	if t.Change != nil || t.Policy != nil || t.Charter != nil {
+	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil {
 		return nil
 	}
 	if t.Verdict != nil {
@@ -206,12 +209,12 @@ func (t *Transaction) checkRules() error {
 // effect. So a fresh nonce does not prove that an admission was never applied.
 //
 // A change of a policy or of the charter takes none either, for the same reason: its number
-// prevents a second effect.
+// prevents a second effect. A second cancellation has the same effect as the first one.
 func (t *Transaction) TakesNonce() bool {
 	if t.Change != nil {
 		return t.Change.Kind != ChangeAdmit
 	}
-	return t.Policy == nil && t.Charter == nil
+	return t.Policy == nil && t.Charter == nil && t.Cancellation == nil
 }
 
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
@@ -233,6 +236,9 @@ func (t *Transaction) checkForm() error {
 	}
 	if t.Change != nil {
 		return t.checkAdministrative()
+	}
+	if t.Cancellation != nil {
+		return t.Cancellation.checkForm(t)
 	}
 	if err := t.Signer.Validate(); err != nil {
 		return err
@@ -293,6 +299,8 @@ func (t *Transaction) checkAdministrative() error {
 		t.Deadline != 0:
 		return fmt.Errorf("%w: a change of the membership stands alone in its transaction, and "+
 			"has no deadline", ErrMalformed)
+	case t.Cancellation != nil:
+		return fmt.Errorf("%w: a cancellation stands alone in its transaction", ErrMalformed)
 	case len(t.Note) > MaxNote:
 		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
 	}
@@ -366,6 +374,9 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	}
 	if t.Charter != nil {
 		return t.appendCharterChange(to)
+	}
+	if t.Cancellation != nil {
+		return t.appendCancellation(to)
 	}
 	version := byte(transactionVersion)
 	if t.Deadline != 0 {
@@ -518,6 +529,12 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 		return t.checkForm()
 	case charterVersion, quotasCharterVersion, versionedCharterVersion:
 		t.decodeCharterChange(&r, version)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case cancellationVersion:
+		t.decodeCancellation(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

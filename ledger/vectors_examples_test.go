@@ -306,7 +306,14 @@ func newExamples(t *testing.T) *examples {
 			t.Postings = []ledger.Posting{posting("alice:cash", "unit", "-5"),
 				posting("bob:cash", "unit", "5")}
 		})
-	crossing := e.find(t, "two shards: a transfer between them")
+	crossing := e.find(t, "two shards: a transfer between them with a deadline")
+	add("two shards: a cancellation of it at one of them", at(shards, 4),
+		func(t *ledger.Transaction) {
+			t.Deadline = crossing.Deadline
+			t.Cancellation = &ledger.Cancellation{Transaction: ledger.Hash(idOf(&crossing)),
+				Shard: 1}
+		})
+	crossing = e.find(t, "two shards: a transfer between them")
 	e.verdict = ledger.Verdict{ID: ledger.Hash(idOf(&crossing)), Shard: 1,
 		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}
 	add("two shards: a verdict", ledger.Transaction{Ledger: shards},

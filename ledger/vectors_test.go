@@ -352,6 +352,12 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		begin(version, false)
 		nonce()
 		charterParts(&p, &t.Charter.Charter)
+	case t.Cancellation != nil:
+		begin(10, true)
+		nonce()
+		p.uvarint("deadline", uint64(t.Deadline))
+		p.add("id of the other transaction", t.Cancellation.Transaction[:]...)
+		p.uvarint("shard", uint64(t.Cancellation.Shard))
 	default:
 		version := byte(1)
 		if t.Deadline != 0 {

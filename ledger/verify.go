@@ -105,9 +105,8 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 				"they are", ErrInvalidTransaction)
 		}
 	}
-	if bundle.HasDeadline() && !TakesDeadlines(authority.Charter().Version) {
-		return fmt.Errorf("%w: this chain takes no deadlines yet: send the transactions without "+
-			"them, or let the operators run `ledgerd cluster upgrade`", ErrInvalidTransaction)
+	if err := checkVersions(bundle, authority.Charter().Version); err != nil {
+		return err
 	}
 	for i := range bundle.signatures {
 		if err := checkSigner(bundle, &bundle.signatures[i], genesis, authority); err != nil {
@@ -134,11 +133,29 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 		if err := checkRegistrations(transaction, genesis); err != nil {
 			return fmt.Errorf("transaction %d: %w: %w", i, ErrInvalidTransaction, err)
 		}
+		if c := transaction.Cancellation; c != nil && int(c.Shard) >= max(1, len(genesis.Shards)) {
+			return fmt.Errorf("transaction %d: %w: %s: %d", i, ErrInvalidTransaction, UnknownShard,
+				c.Shard)
+		}
 		if err := checkConsent(bundle, transaction, policies, authority); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
 		return nil
 	})
+}
+
+// checkVersions checks that a chain of a version takes the bundle's transactions.
+func checkVersions(bundle *Bundle, version int) error {
+	needed := bundle.NeedsVersion()
+	switch {
+	case needed <= max(version, FirstVersion):
+		return nil
+	case TakesDeadlines(version):
+		return fmt.Errorf("%w: this chain takes no cancellations yet: let the operators run "+
+			"`ledgerd cluster upgrade`", ErrInvalidTransaction)
+	}
+	return fmt.Errorf("%w: this chain takes no deadlines yet: send the transactions without "+
+		"them, or let the operators run `ledgerd cluster upgrade`", ErrInvalidTransaction)
 }
 
 // isConsented reports that each transfer of a packed bundle is for a ledger, and that the
@@ -368,14 +385,12 @@ func checkPolicies(bundle *Bundle, transaction *Transaction, policies []Organisa
 
 // asks reports whether an organisation has to sign the transaction.
 func (t *Transaction) asks(name OrganisationName) bool {
-	return t.Signer == name ||
-		slices.ContainsFunc(t.Openings, func(o Opening) bool {
-			return o.Account.Organisation() == name
-		}) ||
-		slices.ContainsFunc(t.Postings, func(p Posting) bool {
-			return p.Amount.Sign() < 0 && p.Account.Organisation() == name
-		}) ||
-		slices.ContainsFunc(t.Records, func(r Record) bool { return r.Key.Organisation() == name })
+	for each := range t.Consenting() {
+		if each == name {
+			return true
+		}
+	}
+	return false
 }
 
 // HasSigned reports whether one of the signatures is the organisation's, with one of these keys. It

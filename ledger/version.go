@@ -22,8 +22,11 @@ const (
 	// DeadlineVersion is the version from which on transactions may name a deadline, and those that
 	// concern several shards must (see Transaction.Deadline).
 	DeadlineVersion = 4
+	// CancelVersion is the version from which on signers may cancel a transaction that names a
+	// deadline (see Cancellation).
+	CancelVersion = 5
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = DeadlineVersion
+	NewestVersion = CancelVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -46,7 +49,30 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // TakesCode reports whether a chain of this version has results with a code. Programs that do not
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
-	return code < DeadlinePassed || TakesDeadlines(version)
+	switch {
+	case code >= Cancelled:
+		return TakesCancellations(version)
+	case code >= DeadlinePassed:
+		return TakesDeadlines(version)
+	}
+	return true
+}
+
+// TakesCancellations reports whether a chain of this version takes cancellations. Programs that do
+// not know the version cannot decode them.
+func TakesCancellations(version int) bool { return version >= CancelVersion }
+
+// NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
+// It does not tell for transfers of packed bundles, which may not be in all chains of a version
+// (see TakesPacked).
+func (t *Transaction) NeedsVersion() int {
+	switch {
+	case t.Cancellation != nil:
+		return CancelVersion
+	case t.Deadline != 0:
+		return DeadlineVersion
+	}
+	return FirstVersion
 }
 
 // CheckVersion returns ErrVersion if this package does not know a chain's version.

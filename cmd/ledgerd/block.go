@@ -53,6 +53,9 @@ type blockItemReport struct {
 	VerdictTransaction string `json:"verdict_transaction,omitempty"`
 	VerdictShard       uint32 `json:"verdict_shard,omitempty"`
 	Verdict            string `json:"verdict,omitempty"`
+	// These are set if it cancels a transaction at a shard.
+	Cancels   string `json:"cancels,omitempty"`
+	CancelsAt uint32 `json:"cancels_at,omitempty"`
 }
 
 // levelName returns the name of a level in lower case.
@@ -81,7 +84,7 @@ func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
 		Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
 		Policy: item.GetPolicy(), Charter: item.GetCharter(),
 		VerdictTransaction: item.GetVerdictTransactionHex(), VerdictShard: item.GetVerdictShard(),
-		Verdict: item.GetVerdict(),
+		Verdict: item.GetVerdict(), Cancels: item.GetCancelsHex(), CancelsAt: item.GetCancelsAt(),
 	}
 }
 
@@ -292,6 +295,10 @@ func (r *blockItemReport) what() string {
 	if r.Verdict != "" {
 		parts = append(parts, fmt.Sprintf("shard %d says %s of %s", r.VerdictShard,
 			sanitize(r.Verdict, 0), r.VerdictTransaction))
+	}
+	if r.Cancels != "" {
+		parts = append(parts, fmt.Sprintf("cancels %s at shard %d", sanitize(r.Cancels, 0),
+			r.CancelsAt))
 	}
 	if len(r.WaitsFor) > 0 {
 		parts = append(parts, "waits for "+client.ShardNames(r.WaitsFor))

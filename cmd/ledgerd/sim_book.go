@@ -39,14 +39,15 @@ type bookSweepReport struct {
 	Failed    int    `json:"failed"`
 	// These are sums over all seeds, up to Lost. Applied and Refused count decisions of shards on
 	// transactions that cross, by how these ended. Late counts those of Refused that had agreed,
-	// and another shard executed the transaction after its deadline. Lost counts the blocks that
-	// were executed and lost.
+	// and another shard executed the transaction after its deadline, and Withdrawn those for which
+	// a signer had cancelled it there. Lost counts the blocks that were executed and lost.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`
 	Applied     int `json:"applied"`
 	Refused     int `json:"refused"`
 	Late        int `json:"late"`
+	Withdrawn   int `json:"withdrawn"`
 	Struck      int `json:"faults_struck"`
 	Generations int `json:"generations"`
 	Lost        int `json:"blocks_lost"`
@@ -78,7 +79,8 @@ func newSimBookCommand() *cobra.Command {
 Each seed is one run of a whole book: 2 to 5 shards in a tree, each with 1 to 5
 members that execute the ledger as nodes do. Clients register organisations and
 submit transfers, records and policies, within and across shards, some of them
-twice or at the wrong shard. Many deadlines end while a transaction is on its way.
+twice or at the wrong shard. Many deadlines end while a transaction is on its way,
+and clients cancel transactions, their own and others'.
 In some books the operators raise the version of the chains. --faults lists what happens meanwhile:
 
   crash      a member loses power, and all that it has not flushed
@@ -99,6 +101,8 @@ Then the faults end, and the book has to come to rest. The run fails if
   conservation  the amounts of an asset do not add up to zero at a cut
   verdicts      a shard gives two verdicts on a transaction
   deadline      a shard agrees to a transaction after its deadline
+  cancelling    a shard agrees to a transaction that a signer cancelled there before,
+                goes back on one that it agreed to, or listens to a stranger
   outcome       a balance or record is not that of what took effect
   total order   two shards have two transactions in opposite orders
   relay         a chain hands on something else than TRAM's relay
@@ -261,6 +265,7 @@ func (report *bookSweepReport) take(r book.Result) {
 	report.Applied += r.Applied
 	report.Refused += r.Refused
 	report.Late += r.Late
+	report.Withdrawn += r.Withdrawn
 	report.Struck += r.Faults
 	report.Generations += r.Generations
 	report.Lost += r.Lost
@@ -334,9 +339,10 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 		fmt.Sprintf("seeds %d to %d: %d passed, %d failed", report.FirstSeed, last, report.Passed,
 			report.Failed),
 		fmt.Sprintf("%d members, %d bundles, %d blocks, %d decisions on crossings that took "+
-			"effect, %d on others (%d agreed and another shard was late), %d faults, %d new "+
-			"generations, %d blocks lost in %.1f s, %.0f seeds a second", report.Members,
-			report.Submissions, report.Blocks, report.Applied, report.Refused, report.Late,
+			"effect, %d on others (%d agreed and another shard was late, %d agreed and it was "+
+			"cancelled in another one), %d faults, %d new generations, %d blocks lost in %.1f s, "+
+			"%.0f seeds a second", report.Members, report.Submissions, report.Blocks,
+			report.Applied, report.Refused, report.Late, report.Withdrawn,
 			report.Struck, report.Generations, report.Lost, report.Seconds,
 			float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {

@@ -40,7 +40,7 @@ The state of a transaction is its outcome so far:
   ledgerd tx import entries.jsonl.gz --issuer coinbase
   ledgerd tx status 5d0c6a…`,
 	}, newTxTransferCommand(), newTxPostCommand(), newTxPutCommand(), newTxGetCommand(),
-		newTxSubmitCommand(), newTxStatusCommand(), newTxImportCommand())
+		newTxSubmitCommand(), newTxStatusCommand(), newTxCancelCommand(), newTxImportCommand())
 }
 
 // statusReport is a transaction's state as --json prints it.

@@ -29,7 +29,13 @@ type draft struct {
 	Accounts      []draftAccount      `json:"accounts"`
 	Postings      []draftPosting      `json:"postings"`
 	Records       []draftRecord       `json:"records"`
+	Cancellation  *draftCancellation  `json:"cancellation"`
 	Note          json.RawMessage     `json:"note"`
+}
+
+type draftCancellation struct {
+	Transaction string `json:"transaction"`
+	Shard       uint32 `json:"shard"`
 }
 
 type draftOrganisation struct {
@@ -84,6 +90,11 @@ from both. The file needs nothing but "postings" or another part:
    "accounts":      [{"account": "acme:vault", "issuer": false}],
    "organisations": [{"name": "acme", "public_keys": ["4f…"]}],
    "note": "anything", "signer": "acme", "last_valid": 1200, "deadline": "90m"}
+
+or to cancel a transaction at a shard, as ledgerd tx cancel does:
+
+  {"cancellation": {"transaction": "6a0c9f…", "shard": 2},
+   "signer": "acme", "deadline": "2026-01-31T12:00:00Z"}
 
 Postings add up to zero for each asset. Every organisation that gives something
 has to sign; the keyring needs the key of each. The first of them is the signer,
@@ -259,6 +270,14 @@ func (d *draft) transaction() (ledger.Transaction, error) {
 			value = []byte(record.Value)
 		}
 		made.Records = append(made.Records, ledger.Record{Key: key, Value: value})
+	}
+	if d.Cancellation != nil {
+		id, err := ledger.ParseHash(d.Cancellation.Transaction)
+		if err != nil {
+			return made, usagef("the transaction to cancel: %w", err)
+		}
+		made.Cancellation = &ledger.Cancellation{Transaction: id,
+			Shard: ledger.ShardID(d.Cancellation.Shard)}
 	}
 	if note := ""; json.Unmarshal(d.Note, &note) == nil {
 		made.Note = []byte(note)

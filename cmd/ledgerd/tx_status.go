@@ -35,6 +35,7 @@ type transactionReport struct {
 	Proof       *proofReport         `json:"proof,omitempty"`
 	Places      []placeReport        `json:"places,omitempty"`  // in a ledger of several shards
 	Verdict     *verdictReport       `json:"verdict,omitempty"` // if it is another shard's verdict
+	Cancels     *cancelsReport       `json:"cancels,omitempty"` // if it is a cancellation
 }
 
 // verdictReport is a shard's verdict about a transaction, as an entry of another shard's chain.
@@ -42,6 +43,14 @@ type verdictReport struct {
 	Transaction string `json:"transaction"`
 	Shard       uint32 `json:"shard"`
 	Says        string `json:"says"` // good, or the code of the reason
+}
+
+// cancelsReport is what a cancellation cancels. Place is where that is in the chain of the same
+// shard, once the cancellation is in a block.
+type cancelsReport struct {
+	Transaction string       `json:"transaction"`
+	Shard       uint32       `json:"shard"`
+	Place       *placeReport `json:"place,omitempty"`
 }
 
 // placeReport is a transaction in the chain of one shard.
@@ -236,17 +245,29 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 		}
 	}
 	report.Policy, report.Charter = reportRules(body)
+	if cancellation := body.GetCancellation(); cancellation != nil {
+		report.Cancels = &cancelsReport{Transaction: cancellation.GetTransactionHex(),
+			Shard: cancellation.GetShard()}
+		if place := transaction.GetCancelledPlace(); place != nil {
+			reported := reportPlace(place)
+			report.Cancels.Place = &reported
+		}
+	}
 	for _, place := range transaction.GetPlaces() {
-		report.Places = append(report.Places, placeReport{
-			Shard: place.GetShard(), State: place.GetState(), Home: place.GetHome(),
-			Entry: place.GetEntry(), Height: place.GetHeight(), Index: place.GetIndex(),
-			BlockHash: place.GetBlockHashHex(), TimeMS: place.GetTimeMs(), Level: placeLevel(place),
-			Verdict: place.GetVerdict(), SettledHeight: place.GetSettledHeight(),
-			SettledIndex: place.GetSettledIndex(), WaitsFor: place.GetWaitsFor(),
-			StreamNumber: place.GetStreamNumber(), Overdue: place.GetOverdue(),
-		})
+		report.Places = append(report.Places, reportPlace(place))
 	}
 	return report
+}
+
+func reportPlace(place *ledgerdv1.ShardPlace) placeReport {
+	return placeReport{
+		Shard: place.GetShard(), State: place.GetState(), Home: place.GetHome(),
+		Entry: place.GetEntry(), Height: place.GetHeight(), Index: place.GetIndex(),
+		BlockHash: place.GetBlockHashHex(), TimeMS: place.GetTimeMs(), Level: placeLevel(place),
+		Verdict: place.GetVerdict(), SettledHeight: place.GetSettledHeight(),
+		SettledIndex: place.GetSettledIndex(), WaitsFor: place.GetWaitsFor(),
+		StreamNumber: place.GetStreamNumber(), Overdue: place.GetOverdue(),
+	}
 }
 
 func placeLevel(place *ledgerdv1.ShardPlace) string {
@@ -340,6 +361,13 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	if r.Verdict != nil {
 		rows.add("verdict", fmt.Sprintf("shard %d says %s of %s", r.Verdict.Shard, r.Verdict.Says,
 			r.Verdict.Transaction))
+	}
+	if r.Cancels != nil {
+		text := fmt.Sprintf("%s at shard %d", r.Cancels.Transaction, r.Cancels.Shard)
+		if r.Cancels.Place != nil {
+			text += ", where it is " + sanitize(r.Cancels.Place.State, 0)
+		}
+		rows.add("cancels", text)
 	}
 	for _, name := range r.Registered {
 		rows.add("registers", name)

@@ -42,6 +42,7 @@ test("a transaction that moves nothing says what it does, in words", () => {
     "member 3 leaves",
   );
   expect(told({ policy: true })).toBe("changes its policy");
+  expect(told({ cancelsHex: "ab".repeat(32), cancelsAt: 2 })).toBe("cancels abab…abab");
   expect(told({ charter: true, note: "after the audit" })).toBe(
     "changes the operators, quotas or version",
   );

@@ -7,6 +7,7 @@ import {
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { blockPath, blocksPath, hitPath } from "../src/lib/links";
 import {
+  cancellationText,
   kindsOfEntries,
   lagWord,
   layOutTree,
@@ -251,4 +252,16 @@ test("block links carry the shard where there are several", () => {
   ]);
   expect(hitPath("block", "12", 3)).toBe("/shards/3/blocks/12");
   expect(hitPath("account", "a:b", 3)).toBe("/account/a:b");
+});
+
+test("what came of a cancellation, by the place of the other transaction in the same chain", () => {
+  const said = (took: boolean, state?: string): string =>
+    cancellationText(took, state === undefined ? undefined : create(ShardPlaceSchema, { state }));
+  expect(said(true, "absent")).toContain("refuses it if it comes");
+  expect(said(false, "absent")).toBe("The shard has not executed it.");
+  expect(said(true, "refused")).toBe("It changed nothing.");
+  expect(said(true, "settled")).toContain("took effect");
+  expect(said(false, "waiting")).toContain("the other shards decide");
+  for (const state of ["unanswered", "passed", undefined])
+    expect(said(true, state)).toContain("does not know");
 });

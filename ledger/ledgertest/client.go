@@ -76,6 +76,15 @@ func (c *Client) Transfer(from, to ledger.AccountPath, amount int64) ledger.Tran
 	return transaction
 }
 
+// Cancel returns the transaction that cancels another one, with this deadline, at a shard.
+func (c *Client) Cancel(id ledger.Hash, deadline ledger.Milliseconds,
+	shard ledger.ShardID) ledger.Transaction {
+	transaction := c.Next()
+	transaction.Deadline = deadline
+	transaction.Cancellation = &ledger.Cancellation{Transaction: id, Shard: shard}
+	return transaction
+}
+
 // Bundle returns the transactions in a bundle signed by the client. It panics if they cannot be
 // encoded.
 func (c *Client) Bundle(transactions ...ledger.Transaction) *ledger.Bundle {

@@ -97,6 +97,9 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 	if code := s.attemptDeadline(t); code != ledger.Applied {
 		return whole(code)
 	}
+	if s.isCancelled(&s.id, t) {
+		return whole(ledger.Cancelled)
+	}
 	if s.HomeShard(t.Signer) == s.shard {
 		if t.LastValid != 0 && s.height > t.LastValid {
 			return whole(ledger.Expired)

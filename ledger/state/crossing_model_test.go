@@ -53,6 +53,8 @@ type network struct {
 	// upgrades says that the version rises on the way, so shards that do not have it yet may get
 	// transactions with deadlines.
 	upgrades bool
+	// cancelled counts the transactions that shards refused as cancelled.
+	cancelled int
 }
 
 func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
@@ -354,6 +356,7 @@ func (n *network) checkEnd() {
 	}
 	for i, c := range n.shards {
 		n.replay(i, c)
+		n.checkCancelled(i, c)
 	}
 	n.checkOrder()
 }
@@ -433,6 +436,8 @@ type traffic struct {
 	keys    map[ledger.OrganisationName]ed25519.PrivateKey
 	// now is the time from which deadlines are counted. It is nil if there are none.
 	now func() ledger.Milliseconds
+	// cancels says that clients cancel transactions.
+	cancels bool
 }
 
 func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int,
@@ -549,6 +554,69 @@ func (f *traffic) transaction() ledger.Transaction {
 	return transaction
 }
 
+// cancelSome has a client, which may be a stranger to them, cancel transactions at some shards.
+func (f *traffic) cancelSome(n *network, bundle *ledger.Bundle) {
+	client := f.client()
+	for i := range bundle.Len() {
+		t := bundle.Transaction(i)
+		if t.Deadline == 0 || f.random.IntN(3) == 0 {
+			continue
+		}
+		for shard := range ledger.ShardID(len(n.shards)) {
+			if f.random.IntN(2) == 0 {
+				n.enter(f, client.Bundle(client.Cancel(bundle.ID(i), t.Deadline, shard)))
+			}
+		}
+	}
+}
+
+// checkCancelled checks that a shard refuses a transaction as cancelled exactly if, before it, an
+// organisation that has to sign it cancelled it there, and that a cancellation is too late exactly
+// while the transaction waits.
+func (n *network) checkCancelled(shard int, c *shardChain) {
+	by := map[ledger.Hash][]ledger.OrganisationName{}
+	waits := map[ledger.Hash]bool{}
+	for _, block := range c.blocks {
+		for i := range block.Len() {
+			entry := block.Entry(i)
+			t, code := entry.Transaction(), entry.Result.Code
+			if t.Verdict != nil {
+				if code == ledger.Released || code == ledger.Settled {
+					delete(waits, t.Verdict.ID)
+				}
+				continue
+			}
+			if cancellation := t.Cancellation; cancellation != nil {
+				if id := cancellation.Transaction; code == ledger.Applied {
+					if by[id] = append(by[id], t.Signer); waits[id] {
+						n.fail("shard %d takes a cancellation of %s, which waits", shard, id)
+					}
+				} else if code == ledger.CancelledTooLate && !waits[id] {
+					n.fail("shard %d: a cancellation of %s is too late, and nothing waits", shard,
+						id)
+				}
+				continue
+			}
+			withdrawn := slices.ContainsFunc(by[entry.ID], func(o ledger.OrganisationName) bool {
+				for each := range t.Consenting() {
+					if each == o {
+						return true
+					}
+				}
+				return false
+			})
+			agrees := code == ledger.SetAside || code == ledger.Applied
+			if agrees && withdrawn || code == ledger.Cancelled && !withdrawn {
+				n.fail("shard %d says %s on %s, cancelled here by %v", shard, code, entry.ID,
+					by[entry.ID])
+			}
+			if waits[entry.ID] = code == ledger.SetAside; code == ledger.Cancelled {
+				n.cancelled++
+			}
+		}
+	}
+}
+
 // enter submits a bundle at its entry or between there and the root, sometimes in two places or in
 // a wrong one.
 func (n *network) enter(f *traffic, bundle *ledger.Bundle) {
@@ -593,20 +661,21 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 	n.round(shard, batches...)
 }
 
-// story runs a whole random history. It returns how many cross-shard transactions took effect and
-// how many did not.
+// story runs a whole random history. It returns how many cross-shard transactions took effect, how
+// many did not, and how often a shard refused one as cancelled.
 func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
-	plant string) (applied, refused int) {
+	plant string) (applied, refused, cancelled int) {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
-	version := random.IntN(4)
+	version := random.IntN(6)
 	genesis.VouchedCrossings = random.IntN(2) == 0
-	genesis.Version = []int{1, 2, 2, ledger.DeadlineVersion}[version]
+	genesis.Version = []int{1, 2, 2, ledger.DeadlineVersion, ledger.CancelVersion,
+		ledger.CancelVersion}[version]
 	n := newNetworkOf(fail, genesis)
 	n.upgrades = version == 2
 	f := newTraffic(random, n.shards[0].genesis, 5, funds)
 	now := func() ledger.Milliseconds { return n.time }
-	if genesis.Version == ledger.DeadlineVersion {
-		f.now = now
+	if ledger.TakesDeadlines(genesis.Version) {
+		f.now, f.cancels = now, ledger.TakesCancellations(genesis.Version)
 	}
 	for _, client := range f.clients[:4] {
 		n.submit(n.tree.Root(), f.registration(client))
@@ -626,17 +695,21 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 		}
 		if step == 8 && n.upgrades {
 			charter := genesis.Charter()
-			charter.Number, charter.Version = 1, ledger.DeadlineVersion
+			charter.Number = 1
+			charter.Version = ledger.DeadlineVersion + random.IntN(2)
 			n.submit(n.tree.Root(), ledgertest.Signed(ledger.Operator, []string{"operator"},
 				ledger.Transaction{Ledger: genesis.Book(),
 					Charter: &ledger.CharterChange{Charter: charter}}))
-			f.now = now
+			f.now, f.cancels = now, ledger.TakesCancellations(charter.Version)
 		}
 		var transactions []ledger.Transaction
 		for range 1 + random.IntN(3) {
 			transactions = append(transactions, f.transaction())
 		}
 		bundles = append(bundles, f.bundle(transactions...))
+		if f.cancels && random.IntN(2) == 0 {
+			f.cancelSome(n, bundles[max(0, len(bundles)-1-random.IntN(3))])
+		}
 		n.enter(f, bundles[len(bundles)-1])
 		if random.IntN(4) == 0 {
 			// A client that does not know the outcome submits the bundle again.
@@ -662,21 +735,22 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 			refused++
 		}
 	}
-	return applied, refused
+	return applied, refused, n.cancelled
 }
 
 func TestCrossingsAgainstModel(t *testing.T) {
 	t.Parallel()
-	var applied, refused int
+	var applied, refused, cancelled int
 	rapid.Check(t, func(r *rapid.T) {
 		parents := drawParents(r, 6)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 1))
 		funds := rapid.SampledFrom([]int64{10, 40, 1 << 40}).Draw(r, "funds")
-		took, not := story(r.Fatalf, random, parents, funds, "")
-		applied, refused = applied+took, refused+not
+		took, not, withdrawn := story(r.Fatalf, random, parents, funds, "")
+		applied, refused, cancelled = applied+took, refused+not, cancelled+withdrawn
 	})
-	t.Logf("%d transactions across shards took effect, %d did not", applied, refused)
-	if applied < 150 || refused < 150 {
+	t.Logf("%d transactions across shards took effect, %d did not; %d refusals of cancelled ones",
+		applied, refused, cancelled)
+	if applied < 150 || refused < 150 || cancelled < 5 {
 		t.Error("the histories hold too little of either outcome")
 	}
 }

@@ -29,6 +29,8 @@
 //     verifies its signatures again.
 //   - The postings of an applied transaction add up to zero for each asset. An account's balance,
 //     less the amounts set aside, is never below zero unless the account is an issuer.
+//   - A transaction that an organisation has cancelled whose consent it needs is not executed after
+//     the cancellation (cancelled.go).
 //   - No transaction makes an organisation keep more than the quotas of the charter allow
 //     (quota.go). The counts follow from the entries, so they are no entries themselves.
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
@@ -128,9 +130,23 @@
 //     are there, also after the deadline: the others may have done so in time, and the verdicts
 //     that say so may be on their way. So the deadline bounds when shards decide, not when they
 //     learn of each other's decisions.
-//   - Members whose program does not know deadlines cannot decode a bundle with one. So Seal leaves
-//     such bundles out until the version before the block takes them. A stream does not skip one:
-//     it waits for the next block.
+//   - A transaction is cancelled: from version ledger.CancelVersion on, a destination takes a
+//     cancellation as a transaction of its own shard, by a way of its own (cancelled.go). If it
+//     comes before the transaction, the shard remembers it until the deadline, and its verdict on
+//     the transaction is Cancelled. That is a verdict like any other: each shard decides at its own
+//     place in its own chain, once. If the transaction is first, the shard has given its verdict,
+//     and the cancellation changes nothing. So some destinations may have agreed when another one
+//     refuses; they release as they do on any bad verdict.
+//   - A stranger cancels, or cancels much: a cancellation is remembered together with its signer,
+//     and counts only if the transaction needs that organisation's consent. No organisation has
+//     more than MaxCancelled of them in a shard, and all together no more than MaxAllCancelled.
+//   - Members whose program does not know deadlines or cancellations cannot decode a bundle with
+//     one. So Seal leaves such bundles out until the version before the block takes them. A stream
+//     does not skip one: it waits for the next block.
+//   - A shard that has raised its version says Cancelled to one that has not: that does not happen.
+//     The raise and the transaction go down the tree, and both shards execute them in the same
+//     order. A shard that awaits the verdict has executed the transaction, and so the raise, if the
+//     shard that gives it had.
 //   - Heights differ between chains: LastValid is a height of the home shard of the signer. Only
 //     that shard checks it, and only that shard checks the nonce. A transaction that was set aside
 //     takes its nonce even if it is released later.

@@ -26,10 +26,12 @@ func ofItem(code ledger.Code, item uint32) ledger.Result {
 
 // execution is the part of a state that is used while a block is executed.
 type execution struct {
-	height  ledger.Height
-	round   ledger.Round
-	time    ledger.Milliseconds
-	index   uint32
+	height ledger.Height
+	round  ledger.Round
+	time   ledger.Milliseconds
+	index  uint32
+	// id is that of the current transaction, unless it is a transfer of a packed bundle.
+	id      ledger.Hash
 	counter uint64
 	history []HistoryChange
 
@@ -47,6 +49,7 @@ type execution struct {
 	touchedWindows       []*window
 	touchedRecords       []*record
 	touchedMembers       []*member
+	touchedCancelled     []*cancelled
 	counted              []*use
 
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
@@ -135,6 +138,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	} else {
 		crossings = s.executeShard(block)
 	}
+	s.forgetCancelled()
 	changes := s.finish()
 	changes.Crossings = crossings
 	block.Header.ByBundle = s.Version() >= ledger.PackedVersion
@@ -165,7 +169,7 @@ func (s *State) executeUnpacked(block *ledger.Block, first int, entries []ledger
 	s.look(entries)
 	for i := range entries {
 		entry := &entries[i]
-		s.index = uint32(first + i)
+		s.index, s.id = uint32(first+i), entry.ID
 		bundle := &block.Bundles[entry.Bundle]
 		entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
 		s.found = s.found[len(entry.Decoded.Postings):]
@@ -328,6 +332,7 @@ func (s *State) finish() *Changes {
 		s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0],
 		s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
+	s.finishCancelled(changes)
 	s.finishCharter(changes)
 	s.finishCounts(changes)
 	if s.tree != nil {
@@ -491,6 +496,10 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return whole(ledger.Expired)
 	case s.deadlinePassed(t):
 		return whole(ledger.DeadlinePassed)
+	case t.Cancellation != nil:
+		return whole(s.attemptCancellation(t, signatures))
+	case s.isCancelled(&s.id, t):
+		return whole(ledger.Cancelled)
 	case t.Change != nil:
 		return s.attemptChange(t, root, signatures)
 	case t.Policy != nil:
@@ -689,6 +698,9 @@ func (s *State) commit(t *ledger.Transaction) {
 	}
 	if t.Charter != nil {
 		s.changeCharter(t.Charter)
+	}
+	if t.Cancellation != nil {
+		s.cancel(t)
 	}
 	for _, opened := range s.undo.opened {
 		opened.path = s.keptPath(opened.path)

@@ -71,6 +71,11 @@ func (s *State) PlantForgotten(nets []ledger.Posting) {
 	}
 }
 
+// LimitCancelled lowers MaxCancelled and MaxAllCancelled for one state.
+func (s *State) LimitCancelled(ofOne, ofAll int) {
+	s.cancelled.ofOne, s.cancelled.ofAll = ofOne, ofAll
+}
+
 // PlantMovedTwice plants a bug: a transaction takes effect twice.
 func (s *State) PlantMovedTwice(nets []ledger.Posting) {
 	for _, each := range nets {
@@ -131,6 +136,9 @@ func (s *State) CheckUses() error {
 	}
 	for _, each := range s.pending.byID {
 		again.countPending(each.entry, true)
+	}
+	for key := range s.cancelled.by {
+		again.use(key.by).cancelled++
 	}
 	for _, some := range []map[ledger.OrganisationName]*use{s.uses, again.uses} {
 		for name := range some {

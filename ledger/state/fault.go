@@ -5,7 +5,7 @@ import "fmt"
 // Fault is a bug that tests plant in a state, to see that a judge of whole books finds it.
 type Fault uint8
 
-// The faults. All are about transactions that wait for other shards, or what comes from these.
+// The faults. All are about transactions that concern several shards, or what comes from others.
 const (
 	// FaultNone is the only fault outside of tests.
 	FaultNone Fault = iota
@@ -21,11 +21,19 @@ const (
 	FaultVerdictNotWanted
 	// FaultVouchedByOne takes what one member vouches for.
 	FaultVouchedByOne
+	// FaultCancelledByAnyone refuses a transaction that an organisation cancelled whose consent it
+	// does not need.
+	FaultCancelledByAnyone
+	// FaultCancelledAfterAll releases a transaction that waits when a cancellation comes too late.
+	FaultCancelledAfterAll
+	// FaultCancellationForgotten forgets cancellations before their deadlines.
+	FaultCancellationForgotten
 	faults
 )
 
 var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted",
-	"deadline-ignored", "verdict-not-wanted", "vouched-by-one"}
+	"deadline-ignored", "verdict-not-wanted", "vouched-by-one", "cancelled-by-anyone",
+	"cancelled-after-all", "cancellation-forgotten"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

@@ -110,6 +110,12 @@ func FuzzSeal(f *testing.F) {
 	f.Add((&ledger.Batch{Bundles: [][]byte{ledgertest.NewOperator(below).Join(
 		ledgertest.Member(5)).Encode()},
 		Verdicts: []ledger.Verdict{*crossing.Unpacked[0].Transaction().Verdict}}).Encode())
+	client := ledgertest.NewClient(sharded, "org0")
+	registration := client.Register()
+	registration.Registrations[0].Pinned = true
+	timed := by(sharded.Time+1000, client.Transfer("org0:a", "org0:b", 0))
+	f.Add(ledgertest.Batch(7, client.Bundle(registration), client.Bundle(client.Cancel(
+		client.Bundle(timed).ID(0), timed.Deadline, 0)), client.Bundle(timed)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 		if draft := state.Seal(state.Parent{Hash: genesis.Hash()},
@@ -125,8 +131,9 @@ func FuzzSeal(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		for shard := range ledger.ShardID(2) {
-			one, _ := sharded.ForShard(shard)
+		for version := range 4 {
+			one, _ := sharded.ForShard(ledger.ShardID(version % 2))
+			one.Version = []int{ledger.FirstVersion, ledger.NewestVersion}[version/2]
 			s := state.New(one)
 			draft := s.Seal(state.Parent{Hash: one.Hash()}, 1, 1,
 				ledger.VerifyBatches([][]byte{data}), never)
@@ -138,7 +145,7 @@ func FuzzSeal(f *testing.F) {
 				t.Fatal("a change was applied to a shard that is not found in the round message")
 			}
 			if _, err := ledger.DecodeBlock(block.Encode()); err != nil || changes.OutOfPlace > 0 {
-				t.Fatalf("shard %d: %d out of place, %v", shard, changes.OutOfPlace, err)
+				t.Fatalf("shard %d: %d out of place, %v", one.Shard, changes.OutOfPlace, err)
 			}
 		}
 	})
@@ -180,6 +187,7 @@ func FuzzStateEntry(f *testing.F) {
 			return nil
 		})
 	}
+	f.Add(append(append([]byte{'x'}, make([]byte, ledger.HashSize)...), "org0\x00"...), []byte{9})
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		for _, genesis := range []*ledger.Genesis{ledgertest.Genesis(), sharded} {
 			s := state.New(genesis)

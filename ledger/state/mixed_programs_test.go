@@ -21,6 +21,8 @@ func TestSealLeavesOutWhatOlderProgramsCannotDecode(t *testing.T) {
 		{ledger.PackedVersion, ledger.DeadlineTooFar, false},
 		{ledger.PackedVersion, ledger.PendingQuota, true},
 		{ledger.DeadlineVersion, ledger.DeadlinePassed, true},
+		{ledger.DeadlineVersion, ledger.Cancelled, false},
+		{ledger.CancelVersion, ledger.Cancelled, true},
 	} {
 		book := ledgertest.ShardedGenesis(1, 0, 0)
 		book.Version = test.version

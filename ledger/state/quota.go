@@ -12,7 +12,9 @@ type use struct {
 	ledger.Quotas
 	// coming counts the records that waiting transactions may write, whether they are new or not.
 	coming uint64
-	name   ledger.OrganisationName
+	// cancelled counts the cancellations that are remembered.
+	cancelled int
+	name      ledger.OrganisationName
 	// counted says that the current block may have changed the number of accounts or of assets.
 	counted bool
 }

@@ -39,9 +39,8 @@ type Parent struct {
 	Members func() ledger.Membership
 	// Packed says that the chain takes packed bundles after the block; see ledger.TakesPacked.
 	Packed bool
-	// Deadlines says that the chain takes deadlines after the block; see ledger.TakesDeadlines. It
-	// is only for books of one shard.
-	Deadlines bool
+	// Version is the version of the chain after the block. It is only for books of one shard.
+	Version int
 }
 
 // times returns an empty set of times for the round after the parent.
@@ -75,7 +74,7 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 		times.Add(batch.Header.Time, batch.Clocks)
 		for i := range batch.Proposals {
 			switch proposal := &batch.Proposals[i]; {
-			case !draft.takes(proposal, parent.Deadlines):
+			case !draft.takes(proposal, parent.Version):
 			case !proposal.Packed():
 				draft.add(proposal.Bundle, ids, seen)
 			case parent.Packed:
@@ -136,12 +135,12 @@ func (s idSet) find(id *ledger.Hash, block *ledger.Block) (key uint64, found boo
 	}
 }
 
-// takes reports whether a bundle may be in the block, and counts it if not. If the chain does not
-// take deadlines yet, a bundle with one is malformed, as it is for the members whose program does
-// not know them.
-func (d *Draft) takes(proposal *ledger.Proposal, deadlines bool) bool {
+// takes reports whether a bundle may be in the block, and counts it if not. If the bundle needs a
+// later version than the chain has before the block, it is malformed, as it is for the members
+// whose program does not know that version.
+func (d *Draft) takes(proposal *ledger.Proposal, version int) bool {
 	switch {
-	case proposal.Err == nil && (deadlines || !proposal.HasDeadline()):
+	case proposal.Err == nil && proposal.NeedsVersion() <= max(version, ledger.FirstVersion):
 		return true
 	case errors.Is(proposal.Err, ledger.ErrSignature):
 		d.Forged++

@@ -31,7 +31,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 		verdicts: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
 		organisations: make(map[ledger.OrganisationName]ledger.Organisation),
 		charter:       s.charter.Charter,
-		deadlines:     ledger.TakesDeadlines(s.Version()),
+		version:       s.Version(),
 	}
 	times := parent.times()
 	decoded := make([]*ledger.VerifiedBatch, 0, len(batches))
@@ -59,7 +59,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	for _, batch := range decoded {
 		for i := range batch.Proposals {
 			switch proposal := &batch.Proposals[i]; {
-			case !sealing.takes(proposal, sealing.deadlines):
+			case !sealing.takes(proposal, sealing.version):
 			case proposal.Packed(): // only for books of one shard
 				sealing.Malformed++
 			default:
@@ -100,8 +100,8 @@ type sealing struct {
 	organisations map[ledger.OrganisationName]ledger.Organisation
 	// charter is the charter at the present place.
 	charter ledger.Charter
-	// deadlines says that the chain takes deadlines before the draft.
-	deadlines    bool
+	// version is the version of the chain before the draft.
+	version      int
 	destinations []ledger.ShardID
 }
 
@@ -143,7 +143,7 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 				continue
 			}
 			// Another member may propose the same entry as it is.
-			if proposal := &batch.Stream[i]; s.takes(proposal, s.deadlines) {
+			if proposal := &batch.Stream[i]; s.takes(proposal, s.version) {
 				ahead[carried.Number] = proposal
 			}
 		}

@@ -73,7 +73,7 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 		s.forward = append(s.forward[:0], make([]bool, len(s.children))...)
 		for ; next < len(block.Unpacked) && block.Unpacked[next].Bundle == b; next++ {
 			entry := &block.Unpacked[next]
-			s.index = uint32(next)
+			s.index, s.id = uint32(next), entry.ID
 			entry.Result = whole(ledger.OutOfPlace)
 			if inOrder {
 				entry.Result = s.applyEntry(entry, seal)

@@ -23,6 +23,7 @@ const (
 	kindStream       = 't'
 	kindPending      = 'p'
 	kindCharter      = 'c'
+	kindCancelled    = 'x'
 )
 
 // mark records that the current block touched an entry, and which of the encodings that the block
@@ -64,10 +65,10 @@ type windowKey struct {
 }
 
 // State is everything that execution depends on: organisations, accounts with their balances, nonce
-// windows, the places of records, the members and, in a book of several shards, streams and waiting
-// transactions. Execution reads only memory: all entries but the accounts, the hashes of all
-// accounts (some 43 bytes each), and resident accounts (some 190 bytes each; see resident.go). It
-// is not safe for concurrent use, but several reads may run at the same time.
+// windows, the places of records, the members, cancellations and, in a book of several shards,
+// streams and waiting transactions. Execution reads only memory: all entries but the accounts, the
+// hashes of all accounts (some 43 bytes each), and resident accounts (some 190 bytes each; see
+// resident.go). It is not safe for concurrent use, but several reads may run at the same time.
 type State struct {
 	genesis *ledger.Genesis
 	// ledger is the identity of the book, and chain that of this chain. They are equal in a book of
@@ -96,6 +97,7 @@ type State struct {
 	group         membershipState
 	charter       charter
 	uses          map[ledger.OrganisationName]*use
+	cancelled     cancelledSet
 
 	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
 	// are in accountTree instead, which is nil before. stateDigest has both.
@@ -116,7 +118,8 @@ func New(genesis *ledger.Genesis) *State {
 		organisations: make(map[ledger.OrganisationName]*organisation),
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
-		uses: make(map[ledger.OrganisationName]*use), divide: inTurn,
+		uses: make(map[ledger.OrganisationName]*use), cancelled: newCancelledSet(),
+		divide: inTurn,
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()
@@ -165,7 +168,8 @@ func (s *State) AccountCount() int { return int(s.opened) }
 func (s *State) EntryCount() int {
 	const single = 2 // the charter and the parent's stream
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
-		len(s.group.members) + len(s.children) + len(s.pending.slots) + single
+		len(s.group.members) + len(s.children) + len(s.pending.slots) + len(s.cancelled.by) +
+		single
 }
 
 // Record returns the place of a record's value.
@@ -310,6 +314,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return s.restoreStream(key, r)
 	case kindPending:
 		return s.restorePending(key, r)
+	case kindCancelled:
+		return s.restoreCancelled(key, r)
 	}
 	return nil, false, fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 }
@@ -382,6 +388,9 @@ func (s *State) others() []entry {
 		if each.entry != nil {
 			all = append(all, each)
 		}
+	}
+	for _, each := range s.cancelled.by {
+		all = append(all, each)
 	}
 	return all
 }

@@ -67,9 +67,8 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	}
 	parent := s.head
 	parent.Members = s.Membership
-	version := s.Charter().Version
-	parent.Packed = ledger.TakesPacked(version, s.genesis)
-	parent.Deadlines = ledger.TakesDeadlines(version)
+	parent.Version = s.Charter().Version
+	parent.Packed = ledger.TakesPacked(parent.Version, s.genesis)
 	draft = state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)
@@ -150,11 +149,15 @@ func (s *Store) tooEarly(block *ledger.Block, version int) string {
 		}) {
 		return "packed bundles"
 	}
-	if !ledger.TakesDeadlines(version) &&
-		slices.ContainsFunc(block.Unpacked, func(entry ledger.Entry) bool {
-			return entry.Transaction().Deadline != 0
-		}) {
-		return "deadlines"
+	for i := range block.Unpacked {
+		transaction := block.Unpacked[i].Transaction()
+		switch {
+		case transaction.NeedsVersion() <= version:
+		case transaction.Cancellation != nil:
+			return "cancellations"
+		default:
+			return "deadlines"
+		}
 	}
 	return ""
 }

@@ -40,6 +40,15 @@ func (s *Store) HomeShard(name ledger.OrganisationName) ledger.ShardID {
 	return s.state.HomeShard(name)
 }
 
+// DecidedAt returns the shard whose chain gives the outcome of a client's transaction that not all
+// shards execute: the home of its signer, or the shard that a cancellation names.
+func (s *Store) DecidedAt(t *ledger.Transaction) ledger.ShardID {
+	if c := t.Cancellation; c != nil && int(c.Shard) < max(1, len(s.genesis.Shards)) {
+		return c.Shard
+	}
+	return s.HomeShard(t.Signer)
+}
+
 // BundleEntry returns the shard where a bundle enters, as of the head.
 func (s *Store) BundleEntry(bundle *ledger.Bundle) ledger.ShardID {
 	s.mutex.RLock()

@@ -123,7 +123,7 @@ func blockWith(t *testing.T, s *Store, genesis *ledger.Genesis,
 	bundles ...*ledger.Bundle) *ledger.Block {
 	t.Helper()
 	replayed, parent := state.New(genesis), state.Parent{Packed: true,
-		Deadlines: true}
+		Version: ledger.NewestVersion}
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
 		block, err := s.Block(height)
 		if err != nil {

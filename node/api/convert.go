@@ -69,6 +69,10 @@ var reasonCodes = [...]string{
 	ledger.DeadlinePassed:  "deadline_passed",
 	ledger.DeadlineMissing: "deadline_missing",
 	ledger.DeadlineTooFar:  "deadline_too_far",
+	// Of cancellations.
+	ledger.Cancelled:        "cancelled",
+	ledger.CancelledTooLate: "cancelled_too_late",
+	ledger.TooManyCancelled: "too_many_cancelled",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -203,6 +207,10 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
 		Charter: changeOfCharterToProto(t.Charter),
 	}
+	if c := t.Cancellation; c != nil {
+		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
+			Shard: uint32(c.Shard)}
+	}
 	for i := range t.Registrations {
 		registration := &t.Registrations[i]
 		body.Organisations = append(body.Organisations, &ledgerdv1.OrganisationRegistration{
@@ -294,6 +302,13 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
 		return t, err
 	}
+	if c := body.GetCancellation(); c != nil {
+		id, err := ledger.ParseHash(c.GetTransactionHex())
+		if err != nil {
+			return t, fmt.Errorf("the transaction that it cancels: %w", err)
+		}
+		t.Cancellation = &ledger.Cancellation{Transaction: id, Shard: ledger.ShardID(c.GetShard())}
+	}
 	return t, t.Validate()
 }
 
@@ -380,6 +395,9 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 	if verdict := t.Verdict; verdict != nil {
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
 			uint32(verdict.Shard), verdictWord(verdict)
+	}
+	if c := t.Cancellation; c != nil {
+		shown.CancelsHex, shown.CancelsAt = c.Transaction.String(), uint32(c.Shard)
 	}
 	return shown
 }

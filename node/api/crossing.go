@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -97,7 +98,7 @@ func (s *Service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 		TimeMs:       uint64(block.Header.Time),
 		WaitsFor:     shardNumbers(crossing.Waits),
 		Home: entry.Transaction().Signer == ledger.Operator ||
-			opened.HomeShard(entry.Transaction().Signer) == own,
+			opened.DecidedAt(entry.Transaction()) == own,
 		Entry:        number == 0,
 		Level:        ledgerdv1.Level(s.levelOf(crossing.Height)),
 		StreamNumber: number,
@@ -122,4 +123,19 @@ func (s *Service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 		shown.State = PlacePassed
 	}
 	return shown
+}
+
+// cancelledPlace returns where the transaction that a cancellation in this shard's chain cancels is
+// in the same chain.
+func (s *Service) cancelledPlace(cancellation *ledger.Cancellation) *ledgerdv1.ShardPlace {
+	opened := s.backend.Store()
+	crossing, err := opened.Crossing(cancellation.Transaction)
+	switch {
+	case err == nil:
+		return s.place(&crossing)
+	case errors.Is(err, store.ErrNotFound):
+		return &ledgerdv1.ShardPlace{Shard: uint32(opened.Shard()), State: PlaceAbsent}
+	}
+	// This node lacks the block, or cannot read it.
+	return &ledgerdv1.ShardPlace{Shard: uint32(opened.Shard()), State: PlaceUnanswered}
 }

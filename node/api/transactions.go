@@ -85,6 +85,10 @@ func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.T
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
 			uint32(verdict.Shard), verdictWord(verdict)
 	}
+	if c := crossing.Entry.Transaction().Cancellation; c != nil &&
+		crossing.Entry.Result.Code != ledger.Relayed {
+		shown.CancelledPlace = s.cancelledPlace(c)
+	}
 	if opened.ShardTree() != nil {
 		shown.Status.Shard = uint32(opened.Shard())
 		shown.Places = []*ledgerdv1.ShardPlace{s.place(&crossing)}

@@ -30,6 +30,14 @@ type record struct {
 	// registered up to there and are pinned to a shard.
 	relay *tram.Relay
 	homes map[ledger.OrganisationName]ledger.ShardID
+	// cancelled are the cancellations that the shard took up to there, with their deadlines.
+	cancelled map[withdrawal]ledger.Milliseconds
+}
+
+// withdrawal is an organisation's cancellation of a transaction.
+type withdrawal struct {
+	id ledger.Hash
+	by ledger.OrganisationName
 }
 
 // forwarded is an entry of the stream to a child.
@@ -171,9 +179,9 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 	}
 	r.relay, r.homes = tram.NewRelay(g.world.plan.groups, g.id()),
 		map[ledger.OrganisationName]ledger.ShardID{}
-	if count := len(g.chain.records); count > 0 {
-		r.relay, r.homes = g.chain.records[count-1].relay.Clone(),
-			g.chain.records[count-1].homes
+	if g.head() > 0 {
+		last := g.last()
+		r.relay, r.homes, r.cancelled = last.relay.Clone(), last.homes, last.cancelled
 	}
 	g.relay(r, changes)
 	return r
@@ -196,13 +204,18 @@ func (g *group) relay(r *record, changes *state.Changes) {
 		delivered, client := false, r.block.Bundles[b].Number != 0
 		for i := range r.block.Unpacked {
 			entry := &r.block.Unpacked[i]
-			if entry.Bundle != b || entry.Transaction().Verdict != nil {
+			if entry.Bundle != b {
+				continue
+			}
+			if verdict := entry.Transaction().Verdict; verdict != nil {
+				g.judgeVersion(r, verdict)
 				continue
 			}
 			client = true
 			delivered = delivered || entry.Result.Code != ledger.Relayed
 			destinations := g.destinations(r, entry.Transaction())
 			g.judgeDeadline(r, entry, destinations)
+			g.judgeCancelling(r, i)
 			for _, shard := range destinations {
 				if id := order.GroupID(shard); !slices.Contains(to, id) {
 					to = append(to, id)
@@ -291,8 +304,8 @@ func (g *group) judgeDeadline(r *record, entry *ledger.Entry, destinations []led
 	crosses := len(destinations) > 1 && !t.BookWide()
 	wrong := ""
 	switch {
-	case t.Deadline != 0 && !ledger.TakesDeadlines(g.version()):
-		wrong = "names a deadline, which the chain does not take yet"
+	case t.NeedsVersion() > g.version():
+		wrong = "needs a later version than the chain has"
 	case agrees && passed:
 		wrong = "is agreed to after its deadline"
 	case agrees && crosses && takes && t.Deadline == 0:
@@ -307,6 +320,74 @@ func (g *group) judgeDeadline(r *record, entry *ledger.Entry, destinations []led
 	g.world.fail(Deadline, fmt.Sprintf("shard %d, block %d at %d ms: transaction %s with the "+
 		"deadline %d ms %s", g.shard, r.block.Header.Height, now-g.genesis.Time, short(entry.ID),
 		t.Deadline-g.genesis.Time, wrong))
+}
+
+// judgeCancelling judges an entry of a block by the cancellations before it, and a cancellation by
+// what waits.
+func (g *group) judgeCancelling(r *record, index int) {
+	entry := &r.block.Unpacked[index]
+	t, now, code := entry.Transaction(), r.block.Header.Time, entry.Result.Code
+	wrong := ""
+	if c := t.Cancellation; c != nil {
+		waits := g.waitsAt(r, index, c.Transaction)
+		switch {
+		case code == ledger.Applied && waits:
+			wrong = "cancels what the shard has agreed to"
+		case code == ledger.CancelledTooLate && !waits:
+			wrong = "is refused as too late, and nothing waits"
+		case code == ledger.Applied:
+			key := withdrawal{c.Transaction, t.Signer}
+			if r.cancelled = maps.Clone(r.cancelled); r.cancelled == nil {
+				r.cancelled = make(map[withdrawal]ledger.Milliseconds)
+			}
+			r.cancelled[key] = max(r.cancelled[key], t.Deadline)
+		}
+	} else {
+		withdrawn := false
+		for name := range t.Consenting() {
+			withdrawn = withdrawn || r.cancelled[withdrawal{entry.ID, name}] > now
+		}
+		switch {
+		case withdrawn && (code == ledger.Applied || code == ledger.SetAside):
+			wrong = "is agreed to after it was cancelled"
+		case code == ledger.Cancelled && !withdrawn:
+			wrong = "is refused as cancelled, and none of those who sign it did so here"
+		}
+	}
+	if wrong != "" {
+		g.world.fail(Cancelling, fmt.Sprintf("shard %d, block %d: transaction %s of %s %s", g.shard,
+			r.block.Header.Height, short(entry.ID), t.Signer, wrong))
+	}
+}
+
+// judgeVersion judges that a chain takes no verdict with a reason that it does not know yet: the
+// programs of its members may not know it either. The version of the record is that before the
+// verdict.
+func (g *group) judgeVersion(r *record, verdict *ledger.Verdict) {
+	needed := ledger.FirstVersion
+	switch verdict.Result.Code {
+	case ledger.DeadlinePassed, ledger.DeadlineMissing, ledger.DeadlineTooFar:
+		needed = ledger.DeadlineVersion
+	case ledger.Cancelled:
+		needed = ledger.CancelVersion
+	}
+	if r.version < needed {
+		g.world.fail(Verdicts, fmt.Sprintf("shard %d, block %d, version %d: shard %d says %s of %s",
+			g.shard, r.block.Header.Height, r.version, verdict.Shard, verdict.Result.Code,
+			short(verdict.ID)))
+	}
+}
+
+// waitsAt reports whether a transaction waits in the shard at a place of the block. Verdicts come
+// first in a block, so none ends a wait after another transaction.
+func (g *group) waitsAt(r *record, index int, id ledger.Hash) bool {
+	for i := range index {
+		if entry := &r.block.Unpacked[i]; entry.ID == id {
+			return entry.Result.Code == ledger.SetAside
+		}
+	}
+	return slices.Contains(g.last().waiting, id) &&
+		!slices.ContainsFunc(r.settlements, func(s state.Settlement) bool { return s.ID == id })
 }
 
 // describe lists the entries of a block.

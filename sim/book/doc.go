@@ -32,9 +32,11 @@
 //
 // They register organisations, some pinned to a shard, open accounts, move amounts, write records
 // and change policies (workload.go). They submit some bundles twice, at the wrong shard, or before
-// what these need. A chain begins with any version up to ledger.DeadlineVersion, and in some books
+// what these need. A chain begins with any version up to ledger.CancelVersion, and in some books
 // the operators raise it on the way. Where chains take deadlines, many of them end while the
 // transaction or a verdict on it is on its way, some have passed, and some are missing or too far.
+// Where chains take cancellations, clients cancel many transactions, their own and others', at some
+// shards, before the transaction is submitted there and after.
 //
 // # Faults
 //
@@ -58,8 +60,11 @@
 //	atomicity     a transaction takes effect in all of its shards or in none
 //	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
 //	              and at consistent cuts of the whole history (ledger/state/doc.go)
-//	verdicts      a shard gives one verdict on a transaction
+//	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
+//	              the chain that takes it knows
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline
+//	cancelling    a shard refuses a transaction as cancelled exactly if one of those who have to
+//	              sign it cancelled it there before, and goes back on nothing that it agreed to
 //	outcome       at rest, balances and records are those of the transactions that took effect
 //	total order   two shards have the transactions that took effect in both in one order
 //	relay         tram.Relay, run beside each chain, delivers the same and hands on the same

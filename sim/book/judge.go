@@ -149,7 +149,7 @@ func (w *world) judgeRest() {
 // and in all of its destinations if it took effect. One that fails need not reach all: its
 // destinations are certain only once its organisations are registered.
 func (w *world) judgeOutcomes() {
-	late := w.late()
+	late, withdrawn := w.refusedAs(ledger.DeadlinePassed), w.refusedAs(ledger.Cancelled)
 	for _, g := range w.groups {
 		for _, r := range g.records {
 			for i := range r.verdicts {
@@ -163,6 +163,9 @@ func (w *world) judgeOutcomes() {
 					w.result.Refused++
 					if verdict.Good() && late[verdict.ID] {
 						w.result.Late++
+					}
+					if verdict.Good() && withdrawn[verdict.ID] {
+						w.result.Withdrawn++
 					}
 					continue
 				}
@@ -179,19 +182,19 @@ func (w *world) judgeOutcomes() {
 	}
 }
 
-// late returns the transactions that a shard refused because their deadlines were over.
-func (w *world) late() map[ledger.Hash]bool {
-	late := make(map[ledger.Hash]bool)
+// refusedAs returns the transactions that a shard refused with a code.
+func (w *world) refusedAs(code ledger.Code) map[ledger.Hash]bool {
+	refused := make(map[ledger.Hash]bool)
 	for _, g := range w.groups {
 		for _, r := range g.records {
 			for i := range r.verdicts {
-				if r.verdicts[i].Result.Code == ledger.DeadlinePassed {
-					late[r.verdicts[i].ID] = true
+				if r.verdicts[i].Result.Code == code {
+					refused[r.verdicts[i].ID] = true
 				}
 			}
 		}
 	}
-	return late
+	return refused
 }
 
 // tookEffectAt reports whether an entry of a chain took effect there, at once or later.
@@ -346,7 +349,7 @@ func (w *world) due() (due []submission) {
 			continue
 		}
 		t := s.bundle.Transaction(0)
-		if s.bundle.HasDeadline() && !ledger.TakesDeadlines(root.last().version) {
+		if s.bundle.NeedsVersion() > root.last().version {
 			continue
 		}
 		known := slices.ContainsFunc(root.members, func(m *member) bool {

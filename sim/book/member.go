@@ -301,8 +301,9 @@ func (m *member) execute(r *round) {
 		m.group.take(m, r, ledger.Hash{}, nil)
 		return
 	}
-	// A chain of an older version leaves out bundles with deadlines, as if they were malformed.
-	if draft.Forged > 0 || draft.Malformed > 0 && ledger.TakesDeadlines(m.state.Version()) {
+	// A chain of an older version leaves out bundles that need a later one, as if they were
+	// malformed.
+	if draft.Forged > 0 || draft.Malformed > 0 && m.state.Version() >= ledger.CancelVersion {
 		m.group.world.fail(SameChain, fmt.Sprintf("%v: round %d: %d malformed, %d forged", m,
 			r.number, draft.Malformed, draft.Forged))
 	}

@@ -175,7 +175,8 @@ type Result struct {
 	// Blocks counts the blocks of all chains. Applied and Refused count the transactions of several
 	// shards that took effect, and those that did not. Late counts the parts that a shard had set
 	// aside, and released because another shard executed the transaction after its deadline.
-	Blocks, Applied, Refused, Late int
+	// Withdrawn counts those that another shard refused because a signer had cancelled it there.
+	Blocks, Applied, Refused, Late, Withdrawn int
 	// Turns is the virtual time of the run.
 	Turns Turn
 	// Hash covers everything that happened. Two runs with the same hash went alike.
@@ -202,10 +203,14 @@ const (
 	Atomicity order.Property = "atomicity"
 	// Conservation: the amounts of an asset add up to zero over all shards.
 	Conservation order.Property = "conservation"
-	// Verdicts: a shard gives one verdict on a transaction.
+	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the
+	// chain that takes it knows.
 	Verdicts order.Property = "verdicts"
 	// Deadline: a shard agrees to a transaction exactly if it executes it before its deadline.
 	Deadline order.Property = "deadline"
+	// Cancelling: a shard refuses a transaction as cancelled exactly if, before it, one of those
+	// who have to sign it cancelled it there. It takes no cancellation of what it has agreed to.
+	Cancelling order.Property = "cancelling"
 	// Outcome: balances and records are those of the transactions that took effect.
 	Outcome order.Property = "outcome"
 	// SameRelay: tram.Relay hands on what the chain hands on.

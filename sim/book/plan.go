@@ -140,8 +140,8 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 	genesis := &ledger.Genesis{Chain: "book", Time: 1_700_000_000_000, Tree: parents,
 		VouchedCrossings: random.IntN(4) == 0,
 		Operators:        []ledger.PublicKey{ledger.PublicKey(operatorKey()[32:])},
-		Version:          ledger.FirstVersion + random.IntN(ledger.DeadlineVersion)}
-	if older := ledger.DeadlineVersion - genesis.Version; older > 0 && random.IntN(2) == 0 {
+		Version:          ledger.FirstVersion + random.IntN(ledger.CancelVersion)}
+	if older := ledger.CancelVersion - genesis.Version; older > 0 && random.IntN(2) == 0 {
 		p.upgrade = genesis.Version + 1 + random.IntN(older)
 	}
 	groups := make([]order.GroupID, shards)
@@ -228,8 +228,17 @@ func (p *plan) submit(random *rand.Rand, count int) {
 		}
 		what, bundle := p.workload.bundle(random, at)
 		add(at, what, bundle)
+		if !p.workload.cancels || random.IntN(2) == 0 {
+			continue
+		}
+		for _, each := range p.workload.cancellations(random, bundle, len(p.genesis)) {
+			// Many come before the transaction does. Their sender need not have submitted it.
+			when := max(first, at+Turn(random.IntN(60)-35))
+			p.calm = max(p.calm, when)
+			add(when, each.what, each.bundle)
+		}
 	}
-	p.calm = max(at, p.workload.upgradedAt) + 20
+	p.calm = max(p.calm, at, p.workload.upgradedAt) + 20
 }
 
 // strike draws the faults.

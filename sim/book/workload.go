@@ -45,6 +45,8 @@ type workload struct {
 	began      ledger.Milliseconds
 	deadlines  bool
 	upgradedAt Turn
+	// cancels says that the chains take cancellations, in the beginning or later.
+	cancels bool
 }
 
 // turnLength is how long a turn lasts in agreed time.
@@ -62,7 +64,8 @@ var assets = []ledger.AssetName{"gold", "unit"}
 // newWorkload makes the workload of a book whose version is raised on the way, unless upgrade is 0.
 func newWorkload(random *rand.Rand, genesis *ledger.Genesis, upgrade int) *workload {
 	w := &workload{book: genesis.Book(), funds: []int64{10, 40, 1 << 40}[random.IntN(3)],
-		began: genesis.Time, deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade))}
+		began: genesis.Time, deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade)),
+		cancels: ledger.TakesCancellations(max(genesis.Version, upgrade))}
 	for i := range 3 + random.IntN(3) {
 		name := fmt.Sprintf("org%d", i)
 		w.clients = append(w.clients, &client{name: ledger.OrganisationName(name),
@@ -199,6 +202,41 @@ func (w *workload) deadline(random *rand.Rand, at Turn) ledger.Milliseconds {
 		turns = Turn(random.IntN(near))
 	}
 	return w.began + turnLength*ledger.Milliseconds(at+turns)
+}
+
+// cancellation is a bundle that cancels a transaction at a shard.
+type cancellation struct {
+	what   string
+	bundle *ledger.Bundle
+}
+
+// cancellations cancels transactions of a bundle, each at some shards. Mostly a client that has to
+// sign the transaction does so, and sometimes a stranger.
+func (w *workload) cancellations(random *rand.Rand, bundle *ledger.Bundle,
+	shards int) (made []cancellation) {
+	for i := range bundle.Len() {
+		t := bundle.Transaction(i)
+		if t.Deadline == 0 || random.IntN(3) == 0 {
+			continue
+		}
+		id := bundle.ID(i)
+		may := w.payers([]ledger.Transaction{*t})
+		c := may[random.IntN(len(may))]
+		if random.IntN(3) == 0 {
+			c = w.clients[random.IntN(len(w.clients))]
+		}
+		for _, shard := range random.Perm(shards)[:1+random.IntN(shards)] {
+			transaction := w.next(c)
+			transaction.Deadline = t.Deadline
+			transaction.Cancellation = &ledger.Cancellation{Transaction: id,
+				Shard: ledger.ShardID(shard)}
+			made = append(made, cancellation{fmt.Sprintf("%s cancels %s at shard %d", c.name,
+				short(id), shard), w.sign([]*client{c}, func(*client) bool {
+				return random.IntN(2) == 0 // a policy may ask for both keys
+			}, transaction)})
+		}
+	}
+	return made
 }
 
 // payers returns the clients whose consent transactions need.

@@ -88,6 +88,7 @@ export function actions(transaction: TransactionSummary): string {
   if (membershipChange) list.push(memberChange(membershipChange));
   if (transaction.policy) list.push("changes its policy");
   if (transaction.charter) list.push("changes the operators, quotas or version");
+  if (transaction.cancelsHex !== "") list.push(`cancels ${shorten(transaction.cancelsHex, 4)}`);
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
   if (accountCount > 0) list.push(`opens ${plural(accountCount, "account")}`);
   if (postingCount > 0) list.push(`makes ${plural(postingCount, "posting")}`);

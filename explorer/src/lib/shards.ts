@@ -382,6 +382,27 @@ export function verdictText(verdict: string): string {
   return verdict.replaceAll("_", " ");
 }
 
+/**
+ * What came of a cancellation in its shard, given its own success and the place of the transaction
+ * that it cancels in the same chain.
+ */
+export function cancellationText(took: boolean, place: ShardPlace | undefined): string {
+  switch (place?.state) {
+    case "absent":
+      return took
+        ? "The shard has not executed it, and refuses it if it comes before the deadline."
+        : "The shard has not executed it.";
+    case "refused":
+      return "It changed nothing.";
+    case "settled":
+      return "It was too late: the transaction took effect.";
+    case "waiting":
+      return "It was too late here: the shard had agreed, and the other shards decide.";
+    default:
+      return "This node does not know what came of it.";
+  }
+}
+
 /** Whether a place can still change. */
 export function placeMoves(place: ShardPlace): boolean {
   return place.state === "waiting" || place.state === "absent" || place.state === "unanswered";

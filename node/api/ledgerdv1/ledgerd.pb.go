@@ -1324,8 +1324,12 @@ type Transaction struct {
 	VerdictTransactionHex string `protobuf:"bytes,9,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
 	VerdictShard          uint32 `protobuf:"varint,10,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                            // the shard that gave it
 	Verdict               string `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// For a cancellation that is in a block: where the transaction that it cancels is in the same
+	// chain, as of this answer. If it is absent, the shard will refuse it. If it is before the
+	// cancellation, that had no effect. Its level and waits_for are as in places.
+	CancelledPlace *ShardPlace `protobuf:"bytes,17,opt,name=cancelled_place,json=cancelledPlace,proto3" json:"cancelled_place,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Transaction) Reset() {
@@ -1433,6 +1437,13 @@ func (x *Transaction) GetVerdict() string {
 		return x.Verdict
 	}
 	return ""
+}
+
+func (x *Transaction) GetCancelledPlace() *ShardPlace {
+	if x != nil {
+		return x.CancelledPlace
+	}
+	return nil
 }
 
 type GetTransactionRequest struct {
@@ -1932,6 +1943,8 @@ type TransactionSummary struct {
 	// records and accounts that it opens. The first few by name, and how many there are.
 	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
 	FurtherOrganisationCount uint32   `protobuf:"varint,21,opt,name=further_organisation_count,json=furtherOrganisationCount,proto3" json:"further_organisation_count,omitempty"`
+	CancelsHex               string   `protobuf:"bytes,30,opt,name=cancels_hex,json=cancelsHex,proto3" json:"cancels_hex,omitempty"` // the transaction that it cancels; empty for others
+	CancelsAt                uint32   `protobuf:"varint,31,opt,name=cancels_at,json=cancelsAt,proto3" json:"cancels_at,omitempty"`   // the shard that is to refuse that one
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
@@ -2074,6 +2087,20 @@ func (x *TransactionSummary) GetFurtherOrganisations() []string {
 func (x *TransactionSummary) GetFurtherOrganisationCount() uint32 {
 	if x != nil {
 		return x.FurtherOrganisationCount
+	}
+	return 0
+}
+
+func (x *TransactionSummary) GetCancelsHex() string {
+	if x != nil {
+		return x.CancelsHex
+	}
+	return ""
+}
+
+func (x *TransactionSummary) GetCancelsAt() uint32 {
+	if x != nil {
+		return x.CancelsAt
 	}
 	return 0
 }
@@ -7421,7 +7448,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05entry\x18\f \x01(\bR\x05entry\x12'\n" +
 	"\x05level\x18\r \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12#\n" +
 	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\x12\x18\n" +
-	"\aoverdue\x18( \x01(\bR\aoverdue\"\xd5\x03\n" +
+	"\aoverdue\x18( \x01(\bR\aoverdue\"\x96\x04\n" +
 	"\vTransaction\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12/\n" +
 	"\x04body\x18\x02 \x01(\v2\x1b.ledgerd.v1.TransactionBodyR\x04body\x125\n" +
@@ -7438,7 +7465,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x17verdict_transaction_hex\x18\t \x01(\tR\x15verdictTransactionHex\x12#\n" +
 	"\rverdict_shard\x18\n" +
 	" \x01(\rR\fverdictShard\x12\x18\n" +
-	"\averdict\x18\v \x01(\tR\averdict\">\n" +
+	"\averdict\x18\v \x01(\tR\averdict\x12?\n" +
+	"\x0fcancelled_place\x18\x11 \x01(\v2\x16.ledgerd.v1.ShardPlaceR\x0ecancelledPlace\">\n" +
 	"\x15GetTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\"S\n" +
@@ -7475,7 +7503,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xab\x05\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xeb\x05\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -7493,7 +7521,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
 	"\acharter\x18\x0e \x01(\bR\acharter\x123\n" +
 	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
-	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\"\xde\x01\n" +
+	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\x12\x1f\n" +
+	"\vcancels_hex\x18\x1e \x01(\tR\n" +
+	"cancelsHex\x12\x1d\n" +
+	"\n" +
+	"cancels_at\x18\x1f \x01(\rR\tcancelsAt\"\xde\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
@@ -8142,135 +8174,136 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	102, // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
 	103, // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
-	18,  // 19: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,   // 20: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,   // 21: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	16,  // 22: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 23: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	24,  // 24: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	26,  // 25: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	16,  // 26: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	104, // 27: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	105, // 28: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	25,  // 29: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	24,  // 30: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	31,  // 31: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	51,  // 32: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
-	32,  // 33: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	51,  // 34: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
-	32,  // 35: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	31,  // 36: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	37,  // 37: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	106, // 38: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	107, // 39: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	42,  // 40: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	42,  // 41: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	108, // 42: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	108, // 43: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	51,  // 44: ledgerd.v1.GetCutResponse.places:type_name -> ledgerd.v1.Place
-	51,  // 45: ledgerd.v1.GetPlaceResponse.place:type_name -> ledgerd.v1.Place
-	56,  // 46: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 47: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	57,  // 48: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	61,  // 49: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	60,  // 50: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	60,  // 51: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	60,  // 52: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	64,  // 53: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	69,  // 54: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 55: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	70,  // 56: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	73,  // 57: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	72,  // 58: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	72,  // 59: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	77,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	74,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	71,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	75,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	76,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	109, // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	82,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	80,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	72,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	72,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	79,  // 72: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	81,  // 73: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	83,  // 74: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	83,  // 75: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	71,  // 76: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	78,  // 77: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	78,  // 78: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	100, // 79: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 80: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	4,   // 81: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 82: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 83: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 84: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 85: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 86: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 87: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 88: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 89: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 90: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 91: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 92: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 93: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 94: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 95: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 96: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 97: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	52,  // 98: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	54,  // 99: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	58,  // 100: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	62,  // 101: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	65,  // 102: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	67,  // 103: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	88,  // 104: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	90,  // 105: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	84,  // 106: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	94,  // 107: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	92,  // 108: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	98,  // 109: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	96,  // 110: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	86,  // 111: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 112: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 113: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 114: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 115: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 116: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 117: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 118: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 119: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 120: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 121: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 122: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 123: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 124: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 125: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 126: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 127: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 128: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	53,  // 129: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	55,  // 130: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	59,  // 131: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	63,  // 132: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	66,  // 133: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	68,  // 134: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	89,  // 135: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	91,  // 136: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	85,  // 137: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	95,  // 138: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	93,  // 139: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	99,  // 140: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	97,  // 141: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	87,  // 142: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	112, // [112:143] is the sub-list for method output_type
-	81,  // [81:112] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
+	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,   // 21: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,   // 22: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	16,  // 23: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 24: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	24,  // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	26,  // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	16,  // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	104, // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	105, // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	25,  // 30: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	24,  // 31: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	31,  // 32: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	51,  // 33: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
+	32,  // 34: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	51,  // 35: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
+	32,  // 36: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	31,  // 37: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	37,  // 38: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	106, // 39: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	107, // 40: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	42,  // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	42,  // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	108, // 43: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	108, // 44: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	51,  // 45: ledgerd.v1.GetCutResponse.places:type_name -> ledgerd.v1.Place
+	51,  // 46: ledgerd.v1.GetPlaceResponse.place:type_name -> ledgerd.v1.Place
+	56,  // 47: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 48: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	57,  // 49: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	61,  // 50: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	60,  // 51: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	60,  // 52: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	60,  // 53: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	64,  // 54: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	69,  // 55: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 56: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	70,  // 57: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	73,  // 58: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	72,  // 59: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	72,  // 60: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	3,   // 61: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 62: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	77,  // 63: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	74,  // 64: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	71,  // 65: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	75,  // 66: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	76,  // 67: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	109, // 68: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	82,  // 69: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	80,  // 70: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	72,  // 71: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	72,  // 72: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	79,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	81,  // 74: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	83,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	83,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	71,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	78,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	78,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	100, // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	4,   // 82: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 83: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 84: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 85: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 86: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 87: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 88: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 89: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 90: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 91: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 92: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 93: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 94: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 95: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 96: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 97: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 98: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	52,  // 99: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	54,  // 100: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	58,  // 101: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	62,  // 102: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	65,  // 103: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	67,  // 104: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	88,  // 105: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	90,  // 106: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	84,  // 107: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	94,  // 108: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	92,  // 109: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	98,  // 110: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	96,  // 111: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	86,  // 112: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 113: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 114: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 115: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 116: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 117: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 118: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 119: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 120: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 121: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 122: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 123: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 124: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 125: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 126: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 127: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 128: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 129: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	53,  // 130: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	55,  // 131: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	59,  // 132: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	63,  // 133: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	66,  // 134: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	68,  // 135: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	89,  // 136: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	91,  // 137: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	85,  // 138: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	95,  // 139: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	93,  // 140: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	99,  // 141: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	97,  // 142: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	87,  // 143: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	113, // [113:144] is the sub-list for method output_type
+	82,  // [82:113] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }

@@ -839,6 +839,60 @@ func (x *Quotas) GetPending() uint64 {
 	return 0
 }
 
+// Withdraws the signer's consent to another transaction, at one shard. If that shard has not
+// executed the other transaction, it will refuse it, and it takes effect nowhere.
+type Cancellation struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	TransactionHex string                 `protobuf:"bytes,1,opt,name=transaction_hex,json=transactionHex,proto3" json:"transaction_hex,omitempty"` // the id of the other transaction
+	Shard          uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`                                        // the shard that is to refuse it; 0 in a book of one shard
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Cancellation) Reset() {
+	*x = Cancellation{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancellation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancellation) ProtoMessage() {}
+
+func (x *Cancellation) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
+func (*Cancellation) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Cancellation) GetTransactionHex() string {
+	if x != nil {
+		return x.TransactionHex
+	}
+	return ""
+}
+
+func (x *Cancellation) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type Nonce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -849,7 +903,7 @@ type Nonce struct {
 
 func (x *Nonce) Reset() {
 	*x = Nonce{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +915,7 @@ func (x *Nonce) String() string {
 func (*Nonce) ProtoMessage() {}
 
 func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +928,7 @@ func (x *Nonce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
 func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{12}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Nonce) GetStream() uint64 {
@@ -914,14 +968,17 @@ type TransactionBody struct {
 	// Milliseconds since 1970, 0 for none. No block of this time or a later one applies the
 	// transaction. From version 4 of a chain on, a transaction that concerns several shards must have
 	// one, at most 7 days ahead; before, none may.
-	Deadline      uint64 `protobuf:"varint,12,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline uint64 `protobuf:"varint,12,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Set in a cancellation, from version 5 of a chain on. It has nothing else but a note and the
+	// deadline of the transaction that it cancels. It takes no nonce.
+	Cancellation  *Cancellation `protobuf:"bytes,18,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +990,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1003,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{13}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1033,6 +1090,13 @@ func (x *TransactionBody) GetDeadline() uint64 {
 	return 0
 }
 
+func (x *TransactionBody) GetCancellation() *Cancellation {
+	if x != nil {
+		return x.Cancellation
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -1044,7 +1108,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1120,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1133,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{14}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1105,7 +1169,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1181,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1194,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{15}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1218,10 +1282,13 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\baccounts\x18\x02 \x01(\x04R\baccounts\x12\x16\n" +
 	"\x06assets\x18\x03 \x01(\x04R\x06assets\x12\x18\n" +
 	"\arecords\x18\x04 \x01(\x04R\arecords\x12\x18\n" +
-	"\apending\x18\x05 \x01(\x04R\apending\";\n" +
+	"\apending\x18\x05 \x01(\x04R\apending\"M\n" +
+	"\fCancellation\x12'\n" +
+	"\x0ftransaction_hex\x18\x01 \x01(\tR\x0etransactionHex\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xaa\x04\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe8\x04\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -1236,7 +1303,8 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x06policy\x18\n" +
 	" \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12-\n" +
 	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12\x1a\n" +
-	"\bdeadline\x18\f \x01(\x04R\bdeadline\"l\n" +
+	"\bdeadline\x18\f \x01(\x04R\bdeadline\x12<\n" +
+	"\fcancellation\x18\x12 \x01(\v2\x18.ledgerd.v1.CancellationR\fcancellation\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -1261,7 +1329,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -1275,10 +1343,11 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Policy)(nil),                   // 9: ledgerd.v1.Policy
 	(*Charter)(nil),                  // 10: ledgerd.v1.Charter
 	(*Quotas)(nil),                   // 11: ledgerd.v1.Quotas
-	(*Nonce)(nil),                    // 12: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),          // 13: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 14: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 15: ledgerd.v1.Bundle
+	(*Cancellation)(nil),             // 12: ledgerd.v1.Cancellation
+	(*Nonce)(nil),                    // 13: ledgerd.v1.Nonce
+	(*TransactionBody)(nil),          // 14: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 15: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 16: ledgerd.v1.Bundle
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -1290,16 +1359,17 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	2,  // 6: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
 	0,  // 7: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
 	1,  // 8: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	12, // 9: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	13, // 9: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
 	6,  // 10: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
 	9,  // 11: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
 	10, // 12: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	14, // 13: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	12, // 13: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
+	15, // 14: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -1318,7 +1388,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -137,7 +137,7 @@ func (r *router) decides(t *ledger.Transaction) (ledger.ShardID, []ledger.ShardI
 	case t.Charter != nil:
 		return r.shards.Own(), nil
 	case len(t.Registrations) == 0:
-		return opened.HomeShard(t.Signer), nil
+		return opened.DecidedAt(t), nil
 	}
 	var also []ledger.ShardID
 	for i := range t.Registrations {

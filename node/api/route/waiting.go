@@ -281,7 +281,7 @@ func (r *router) whereDecided(id ledger.Hash) (ledger.ShardID, bool) {
 		len(found.Entry.Transaction().Registrations) > 0 {
 		return r.shards.Own(), true
 	}
-	return r.backend.Store().HomeShard(found.Entry.Transaction().Signer), true
+	return r.backend.Store().DecidedAt(found.Entry.Transaction()), true
 }
 
 // find asks all shards for transactions, and waits a little for them. The shard that decides a

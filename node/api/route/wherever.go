@@ -224,12 +224,16 @@ func wayTo(tree *ledger.ShardTree, shards []ledger.ShardID) []ledger.ShardID {
 	return way
 }
 
-// assemble makes one transaction of the shards' answers. The signer's home gives its outcome; if
-// the home does not know it yet, a shard that does.
+// assemble makes one transaction of the shards' answers. The shard that decides it, which is mostly
+// the signer's home, gives its outcome; if that does not know it yet, a shard that does.
 func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 	shown := found.anywhere()
 	destinations := concerned(shown)
 	home := r.backend.Store().HomeShard(ledger.OrganisationName(shown.GetBody().GetSigner()))
+	if cancellation := shown.GetBody().GetCancellation(); cancellation != nil &&
+		int(cancellation.GetShard()) < r.shards.Tree().Shards() {
+		home = ledger.ShardID(cancellation.GetShard())
+	}
 	places := make([]*ledgerdv1.ShardPlace, 0, len(found.asked))
 	for _, shard := range found.shards() {
 		each := found.asked[shard]

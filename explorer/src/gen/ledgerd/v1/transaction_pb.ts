@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/transaction.proto.
  */
 export const file_ledgerd_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIikKBU5vbmNlEg4KBnN0cmVhbRgBIAEoBBIQCghzZXF1ZW5jZRgCIAEoBCKxAwoPVHJhbnNhY3Rpb25Cb2R5EjsKDW9yZ2FuaXNhdGlvbnMYASADKAsyJC5sZWRnZXJkLnYxLk9yZ2FuaXNhdGlvblJlZ2lzdHJhdGlvbhIsCghhY2NvdW50cxgCIAMoCzIaLmxlZGdlcmQudjEuQWNjb3VudE9wZW5pbmcSJQoIcG9zdGluZ3MYAyADKAsyEy5sZWRnZXJkLnYxLlBvc3RpbmcSIwoHcmVjb3JkcxgEIAMoCzISLmxlZGdlcmQudjEuUmVjb3JkEgwKBG5vdGUYBSABKAkSDgoGc2lnbmVyGAYgASgJEiAKBW5vbmNlGAcgASgLMhEubGVkZ2VyZC52MS5Ob25jZRISCgpsYXN0X3ZhbGlkGAggASgEEjcKEW1lbWJlcnNoaXBfY2hhbmdlGAkgASgLMhwubGVkZ2VyZC52MS5NZW1iZXJzaGlwQ2hhbmdlEiIKBnBvbGljeRgKIAEoCzISLmxlZGdlcmQudjEuUG9saWN5EiQKB2NoYXJ0ZXIYCyABKAsyEy5sZWRnZXJkLnYxLkNoYXJ0ZXISEAoIZGVhZGxpbmUYDCABKAQiSAoJU2lnbmF0dXJlEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRISCgpwdWJsaWNfa2V5GAIgASgMEhEKCXNpZ25hdHVyZRgDIAEoDCJZCgZCdW5kbGUSFAoMdHJhbnNhY3Rpb25zGAEgAygMEikKCnNpZ25hdHVyZXMYAiADKAsyFS5sZWRnZXJkLnYxLlNpZ25hdHVyZRIOCgZwYWNrZWQYAyABKAxCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
+  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEIuEDCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbiJICglTaWduYXR1cmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIlkKBkJ1bmRsZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSKQoKc2lnbmF0dXJlcxgCIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEg4KBnBhY2tlZBgDIAEoDEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -455,6 +455,35 @@ export const QuotasSchema: GenMessage<Quotas> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_transaction, 11);
 
 /**
+ * Withdraws the signer's consent to another transaction, at one shard. If that shard has not
+ * executed the other transaction, it will refuse it, and it takes effect nowhere.
+ *
+ * @generated from message ledgerd.v1.Cancellation
+ */
+export type Cancellation = Message<"ledgerd.v1.Cancellation"> & {
+  /**
+   * the id of the other transaction
+   *
+   * @generated from field: string transaction_hex = 1;
+   */
+  transactionHex: string;
+
+  /**
+   * the shard that is to refuse it; 0 in a book of one shard
+   *
+   * @generated from field: uint32 shard = 2;
+   */
+  shard: number;
+};
+
+/**
+ * Describes the message ledgerd.v1.Cancellation.
+ * Use `create(CancellationSchema)` to create a new message.
+ */
+export const CancellationSchema: GenMessage<Cancellation> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 12);
+
+/**
  * @generated from message ledgerd.v1.Nonce
  */
 export type Nonce = Message<"ledgerd.v1.Nonce"> & {
@@ -474,7 +503,7 @@ export type Nonce = Message<"ledgerd.v1.Nonce"> & {
  * Use `create(NonceSchema)` to create a new message.
  */
 export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 12);
+  messageDesc(file_ledgerd_v1_transaction, 13);
 
 /**
  * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
@@ -558,6 +587,14 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
    * @generated from field: uint64 deadline = 12;
    */
   deadline: bigint;
+
+  /**
+   * Set in a cancellation, from version 5 of a chain on. It has nothing else but a note and the
+   * deadline of the transaction that it cancels. It takes no nonce.
+   *
+   * @generated from field: ledgerd.v1.Cancellation cancellation = 18;
+   */
+  cancellation?: Cancellation | undefined;
 };
 
 /**
@@ -565,7 +602,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 13);
+  messageDesc(file_ledgerd_v1_transaction, 14);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -592,7 +629,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 14);
+  messageDesc(file_ledgerd_v1_transaction, 15);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over their root.
@@ -625,5 +662,5 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 15);
+  messageDesc(file_ledgerd_v1_transaction, 16);
 
