@@ -80,7 +80,11 @@ func (r *router) headOf(ctx context.Context, shard ledger.ShardID) (ledger.Heigh
 	if err != nil || len(answer.Msg.GetBlocks()) == 0 { // there may be nothing but the genesis
 		return 0, err
 	}
-	return ledger.Height(answer.Msg.GetBlocks()[0].GetHeight()), nil
+	height := answer.Msg.GetBlocks()[0].GetHeight()
+	if height > maxHeight {
+		return 0, impossible(shard, "a chain of %d blocks", height)
+	}
+	return ledger.Height(height), nil
 }
 
 // news is what a subscription learns of one shard: a block, or whether the shard is silent.
@@ -112,14 +116,15 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, withTransa
 	for i, height := range next {
 		shard := ledger.ShardID(i)
 		followers.Go(func() {
-			if shard == r.shards.Own() {
-				failed <- r.Follow(ctx, height, withTransactions,
+			failed <- r.guarded(func() error {
+				if shard != r.shards.Own() {
+					return r.followThere(ctx, shard, height, withTransactions, take)
+				}
+				return r.Follow(ctx, height, withTransactions,
 					func(message *ledgerdv1.SubscribeResponse) error {
 						return take(news{shard: shard, message: message})
 					})
-				return
-			}
-			failed <- r.followThere(ctx, shard, height, withTransactions, take)
+			})
 		})
 	}
 	var silent []uint32
@@ -155,6 +160,9 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 	defer end()
 	silent := false
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		view := watch.look(next)
 		if view.silent != silent {
 			silent = view.silent

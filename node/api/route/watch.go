@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 	watchPage = 100
 	// maxRecent bounds the blocks that a watch keeps for its readers.
 	maxRecent = 32
+	// maxHeight bounds the heights that other shards' nodes are believed, so that no sum of heights
+	// overflows. No chain becomes as long.
+	maxHeight = 1 << 62
 	// maxShown is how many transactions of a block a subscription shows, as api.Service does.
 	maxShown = 1000
 )
@@ -111,7 +115,11 @@ func (w *watch) run(ctx context.Context, r *router, shard ledger.ShardID) {
 	defer close(w.ended)
 	for ctx.Err() == nil {
 		begun := time.Now()
-		came, err := w.ask(ctx, r, shard)
+		came := false
+		err := r.guarded(func() (err error) {
+			came, err = w.ask(ctx, r, shard)
+			return err
+		})
 		if err != nil && ctx.Err() == nil {
 			w.change(func() { w.silent = true })
 		}
@@ -147,6 +155,9 @@ func (w *watch) ask(ctx context.Context, r *router, shard ledger.ShardID) (bool,
 		return false, err
 	}
 	headers := answer.Msg.GetBlocks()
+	if len(headers) > watchPage || head > maxHeight-watchPage {
+		return false, impossible(shard, "%d blocks after block %d", len(headers), head)
+	}
 	for i, header := range headers {
 		if header.GetHeight() != head+1+uint64(i) {
 			return false, wrongBlock(shard, header.GetHeight(), head+1+uint64(i))
@@ -174,6 +185,26 @@ func wrongBlock(shard ledger.ShardID, height, want uint64) error {
 		fmt.Errorf("shard %d: block %d came instead of block %d", shard, height, want))
 }
 
+// impossible returns the error of an answer that no honest node of a shard gives.
+func impossible(shard ledger.ShardID, format string, values ...any) error {
+	return connect.NewError(connect.CodeDataLoss,
+		fmt.Errorf("a node of shard %d answered with "+format, append([]any{shard}, values...)...))
+}
+
+// guarded calls f and turns a panic into an error. A goroutine of a subscription runs in it, so
+// that a panic ends that subscription only.
+func (r *router) guarded(f func() error) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			r.Options().Logger.Error("panic in a subscription to the book", "panic", panicked,
+				"stack", string(debug.Stack()))
+			err = connect.NewError(connect.CodeInternal,
+				errors.New("internal error: the node's log has the details"))
+		}
+	}()
+	return f()
+}
+
 // change changes the watch and wakes its readers.
 func (w *watch) change(f func()) {
 	w.mutex.Lock()
@@ -198,12 +229,15 @@ func (w *watch) look(next ledger.Height) watchView {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	view := watchView{known: w.known, head: w.head, silent: w.silent, changed: w.changed}
-	switch place := int(uint64(next) - w.head - 1 + uint64(len(w.recent))); {
-	case next == 0 || !w.known || uint64(next) > w.head:
-	case place < 0:
+	recent := uint64(len(w.recent))
+	if next == 0 || !w.known || uint64(next) > w.head {
+		return view
+	}
+	// The last recent block is the head.
+	if before := w.head - uint64(next); before >= recent {
 		view.behind = true
-	default:
-		view.blocks = w.recent[place:len(w.recent):len(w.recent)]
+	} else {
+		view.blocks = w.recent[recent-1-before : recent : recent]
 	}
 	return view
 }

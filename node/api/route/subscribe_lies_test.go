@@ -1,0 +1,150 @@
+package route_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/api/route"
+	"github.com/ledgerd/ledgerd/node/report"
+)
+
+// liar is a book where the member of shard 2 that answers a node's calls lies.
+type liar struct {
+	route.Shards
+	list   func(*ledgerdv1.ListBlocksRequest, *ledgerdv1.ListBlocksResponse) // changes an answer
+	block  func(*ledgerdv1.GetBlockResponse)
+	states func([]report.ShardState)
+}
+
+type lyingClient struct {
+	ledgerdv1connect.LedgerServiceClient
+	*liar
+}
+
+func (l *liar) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+	if shard == 2 {
+		return &lyingClient{l.Shards.Client(shard), l}
+	}
+	return l.Shards.Client(shard)
+}
+
+func (l *liar) States() []report.ShardState {
+	states := l.Shards.States()
+	if l.states != nil {
+		l.states(states)
+	}
+	return states
+}
+
+func (l *lyingClient) ListBlocks(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListBlocksRequest]) (
+	*connect.Response[ledgerdv1.ListBlocksResponse], error) {
+	answer, err := l.LedgerServiceClient.ListBlocks(ctx, request)
+	if err == nil && l.list != nil {
+		l.list(request.Msg, answer.Msg)
+	}
+	return answer, err
+}
+
+func (l *lyingClient) GetBlock(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetBlockRequest]) (
+	*connect.Response[ledgerdv1.GetBlockResponse], error) {
+	answer, err := l.LedgerServiceClient.GetBlock(ctx, request)
+	if err == nil && l.block != nil {
+		l.block(answer.Msg)
+	}
+	return answer, err
+}
+
+// deceive serves the book at another door of shard 0, whose calls to shard 2 the liar answers.
+func (b *book) deceive(l *liar) ledgerdv1connect.LedgerServiceClient {
+	b.Helper()
+	l.Shards = b.Shards(0)
+	server, err := route.New(b.Shard(0).Node(0), l,
+		api.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	listener, err := api.Listen(b.Context(), "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	b.Cleanup(func() {
+		// Shutdown waits for the calls: a subscription that does not end fails the test here.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			b.Errorf("a call does not end: %v", err)
+		}
+		if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) {
+			b.Error(err)
+		}
+	})
+	return ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
+		"http://"+listener.Addr().String())
+}
+
+// followAt is follow at a door of its own.
+func (b *book) followAt(ctx context.Context, door ledgerdv1connect.LedgerServiceClient,
+	begin map[uint32]uint64, withTransactions bool) *reader {
+	b.Helper()
+	b.clients[0] = door
+	return b.follow(ctx, 0, begin, withTransactions)
+}
+
+// A member that names a height that no chain has neither crashes the node nor keeps a goroutine of
+// it. Its shard counts as silent, and the blocks of the others come.
+func TestSubscriptionsEndureAnImpossibleHeight(t *testing.T) {
+	t.Parallel()
+	for _, head := range []uint64{math.MaxUint64, math.MaxUint64 - 1, 1<<63 + 100, 1<<62 + 1} {
+		for _, from := range []uint64{0, 1} {
+			t.Run(fmt.Sprintf("%d from %d", head, from), func(t *testing.T) {
+				t.Parallel()
+				b := newBook(t)
+				door := b.deceive(&liar{list: func(_ *ledgerdv1.ListBlocksRequest,
+					answer *ledgerdv1.ListBlocksResponse) {
+					answer.Blocks = []*ledgerdv1.BlockHeader{{Shard: 2, Height: head}}
+				}})
+				ctx, cancel := context.WithCancel(b.context())
+				defer cancel()
+				r := b.followAt(ctx, door, map[uint32]uint64{2: from}, true)
+				r.takeAll(0, 1)
+				for !slices.Equal(r.silent, []uint32{2}) {
+					r.take()
+				}
+			})
+		}
+	}
+}
+
+// A panic in a goroutine of a subscription ends that subscription, not the node.
+func TestPanicEndsASubscription(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	door := b.deceive(&liar{block: func(*ledgerdv1.GetBlockResponse) { panic("planted") }})
+	r := b.followAt(b.context(), door, nil, true)
+	for r.stream.Receive() {
+		if r.stream.Msg().GetBlock().GetHeader().GetShard() == 2 {
+			t.Fatal("a block came that nobody could read")
+		}
+	}
+	if code := connect.CodeOf(r.stream.Err()); code != connect.CodeInternal {
+		t.Errorf("it ended with %v", r.stream.Err())
+	}
+	b.followAt(b.context(), door, nil, false).takeAll(0, 1, 2)
+}
