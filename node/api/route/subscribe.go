@@ -73,7 +73,8 @@ func (r *router) begin(ctx context.Context,
 	return next, nil
 }
 
-// headOf asks another shard for its chain's height.
+// headOf asks another shard for its chain's height. The node that answers is not believed more than
+// the shard's members announce.
 func (r *router) headOf(ctx context.Context, shard ledger.ShardID) (ledger.Height, error) {
 	answer, err := r.shards.Client(shard).ListBlocks(ctx,
 		connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageSize: 1}))
@@ -83,6 +84,9 @@ func (r *router) headOf(ctx context.Context, shard ledger.ShardID) (ledger.Heigh
 	height := answer.Msg.GetBlocks()[0].GetHeight()
 	if height > maxHeight {
 		return 0, impossible(shard, "a chain of %d blocks", height)
+	}
+	if announced := r.shards.States()[shard].Height; announced > 0 {
+		return min(ledger.Height(height), announced), nil
 	}
 	return ledger.Height(height), nil
 }

@@ -148,3 +148,52 @@ func TestPanicEndsASubscription(t *testing.T) {
 	}
 	b.followAt(b.context(), door, nil, false).takeAll(0, 1, 2)
 }
+
+// A member that names a greater height than its shard announces, once or always, hides no block.
+func TestSubscriptionsEndureAForgedHead(t *testing.T) {
+	t.Parallel()
+	const forged = 1 << 60
+	for name, made := range map[string]func() *liar{
+		"always": func() *liar {
+			return &liar{list: func(request *ledgerdv1.ListBlocksRequest,
+				answer *ledgerdv1.ListBlocksResponse) {
+				if !request.GetAscending() {
+					answer.Blocks[0].Height = forged
+				}
+			}}
+		},
+		"once, before anything is announced": func() *liar {
+			told := false
+			return &liar{list: func(request *ledgerdv1.ListBlocksRequest,
+				answer *ledgerdv1.ListBlocksResponse) {
+				if !request.GetAscending() && !told {
+					told, answer.Blocks[0].Height = true, forged
+				}
+			}, states: func(states []report.ShardState) { states[2].Height = 0 }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBook(t)
+			door := b.deceive(made())
+			if name == "always" {
+				r := b.followAt(b.context(), door, map[uint32]uint64{2: 0}, false)
+				r.next[2] = uint64(b.height(2)) + 1
+				b.mint(2)
+				r.takeAll(0, 1, 2)
+			}
+			// The place is named, so the watch alone hears the forged head. It asks for the head
+			// again once the shard has no block after it.
+			r := b.followAt(b.context(), door, nil, true)
+			r.takeAll(0, 1, 2)
+			for honest := false; !honest; {
+				b.mint(2)
+				for r.next[2] <= uint64(b.height(2)) {
+					if r.take().GetHeader().GetShard() == 2 {
+						honest = r.stream.Msg().GetHeadHeight() < forged
+					}
+				}
+			}
+		})
+	}
+}

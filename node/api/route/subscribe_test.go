@@ -67,6 +67,14 @@ func (b *book) height(shard ledger.ShardID) ledger.Height {
 	return b.Shard(shard).Node(0).Store().Head().Height
 }
 
+// mint makes a block in a shard.
+func (b *book) mint(shard int) {
+	b.Helper()
+	org := b.orgs[shard]
+	b.settled(b.submit(shard, ledgerdv1.Level_LEVEL_DURABLE,
+		b.signed(org.Transfer(org.Account("mint"), org.Account("a"), 1))), shard)
+}
+
 // takeAll takes all blocks that the shards have now, and returns the ids of their transactions by
 // shard.
 func (r *reader) takeAll(shards ...ledger.ShardID) map[uint32][]string {
@@ -130,18 +138,13 @@ func TestSubscribeToASilentShard(t *testing.T) {
 	b := newBook(t)
 	b.Silence(2, true)
 	r := b.follow(b.context(), 0, nil, true)
-	mint := func(shard int) {
-		org := b.orgs[shard]
-		b.settled(b.submit(shard, ledgerdv1.Level_LEVEL_DURABLE,
-			b.signed(org.Transfer(org.Account("mint"), org.Account("a"), 1))), shard)
-	}
 	for !slices.Equal(r.silent, []uint32{2}) {
 		r.take()
 	}
-	mint(1)
+	b.mint(1)
 	r.takeAll(0, 1)
 	for range 3 {
-		mint(2)
+		b.mint(2)
 	}
 	b.Silence(2, false)
 	r.takeAll(0, 1, 2)
@@ -149,8 +152,8 @@ func TestSubscribeToASilentShard(t *testing.T) {
 		r.take()
 	}
 	b.Silence(2, true)
-	mint(1)
-	mint(2)
+	b.mint(1)
+	b.mint(2)
 	for !slices.Equal(r.silent, []uint32{2}) {
 		r.take()
 	}

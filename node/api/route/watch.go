@@ -65,7 +65,7 @@ type watch struct {
 	ended   chan struct{}
 
 	mutex   sync.Mutex
-	known   bool   // whether the shard has answered
+	known   bool   // whether the shard has named its head
 	head    uint64 // of its chain, as it answered last
 	recent  []*watchedBlock
 	silent  bool
@@ -162,6 +162,12 @@ func (w *watch) ask(ctx context.Context, r *router, shard ledger.ShardID) (bool,
 		if header.GetHeight() != head+1+uint64(i) {
 			return false, wrongBlock(shard, header.GetHeight(), head+1+uint64(i))
 		}
+	}
+	at := answer.Msg.GetHeadHeight()
+	if len(headers) == 0 && at > 0 && at < head {
+		// The node that named the head lied, or this one lags: ask for the head again.
+		w.change(func() { w.known, w.recent = false, nil })
+		return false, nil
 	}
 	if len(headers) == 0 && !silent {
 		return false, nil
