@@ -6840,11 +6840,15 @@ func (x *SubscribeRequest) GetBegin() []*ShardHeight {
 
 type SubscribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Missing if the message only tells which shards are silent.
+	// Missing if the message only tells which shards are silent, and where chains begin.
 	Block      *Block `protobuf:"bytes,1,opt,name=block,proto3" json:"block,omitempty"`
 	HeadHeight uint64 `protobuf:"varint,2,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"` // the current height of the block's chain
-	// With book: the shards that do not answer now. Their blocks come once they answer.
-	SilentShards  []uint32 `protobuf:"varint,3,rep,packed,name=silent_shards,json=silentShards,proto3" json:"silent_shards,omitempty"`
+	// With book: the shards that do not answer now. Their blocks come once they answer. The first
+	// message has no block and tells this; later messages without a block tell changes.
+	SilentShards []uint32 `protobuf:"varint,3,rep,packed,name=silent_shards,json=silentShards,proto3" json:"silent_shards,omitempty"`
+	// With book, in a message without a block: where the subscription begins in these chains. A shard
+	// that is missing in the first message has not been heard of; a later message names its place.
+	Begin         []*ShardHeight `protobuf:"bytes,9,rep,name=begin,proto3" json:"begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6896,6 +6900,13 @@ func (x *SubscribeResponse) GetHeadHeight() uint64 {
 func (x *SubscribeResponse) GetSilentShards() []uint32 {
 	if x != nil {
 		return x.SilentShards
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetBegin() []*ShardHeight {
+	if x != nil {
+		return x.Begin
 	}
 	return nil
 }
@@ -7511,12 +7522,13 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"fromHeight\x12+\n" +
 	"\x11with_transactions\x18\x02 \x01(\bR\x10withTransactions\x12\x12\n" +
 	"\x04book\x18\x03 \x01(\bR\x04book\x12-\n" +
-	"\x05begin\x18\x04 \x03(\v2\x17.ledgerd.v1.ShardHeightR\x05begin\"\x82\x01\n" +
+	"\x05begin\x18\x04 \x03(\v2\x17.ledgerd.v1.ShardHeightR\x05begin\"\xb1\x01\n" +
 	"\x11SubscribeResponse\x12'\n" +
 	"\x05block\x18\x01 \x01(\v2\x11.ledgerd.v1.BlockR\x05block\x12\x1f\n" +
 	"\vhead_height\x18\x02 \x01(\x04R\n" +
 	"headHeight\x12#\n" +
-	"\rsilent_shards\x18\x03 \x03(\rR\fsilentShards\";\n" +
+	"\rsilent_shards\x18\x03 \x03(\rR\fsilentShards\x12-\n" +
+	"\x05begin\x18\t \x03(\v2\x17.ledgerd.v1.ShardHeightR\x05begin\";\n" +
 	"\vShardHeight\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height*\x88\x01\n" +
@@ -7783,69 +7795,70 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	73,  // 74: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
 	95,  // 75: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
 	25,  // 76: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	4,   // 77: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 78: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 79: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 80: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 81: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 82: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 83: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 84: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 85: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 86: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 87: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 88: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 89: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 90: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 91: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 92: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 93: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	53,  // 94: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 95: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 96: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 97: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	83,  // 98: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	85,  // 99: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	79,  // 100: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	89,  // 101: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	87,  // 102: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	93,  // 103: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	91,  // 104: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	81,  // 105: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 106: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 107: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 108: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 109: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 110: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 111: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 112: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 113: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 114: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 115: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 116: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 117: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 118: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 119: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 120: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 121: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 122: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	54,  // 123: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 124: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 125: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 126: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	84,  // 127: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	86,  // 128: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	80,  // 129: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	90,  // 130: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	88,  // 131: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	94,  // 132: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	92,  // 133: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	82,  // 134: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	106, // [106:135] is the sub-list for method output_type
-	77,  // [77:106] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	95,  // 77: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 78: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 79: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 80: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 81: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 82: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 83: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 84: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 85: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 86: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 87: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 88: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 89: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 90: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 91: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 92: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 93: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 94: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	53,  // 95: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	57,  // 96: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	60,  // 97: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	62,  // 98: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	83,  // 99: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	85,  // 100: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	79,  // 101: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	89,  // 102: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	87,  // 103: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	93,  // 104: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	91,  // 105: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	81,  // 106: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 107: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 108: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 109: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 110: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 111: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 112: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 113: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 114: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 115: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 116: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 117: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 118: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 119: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 120: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 121: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 122: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 123: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	54,  // 124: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	58,  // 125: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	61,  // 126: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	63,  // 127: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	84,  // 128: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	86,  // 129: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	80,  // 130: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	90,  // 131: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	88,  // 132: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	94,  // 133: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	92,  // 134: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	82,  // 135: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	107, // [107:136] is the sub-list for method output_type
+	78,  // [78:107] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }

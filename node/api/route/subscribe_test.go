@@ -2,6 +2,7 @@ package route_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 
@@ -17,6 +18,7 @@ type reader struct {
 	stream *connect.ServerStreamForClient[ledgerdv1.SubscribeResponse]
 	next   map[uint32]uint64 // by shard, the height that comes next
 	silent []uint32
+	began  map[uint32]uint64 // where chains began, as the messages said
 }
 
 // follow subscribes at a node of a shard.
@@ -25,7 +27,8 @@ func (b *book) follow(ctx context.Context, door int, begin map[uint32]uint64,
 	b.Helper()
 	request := &ledgerdv1.SubscribeRequest{Book: true, FromHeight: 1,
 		WithTransactions: withTransactions}
-	r := &reader{book: b, next: map[uint32]uint64{0: 1, 1: 1, 2: 1}}
+	r := &reader{book: b, next: map[uint32]uint64{0: 1, 1: 1, 2: 1},
+		began: make(map[uint32]uint64)}
 	for shard, height := range begin {
 		r.next[shard] = height
 		request.Begin = append(request.Begin,
@@ -36,6 +39,9 @@ func (b *book) follow(ctx context.Context, door int, begin map[uint32]uint64,
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = r.stream.Close() })
+	if block := r.take(); block != nil {
+		b.Fatalf("the first message has a block: %v", block)
+	}
 	return r
 }
 
@@ -48,6 +54,13 @@ func (r *reader) take() *ledgerdv1.Block {
 	block, header := r.stream.Msg().GetBlock(), r.stream.Msg().GetBlock().GetHeader()
 	if block == nil {
 		r.silent = r.stream.Msg().GetSilentShards()
+		for _, place := range r.stream.Msg().GetBegin() {
+			if before, twice := r.began[place.GetShard()]; twice {
+				r.Fatalf("shard %d began at %d, and begins at %d", place.GetShard(), before,
+					place.GetHeight())
+			}
+			r.began[place.GetShard()] = place.GetHeight()
+		}
 		return nil
 	}
 	if header.GetHeight() != r.next[header.GetShard()] {
@@ -185,5 +198,34 @@ func TestMisuseOfSubscriptions(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The first message names the places where the chains begin, and the shards that are silent. The
+// place of a shard that nobody has heard of comes once it answers, before its first block.
+func TestPlacesWhereASubscriptionBegins(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	here, there := uint64(b.height(0))+1, uint64(b.height(2))+1
+	b.Silence(2, true)
+	r := b.follow(b.context(), 0, map[uint32]uint64{0: 0, 1: 1, 2: 0}, false)
+	r.next[0] = here
+	if !maps.Equal(r.began, map[uint32]uint64{0: here, 1: 1}) ||
+		!slices.Equal(r.silent, []uint32{2}) {
+		t.Fatalf("it begins at %v, and %v are silent", r.began, r.silent)
+	}
+	b.Silence(2, false)
+	for r.began[2] == 0 || len(r.silent) > 0 {
+		r.take()
+	}
+	if r.began[2] != there {
+		t.Errorf("shard 2 begins at %d, want %d", r.began[2], there)
+	}
+	r.next[2] = there
+	b.mint(2)
+	r.takeAll(0, 1, 2)
+	again := b.follow(b.context(), 1, r.next, false)
+	if !maps.Equal(again.began, r.next) || len(again.silent) > 0 {
+		t.Errorf("it continues at %v, and %v are silent", again.began, again.silent)
 	}
 }
