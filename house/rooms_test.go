@@ -365,7 +365,8 @@ var rooms = []room{
 		purpose: "the service for a book of several shards: passes calls on to the shard that " +
 			"owns their subject, merges what all shards answer",
 		imports: []string{"ledger", "node/report", "node/api/ledgerdv1/...", "node/api"},
-		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang"},
+		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf",
+			"github.com/prometheus/client_golang"},
 	},
 	{folder: "node/api/apitest",
 		purpose: "a backend in memory, for one chain or a book of several shards; tests only",

@@ -92,9 +92,10 @@ func (r *router) headOf(ctx context.Context, shard ledger.ShardID) (ledger.Heigh
 	if err != nil || len(answer.Msg.GetBlocks()) == 0 { // there may be nothing but the genesis
 		return 0, err
 	}
-	height := answer.Msg.GetBlocks()[0].GetHeight()
-	if height > maxHeight {
-		return 0, impossible(shard, "a chain of %d blocks", height)
+	header := answer.Msg.GetBlocks()[0]
+	height := header.GetHeight()
+	if height > maxHeight || header.GetShard() != uint32(shard) {
+		return 0, impossible(shard, "block %d of shard %d as its head", height, header.GetShard())
 	}
 	if announced := r.shards.States()[shard].Height; announced > 0 {
 		return min(ledger.Height(height), announced), nil
@@ -223,7 +224,7 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 			}
 		}
 		for i, each := range blocks {
-			message, err := each.message(ctx, r, shard, withTransactions)
+			message, err := watch.message(ctx, r, shard, each, withTransactions)
 			if err != nil && !passes(err) {
 				return forwardError(ctx, shard, err)
 			}
@@ -231,10 +232,7 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 				blocks = blocks[:i]
 				break
 			}
-			if each.height() != uint64(next) {
-				return wrongBlock(shard, each.height(), uint64(next))
-			}
-			message.HeadHeight = max(view.head, each.height())
+			message.HeadHeight = max(view.head, uint64(next))
 			if err := take(news{shard: shard, message: message}); err != nil {
 				return err
 			}

@@ -197,3 +197,58 @@ func TestSubscriptionsEndureAForgedHead(t *testing.T) {
 		})
 	}
 }
+
+// A member that answers with blocks of another shard, other blocks, or none, puts nothing under a
+// wrong name, and no block is left out: the subscription goes on with the shard as it is, or ends.
+func TestSubscriptionsEndureWrongBlocks(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]*liar{
+		"headers of another shard": {list: func(_ *ledgerdv1.ListBlocksRequest,
+			answer *ledgerdv1.ListBlocksResponse) {
+			for _, header := range answer.GetBlocks() {
+				header.Shard = 1
+			}
+		}},
+		"headers out of order": {list: func(request *ledgerdv1.ListBlocksRequest,
+			answer *ledgerdv1.ListBlocksResponse) {
+			if request.GetAscending() {
+				slices.Reverse(answer.Blocks)
+			}
+		}},
+		"no block": {block: func(answer *ledgerdv1.GetBlockResponse) { answer.Block = nil }},
+		"a block without a header": {block: func(answer *ledgerdv1.GetBlockResponse) {
+			answer.Block.Header = nil
+		}},
+		"a block of another shard": {block: func(answer *ledgerdv1.GetBlockResponse) {
+			answer.Block.Header.Shard = 1
+		}},
+		"another height": {block: func(answer *ledgerdv1.GetBlockResponse) {
+			answer.Block.Header.Height++
+		}},
+		"another hash": {block: func(answer *ledgerdv1.GetBlockResponse) {
+			answer.Block.Header.Hash = make([]byte, 32)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBook(t)
+			r := b.followAt(b.context(), b.deceive(l), nil, true)
+			for !slices.Contains(r.silent, 2) {
+				if !r.stream.Receive() {
+					if code := connect.CodeOf(r.stream.Err()); code != connect.CodeDataLoss {
+						t.Errorf("it ended with %v", r.stream.Err())
+					}
+					return
+				}
+				header := r.stream.Msg().GetBlock().GetHeader()
+				if r.silent = r.stream.Msg().GetSilentShards(); header.GetShard() == 2 {
+					t.Errorf("%v came", header)
+				} else if header != nil && header.GetHeight() != r.next[header.GetShard()] {
+					t.Errorf("%v came, want block %d", header, r.next[header.GetShard()])
+				} else if header != nil {
+					r.next[header.GetShard()]++
+				}
+			}
+		})
+	}
+}
