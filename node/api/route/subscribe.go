@@ -22,17 +22,21 @@ func (r *router) Subscribe(ctx context.Context,
 	if !request.Msg.GetBook() {
 		return r.Service.Subscribe(ctx, request, stream)
 	}
-	end, err := r.watches.admit(r.shards.Tree().Shards())
-	if err != nil {
-		return err
-	}
-	defer end()
-	next, silent, err := r.begin(ctx, request.Msg)
-	if err != nil {
-		return err
-	}
-	return r.StreamBlocks(ctx, request, stream, func(ctx context.Context, send api.Sent) error {
-		return r.followAll(ctx, next, silent, request.Msg.GetWithTransactions(), send)
+	end := func() {}
+	defer func() { end() }()
+	return r.StreamBlocks(ctx, request, stream, func(ctx context.Context) (api.Following, error) {
+		admitted, err := r.watches.admit(r.shards.Tree().Shards())
+		if err != nil {
+			return nil, err
+		}
+		end = admitted
+		next, silent, err := r.begin(ctx, request.Msg)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, send api.Sent) error {
+			return r.followAll(ctx, next, silent, request.Msg.GetWithTransactions(), send)
+		}, nil
 	})
 }
 

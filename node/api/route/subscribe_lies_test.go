@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -24,9 +25,10 @@ import (
 // liar is a book where the member of shard 2 that answers a node's calls lies.
 type liar struct {
 	route.Shards
-	list   func(*ledgerdv1.ListBlocksRequest, *ledgerdv1.ListBlocksResponse) // changes an answer
-	block  func(*ledgerdv1.GetBlockResponse)
-	states func([]report.ShardState)
+	options api.Options
+	list    func(*ledgerdv1.ListBlocksRequest, *ledgerdv1.ListBlocksResponse) // changes an answer
+	block   func(*ledgerdv1.GetBlockResponse)
+	states  func([]report.ShardState)
 }
 
 type lyingClient struct {
@@ -73,8 +75,8 @@ func (l *lyingClient) GetBlock(ctx context.Context,
 func (b *book) deceive(l *liar) ledgerdv1connect.LedgerServiceClient {
 	b.Helper()
 	l.Shards = b.Shards(0)
-	server, err := route.New(b.Shard(0).Node(0), l,
-		api.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l.options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	server, err := route.New(b.Shard(0).Node(0), l, l.options)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -250,5 +252,46 @@ func TestSubscriptionsEndureWrongBlocks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A subscription that is one too many of its address makes no call to other shards.
+func TestSubscriptionsCountBeforeTheyCall(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	var calls atomic.Int32
+	door := b.deceive(&liar{options: api.Options{MaxStreamsPerAddress: 1},
+		list: func(*ledgerdv1.ListBlocksRequest, *ledgerdv1.ListBlocksResponse) { calls.Add(1) }})
+	ctx, cancel := context.WithCancel(b.context())
+	defer cancel()
+	b.followAt(ctx, door, nil, false).takeAll(0, 1, 2)
+	cancel()
+	var held *connect.ServerStreamForClient[ledgerdv1.SubscribeResponse]
+	for held == nil || !held.Receive() { // until the first one has ended there
+		if b.Context().Err() != nil {
+			t.Fatal("the first subscription does not end")
+		}
+		var err error
+		if held, err = door.Subscribe(b.context(), connect.NewRequest(
+			&ledgerdv1.SubscribeRequest{FromHeight: 1})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	before := calls.Load()
+	stream, err := door.Subscribe(b.context(),
+		connect.NewRequest(&ledgerdv1.SubscribeRequest{Book: true}))
+	if err == nil {
+		if stream.Receive() {
+			t.Errorf("%v came", stream.Msg())
+		}
+		err = stream.Err()
+		_ = stream.Close()
+	}
+	if connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("one too many: %v", err)
+	}
+	if made := calls.Load() - before; made > 0 {
+		t.Errorf("it made %d calls", made)
 	}
 }
