@@ -29,7 +29,7 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState
 	list := d.shards[shard].list
 	s := report.ShardState{Shard: shard, Members: make([]report.ShardMember, len(list))}
 	var best heard
-	var ordered, durable []uint64
+	var ordered, durable, carried []uint64
 	for i, member := range list {
 		h, known := d.heardOf(member.Peer, shard)
 		lately := h.lately(now)
@@ -55,6 +55,7 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState
 		}
 		ordered = append(ordered, uint64(a.Heights.Ordered))
 		durable = append(durable, uint64(a.Heights.Durable))
+		carried = append(carried, a.Carried)
 		if ahead := a.Heights.Ordered > best.announcement.Heights.Ordered; best.at.IsZero() ||
 			lately && !best.lately(now) || lately == best.lately(now) && ahead {
 			best = h
@@ -63,6 +64,10 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState
 	best.announcement.SetCounts(&s)
 	s.Height = ledger.Height(d.believed(shard, ordered))
 	s.Durable = ledger.Height(d.believed(shard, durable))
+	if d.vouched && shard != d.own {
+		// The alarm about entries that a shard has not taken depends on this one.
+		s.Carried = d.believed(shard, carried)
+	}
 	s.Waiting = d.waitingOf(shard)
 	return s
 }
