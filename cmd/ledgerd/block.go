@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,6 +98,8 @@ type blockOptions struct {
 	begin  []string
 	limit  int
 	json   bool
+	// silent are the shards that the command last said do not answer.
+	silent []uint32
 }
 
 // newBlockCommand returns the `ledgerd block` command.
@@ -441,8 +444,12 @@ func (o *blockOptions) print(command *cobra.Command, message *ledgerdv1.Subscrib
 	return err
 }
 
-// printSilent tells which shards do not answer.
+// printSilent tells which shards do not answer, if that has changed.
 func (o *blockOptions) printSilent(command *cobra.Command, silent []uint32) error {
+	if slices.Equal(silent, o.silent) {
+		return nil
+	}
+	o.silent = silent
 	if o.json {
 		return writeJSONLine(command.OutOrStdout(), map[string]any{
 			"silent_shards": append([]uint32{}, silent...)})

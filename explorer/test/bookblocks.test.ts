@@ -50,3 +50,29 @@ test("the list is bounded, and keeps the newest", () => {
   expect(blocks.head(0)).toBe(1000n);
   expect(blocks.head(1)).toBe(0n);
 });
+
+test("a shard without a block continues where the node said that it begins", () => {
+  const blocks = new BookBlocks(10);
+  for (const header of headers(chainOf(0, [10, 20]))) blocks.take(header);
+  blocks.hear(
+    [1],
+    [
+      { shard: 0, height: 9n },
+      { shard: 1, height: 1n },
+    ],
+  );
+  expect(blocks.silent).toEqual([1]);
+  expect(blocks.begin()).toEqual([
+    { shard: 0, height: 3n },
+    { shard: 1, height: 1n },
+  ]);
+  blocks.hear([], []);
+  expect(blocks.silent).toEqual([]);
+  for (const header of headers(chainOf(1, [10]))) blocks.take(header);
+  expect(blocks.begin()).toEqual([
+    { shard: 0, height: 3n },
+    { shard: 1, height: 2n },
+  ]);
+  blocks.forget(1);
+  expect(blocks.begin()).toEqual([{ shard: 0, height: 3n }]);
+});

@@ -460,7 +460,7 @@ export class FakeNode {
             height: request.begin.find((place) => place.shard === shard)?.height ?? head + 1n,
           }));
           const silent = next.filter(({ shard }) => shards.mode(shard) === "silent");
-          if (silent.length > 0) yield { silentShards: silent.map(({ shard }) => shard) };
+          yield { silentShards: silent.map(({ shard }) => shard), begin: next };
           while (!context.signal.aborted) {
             for (const place of next) {
               const chain = shards.chain(place.shard);

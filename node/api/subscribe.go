@@ -26,9 +26,11 @@ func (s *Service) Subscribe(ctx context.Context,
 	if len(begin) > 0 {
 		return invalid("begin: this book has no shard but %d", own)
 	}
-	next := s.After(height)
-	return s.StreamBlocks(ctx, request, stream, func(ctx context.Context, send Sent) error {
-		return s.Follow(ctx, next, request.Msg.GetWithTransactions(), send)
+	return s.StreamBlocks(ctx, request, stream, func(context.Context) (Following, error) {
+		next := s.After(height)
+		return func(ctx context.Context, send Sent) error {
+			return s.Follow(ctx, next, request.Msg.GetWithTransactions(), send)
+		}, nil
 	})
 }
 
@@ -60,17 +62,25 @@ func (s *Service) After(height ledger.Height) ledger.Height {
 // Sent takes the next message of a subscription. One goroutine at a time calls it.
 type Sent = func(*ledgerdv1.SubscribeResponse) error
 
-// StreamBlocks streams what follow passes to its Sent, until follow returns. Follow must return
-// when its context ends.
+// Following passes the messages of a subscription to its Sent until its context ends.
+type Following = func(context.Context, Sent) error
+
+// StreamBlocks streams what a subscription passes to its Sent, until it returns. Begin makes the
+// subscription once it is counted as a stream of its address, and before its client hears that it
+// has begun.
 func (s *Service) StreamBlocks(ctx context.Context,
 	request *connect.Request[ledgerdv1.SubscribeRequest],
 	stream *connect.ServerStream[ledgerdv1.SubscribeResponse],
-	follow func(context.Context, Sent) error) error {
+	begin func(context.Context) (Following, error)) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err
 	}
 	defer release()
+	follow, err := begin(ctx)
+	if err != nil {
+		return err
+	}
 	if err := stream.Send(nil); err != nil { // the headers: they confirm the subscription
 		return err
 	}

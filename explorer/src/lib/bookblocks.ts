@@ -12,6 +12,8 @@ export class BookBlocks {
   silent: readonly number[] = [];
   private kept: BlockHeader[] = [];
   private readonly newest = new Map<number, BlockHeader>();
+  /** Where the chains begin of which there is no block here, as a node said. */
+  private readonly places = new Map<number, bigint>();
 
   constructor(private readonly capacity: number) {}
 
@@ -26,6 +28,7 @@ export class BookBlocks {
     if (last && header.height === last.height + 1n && !equalBytes(header.previous, last.hash))
       this.forget(header.shard);
     this.newest.set(header.shard, header);
+    this.places.delete(header.shard);
     this.kept.push(header);
     if (this.kept.length >= 2 * this.capacity) this.kept = this.blocks().reverse();
   }
@@ -33,6 +36,7 @@ export class BookBlocks {
   /** Forgets the blocks of a shard. */
   forget(shard: number): void {
     this.newest.delete(shard);
+    this.places.delete(shard);
     this.kept = this.kept.filter((header) => header.shard !== shard);
   }
 
@@ -41,9 +45,19 @@ export class BookBlocks {
     return this.newest.get(shard)?.height ?? 0n;
   }
 
-  /** Where the chains continue, for those with a block here. */
+  /** Takes a message without a block: the shards that do not answer, and where chains begin. */
+  hear(silent: readonly number[], begin: readonly ShardHeight[]): void {
+    this.silent = silent;
+    for (const { shard, height } of begin)
+      if (!this.newest.has(shard)) this.places.set(shard, height);
+  }
+
+  /** Where the chains continue, for those with a block here or a known beginning. */
   begin(): ShardHeight[] {
-    return [...this.newest.values()].map(({ shard, height }) => ({ shard, height: height + 1n }));
+    return [
+      ...[...this.newest.values()].map(({ shard, height }) => ({ shard, height: height + 1n })),
+      ...[...this.places].map(([shard, height]) => ({ shard, height })),
+    ];
   }
 
   /** The newest blocks by time, newest first. Those of one shard are in their order. */

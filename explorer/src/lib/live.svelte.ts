@@ -342,9 +342,10 @@ class Live {
       const blocks = await this.newestOfBook(either);
       this.schedulePublish();
       const request = { book: true, begin: blocks.begin() };
-      for await (const { block, silentShards } of api.subscribe(request, { signal: either })) {
-        if (block?.header) blocks.take(block.header);
-        else blocks.silent = silentShards;
+      blocks.silent = []; // this stream says anew which shards are silent
+      for await (const message of api.subscribe(request, { signal: either })) {
+        if (message.block?.header) blocks.take(message.block.header);
+        else blocks.hear(message.silentShards, message.begin);
         this.schedulePublish();
       }
     });

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Subscribe streams the blocks of this shard's chain, or of all chains.
@@ -21,29 +22,34 @@ func (r *router) Subscribe(ctx context.Context,
 	if !request.Msg.GetBook() {
 		return r.Service.Subscribe(ctx, request, stream)
 	}
-	end, err := r.watches.admit(r.shards.Tree().Shards())
-	if err != nil {
-		return err
-	}
-	defer end()
-	next, err := r.begin(ctx, request.Msg)
-	if err != nil {
-		return err
-	}
-	return r.StreamBlocks(ctx, request, stream, func(ctx context.Context, send api.Sent) error {
-		return r.followAll(ctx, next, request.Msg.GetWithTransactions(), send)
+	end := func() {}
+	defer func() { end() }()
+	return r.StreamBlocks(ctx, request, stream, func(ctx context.Context) (api.Following, error) {
+		admitted, err := r.watches.admit(r.shards.Tree().Shards())
+		if err != nil {
+			return nil, err
+		}
+		end = admitted
+		next, silent, err := r.begin(ctx, request.Msg)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, send api.Sent) error {
+			return r.followAll(ctx, next, silent, request.Msg.GetWithTransactions(), send)
+		}, nil
 	})
 }
 
-// begin returns the height at which a subscription begins in each chain, by shard. 0 stands for the
-// height after the head that the shard names first, because no node of it has been heard yet.
-func (r *router) begin(ctx context.Context,
-	request *ledgerdv1.SubscribeRequest) ([]ledger.Height, error) {
+// begin returns the height at which a subscription begins in each chain, by shard, and the shards
+// that do not answer, ascending. Height 0 stands for the height after the head that the shard names
+// first, because no node of it has been heard yet.
+func (r *router) begin(ctx context.Context, request *ledgerdv1.SubscribeRequest) (
+	next []ledger.Height, silent []uint32, err error) {
 	named, err := api.Begin(request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	next := make([]ledger.Height, r.shards.Tree().Shards())
+	next = make([]ledger.Height, r.shards.Tree().Shards())
 	var open []ledger.ShardID
 	for i := range next {
 		shard := ledger.ShardID(i)
@@ -57,44 +63,74 @@ func (r *router) begin(ctx context.Context,
 		}
 	}
 	if len(named) > 0 {
-		return nil, connect.NewError(connect.CodeInvalidArgument,
+		return nil, nil, connect.NewError(connect.CodeInvalidArgument,
 			fmt.Errorf("begin: the book has %d shards, from 0 on", len(next)))
 	}
 	next[r.shards.Own()] = r.After(next[r.shards.Own()])
 	heads, failures := callAll(ctx, askTime, open, r.headOf)
 	states := r.shards.States()
+	failed := make(map[ledger.ShardID]bool)
 	for i, shard := range open {
+		failed[shard] = failures[i] != nil
 		if failures[i] == nil {
 			next[shard] = heads[i] + 1
 		} else if heard := states[shard].Height; heard > 0 {
 			next[shard] = heard + 1
 		}
 	}
-	return next, nil
+	for i := range states {
+		state := &states[i]
+		gone := state.Mode == report.ShardSilent && !state.LastHeard.IsZero()
+		if shard := ledger.ShardID(i); shard != r.shards.Own() && (failed[shard] || gone) {
+			silent = append(silent, uint32(shard))
+		}
+	}
+	return next, silent, nil
 }
 
-// headOf asks another shard for its chain's height.
+// headOf asks another shard for its chain's height. The node that answers is not believed more than
+// the shard's members announce.
 func (r *router) headOf(ctx context.Context, shard ledger.ShardID) (ledger.Height, error) {
 	answer, err := r.shards.Client(shard).ListBlocks(ctx,
 		connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageSize: 1}))
 	if err != nil || len(answer.Msg.GetBlocks()) == 0 { // there may be nothing but the genesis
 		return 0, err
 	}
-	return ledger.Height(answer.Msg.GetBlocks()[0].GetHeight()), nil
+	header := answer.Msg.GetBlocks()[0]
+	height := header.GetHeight()
+	if height > maxHeight || header.GetShard() != uint32(shard) {
+		return 0, impossible(shard, "block %d of shard %d as its head", height, header.GetShard())
+	}
+	if announced := r.shards.States()[shard].Height; announced > 0 {
+		return min(ledger.Height(height), announced), nil
+	}
+	return ledger.Height(height), nil
 }
 
-// news is what a subscription learns of one shard: a block, or whether the shard is silent.
+// news is what a subscription learns of one shard: a block, or whether the shard is silent and
+// where its chain begins.
 type news struct {
 	shard   ledger.ShardID
-	message *ledgerdv1.SubscribeResponse // nil if the news is silent
+	message *ledgerdv1.SubscribeResponse // nil if the news is the rest
 	silent  bool
+	begin   ledger.Height // 0 if it has been told
 }
 
 // followAll passes the blocks of all chains to send, those of one chain in their order, until the
-// context ends or something fails. It also tells which shards are silent, when that changes. Next
-// has a height for each shard. A slow reader stops its own subscription only.
-func (r *router) followAll(ctx context.Context, next []ledger.Height, withTransactions bool,
-	send api.Sent) error {
+// context ends or something fails. First, and whenever that changes, it tells which shards are
+// silent and where their chains begin. Next has a height for each shard. A slow reader stops its
+// own subscription only.
+func (r *router) followAll(ctx context.Context, next []ledger.Height, silent []uint32,
+	withTransactions bool, send api.Sent) error {
+	first := &ledgerdv1.SubscribeResponse{SilentShards: silent}
+	for i, height := range next {
+		if height > 0 {
+			first.Begin = append(first.Begin, placeOf(ledger.ShardID(i), height))
+		}
+	}
+	if err := send(first); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var followers sync.WaitGroup
 	defer followers.Wait()
@@ -111,18 +147,19 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, withTransa
 	}
 	for i, height := range next {
 		shard := ledger.ShardID(i)
+		_, quiet := slices.BinarySearch(silent, uint32(i))
 		followers.Go(func() {
-			if shard == r.shards.Own() {
-				failed <- r.Follow(ctx, height, withTransactions,
+			failed <- r.guarded(func() error {
+				if shard != r.shards.Own() {
+					return r.followThere(ctx, shard, height, quiet, withTransactions, take)
+				}
+				return r.Follow(ctx, height, withTransactions,
 					func(message *ledgerdv1.SubscribeResponse) error {
 						return take(news{shard: shard, message: message})
 					})
-				return
-			}
-			failed <- r.followThere(ctx, shard, height, withTransactions, take)
+			})
 		})
 	}
-	var silent []uint32
 	for {
 		select {
 		case n := <-incoming:
@@ -130,14 +167,18 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, withTransa
 			if message == nil {
 				place, is := slices.BinarySearch(silent, uint32(n.shard))
 				switch {
-				case is == n.silent:
+				case is == n.silent && n.begin == 0:
 					continue
+				case is == n.silent:
 				case is:
 					silent = slices.Delete(slices.Clone(silent), place, place+1)
 				default:
 					silent = slices.Insert(slices.Clone(silent), place, uint32(n.shard))
 				}
 				message = &ledgerdv1.SubscribeResponse{SilentShards: silent}
+				if n.begin > 0 {
+					message.Begin = append(message.Begin, placeOf(n.shard, n.begin))
+				}
 			}
 			if err := send(message); err != nil {
 				return err
@@ -148,19 +189,36 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, withTransa
 	}
 }
 
-// followThere passes the blocks of another shard's chain to take, from a height on.
+func placeOf(shard ledger.ShardID, height ledger.Height) *ledgerdv1.ShardHeight {
+	return &ledgerdv1.ShardHeight{Shard: uint32(shard), Height: uint64(height)}
+}
+
+// followThere passes the blocks of another shard's chain to take, from a height on. silent says
+// whether the reader knows the shard as silent.
 func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next ledger.Height,
-	withTransactions bool, take func(news) error) error {
+	silent, withTransactions bool, take func(news) error) error {
 	watch, end := r.watches.open(r, shard)
 	defer end()
-	silent := false
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		view := watch.look(next)
-		if view.silent != silent {
+		change := news{shard: shard}
+		if next == 0 && view.known {
+			next = ledger.Height(view.head) + 1
+			change.begin = next
+		}
+		// A watch that has just begun knows neither.
+		told := silent
+		if view.known || view.silent {
 			silent = view.silent
-			if err := take(news{shard: shard, silent: silent}); err != nil {
+		}
+		if change.silent = silent; silent != told || change.begin > 0 {
+			if err := take(change); err != nil {
 				return err
 			}
+			continue
 		}
 		blocks := view.blocks
 		if view.behind {
@@ -170,7 +228,7 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 			}
 		}
 		for i, each := range blocks {
-			message, err := each.message(ctx, r, shard, withTransactions)
+			message, err := watch.message(ctx, r, shard, each, withTransactions)
 			if err != nil && !passes(err) {
 				return forwardError(ctx, shard, err)
 			}
@@ -178,10 +236,7 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 				blocks = blocks[:i]
 				break
 			}
-			if each.height() != uint64(next) {
-				return wrongBlock(shard, each.height(), uint64(next))
-			}
-			message.HeadHeight = max(view.head, each.height())
+			message.HeadHeight = max(view.head, uint64(next))
 			if err := take(news{shard: shard, message: message}); err != nil {
 				return err
 			}
@@ -194,10 +249,6 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 				return ctx.Err()
 			}
 		default:
-			if next == 0 && view.known {
-				next = ledger.Height(view.head) + 1
-				continue
-			}
 			select {
 			case <-view.changed:
 			case <-ctx.Done():

@@ -2,6 +2,7 @@ package route_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 
@@ -17,6 +18,7 @@ type reader struct {
 	stream *connect.ServerStreamForClient[ledgerdv1.SubscribeResponse]
 	next   map[uint32]uint64 // by shard, the height that comes next
 	silent []uint32
+	began  map[uint32]uint64 // where chains began, as the messages said
 }
 
 // follow subscribes at a node of a shard.
@@ -25,7 +27,8 @@ func (b *book) follow(ctx context.Context, door int, begin map[uint32]uint64,
 	b.Helper()
 	request := &ledgerdv1.SubscribeRequest{Book: true, FromHeight: 1,
 		WithTransactions: withTransactions}
-	r := &reader{book: b, next: map[uint32]uint64{0: 1, 1: 1, 2: 1}}
+	r := &reader{book: b, next: map[uint32]uint64{0: 1, 1: 1, 2: 1},
+		began: make(map[uint32]uint64)}
 	for shard, height := range begin {
 		r.next[shard] = height
 		request.Begin = append(request.Begin,
@@ -36,6 +39,9 @@ func (b *book) follow(ctx context.Context, door int, begin map[uint32]uint64,
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = r.stream.Close() })
+	if block := r.take(); block != nil {
+		b.Fatalf("the first message has a block: %v", block)
+	}
 	return r
 }
 
@@ -48,6 +54,13 @@ func (r *reader) take() *ledgerdv1.Block {
 	block, header := r.stream.Msg().GetBlock(), r.stream.Msg().GetBlock().GetHeader()
 	if block == nil {
 		r.silent = r.stream.Msg().GetSilentShards()
+		for _, place := range r.stream.Msg().GetBegin() {
+			if before, twice := r.began[place.GetShard()]; twice {
+				r.Fatalf("shard %d began at %d, and begins at %d", place.GetShard(), before,
+					place.GetHeight())
+			}
+			r.began[place.GetShard()] = place.GetHeight()
+		}
 		return nil
 	}
 	if header.GetHeight() != r.next[header.GetShard()] {
@@ -65,6 +78,14 @@ func (r *reader) take() *ledgerdv1.Block {
 // height returns the height of a shard's chain.
 func (b *book) height(shard ledger.ShardID) ledger.Height {
 	return b.Shard(shard).Node(0).Store().Head().Height
+}
+
+// mint makes a block in a shard.
+func (b *book) mint(shard int) {
+	b.Helper()
+	org := b.orgs[shard]
+	b.settled(b.submit(shard, ledgerdv1.Level_LEVEL_DURABLE,
+		b.signed(org.Transfer(org.Account("mint"), org.Account("a"), 1))), shard)
 }
 
 // takeAll takes all blocks that the shards have now, and returns the ids of their transactions by
@@ -130,18 +151,13 @@ func TestSubscribeToASilentShard(t *testing.T) {
 	b := newBook(t)
 	b.Silence(2, true)
 	r := b.follow(b.context(), 0, nil, true)
-	mint := func(shard int) {
-		org := b.orgs[shard]
-		b.settled(b.submit(shard, ledgerdv1.Level_LEVEL_DURABLE,
-			b.signed(org.Transfer(org.Account("mint"), org.Account("a"), 1))), shard)
-	}
 	for !slices.Equal(r.silent, []uint32{2}) {
 		r.take()
 	}
-	mint(1)
+	b.mint(1)
 	r.takeAll(0, 1)
 	for range 3 {
-		mint(2)
+		b.mint(2)
 	}
 	b.Silence(2, false)
 	r.takeAll(0, 1, 2)
@@ -149,8 +165,8 @@ func TestSubscribeToASilentShard(t *testing.T) {
 		r.take()
 	}
 	b.Silence(2, true)
-	mint(1)
-	mint(2)
+	b.mint(1)
+	b.mint(2)
 	for !slices.Equal(r.silent, []uint32{2}) {
 		r.take()
 	}
@@ -182,5 +198,34 @@ func TestMisuseOfSubscriptions(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The first message names the places where the chains begin, and the shards that are silent. The
+// place of a shard that nobody has heard of comes once it answers, before its first block.
+func TestPlacesWhereASubscriptionBegins(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	here, there := uint64(b.height(0))+1, uint64(b.height(2))+1
+	b.Silence(2, true)
+	r := b.follow(b.context(), 0, map[uint32]uint64{0: 0, 1: 1, 2: 0}, false)
+	r.next[0] = here
+	if !maps.Equal(r.began, map[uint32]uint64{0: here, 1: 1}) ||
+		!slices.Equal(r.silent, []uint32{2}) {
+		t.Fatalf("it begins at %v, and %v are silent", r.began, r.silent)
+	}
+	b.Silence(2, false)
+	for r.began[2] == 0 || len(r.silent) > 0 {
+		r.take()
+	}
+	if r.began[2] != there {
+		t.Errorf("shard 2 begins at %d, want %d", r.began[2], there)
+	}
+	r.next[2] = there
+	b.mint(2)
+	r.takeAll(0, 1, 2)
+	again := b.follow(b.context(), 1, r.next, false)
+	if !maps.Equal(again.began, r.next) || len(again.silent) > 0 {
+		t.Errorf("it continues at %v, and %v are silent", again.began, again.silent)
 	}
 }

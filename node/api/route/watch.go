@@ -1,13 +1,17 @@
 package route
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -19,8 +23,14 @@ const (
 	watchWait = 10 * time.Second
 	// watchPage bounds the headers of one answer.
 	watchPage = 100
-	// maxRecent bounds the blocks that a watch keeps for its readers.
+	// maxRecent bounds the blocks that a watch keeps for its readers, and maxKept the bytes of
+	// those that all watches keep with their transactions. In memory these take about three times
+	// as much as encoded.
 	maxRecent = 32
+	maxKept   = 16 << 20
+	// maxHeight bounds the heights that other shards' nodes are believed, so that no sum of heights
+	// overflows. No chain becomes as long.
+	maxHeight = 1 << 62
 	// maxShown is how many transactions of a block a subscription shows, as api.Service does.
 	maxShown = 1000
 )
@@ -61,18 +71,31 @@ type watch struct {
 	ended   chan struct{}
 
 	mutex   sync.Mutex
-	known   bool   // whether the shard has answered
+	known   bool   // whether the shard has named its head
 	head    uint64 // of its chain, as it answered last
 	recent  []*watchedBlock
 	silent  bool
 	changed chan struct{} // closed at the next change
+	// kept is the size of the recent blocks that are here with their transactions, at most limit.
+	kept, limit int
 }
 
-// watchedBlock is a block that several subscriptions may take.
+// watchedBlock is a block that several subscriptions may take. The watch's mutex guards its fields
+// other than the header.
 type watchedBlock struct {
 	header *ledgerdv1.BlockHeader
-	mutex  sync.Mutex
-	whole  *ledgerdv1.Block // with its transactions; nil until the first one asks
+	whole  *ledgerdv1.Block // with its transactions, if it is kept
+	size   int              // of whole
+	asking *asking          // the call under way for whole
+}
+
+// asking is a call for a block with its transactions, on behalf of all readers that want it.
+type asking struct {
+	done chan struct{} // closed at the end, after which the other fields do not change
+	// The reader that made the call has ended, so the block is as unknown as before.
+	abandoned bool
+	block     *ledgerdv1.Block
+	err       error
 }
 
 // open returns the watch on a shard. The caller ends its use with the returned function, after
@@ -83,7 +106,8 @@ func (w *watches) open(r *router, shard ledger.ShardID) (*watch, func()) {
 	found := w.all[shard]
 	if found == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		found = &watch{cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{})}
+		found = &watch{cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{}),
+			limit: maxKept / r.shards.Tree().Shards()}
 		if w.all == nil {
 			w.all = make(map[ledger.ShardID]*watch)
 		}
@@ -111,7 +135,11 @@ func (w *watch) run(ctx context.Context, r *router, shard ledger.ShardID) {
 	defer close(w.ended)
 	for ctx.Err() == nil {
 		begun := time.Now()
-		came, err := w.ask(ctx, r, shard)
+		came := false
+		err := r.guarded(func() (err error) {
+			came, err = w.ask(ctx, r, shard)
+			return err
+		})
 		if err != nil && ctx.Err() == nil {
 			w.change(func() { w.silent = true })
 		}
@@ -147,10 +175,17 @@ func (w *watch) ask(ctx context.Context, r *router, shard ledger.ShardID) (bool,
 		return false, err
 	}
 	headers := answer.Msg.GetBlocks()
-	for i, header := range headers {
-		if header.GetHeight() != head+1+uint64(i) {
-			return false, wrongBlock(shard, header.GetHeight(), head+1+uint64(i))
-		}
+	if head > maxHeight-watchPage {
+		return false, impossible(shard, "a chain of %d blocks", head)
+	}
+	if err := follows(shard, head+1, headers); err != nil {
+		return false, err
+	}
+	at := answer.Msg.GetHeadHeight()
+	if len(headers) == 0 && at > 0 && at < head {
+		// The node that named the head lied, or this one lags: ask for the head again.
+		w.change(func() { w.known, w.kept, w.recent = false, 0, nil })
+		return false, nil
 	}
 	if len(headers) == 0 && !silent {
 		return false, nil
@@ -162,16 +197,47 @@ func (w *watch) ask(ctx context.Context, r *router, shard ledger.ShardID) (bool,
 			w.recent = append(w.recent, &watchedBlock{header: header})
 		}
 		if surplus := len(w.recent) - maxRecent; surplus > 0 {
+			for _, old := range w.recent[:surplus] { // a slow reader may still hold it
+				w.drop(old)
+			}
 			w.recent = append([]*watchedBlock(nil), w.recent[surplus:]...)
 		}
 	})
 	return len(headers) > 0, nil
 }
 
-// wrongBlock returns the error of a list with another block than the one that was asked for.
-func wrongBlock(shard ledger.ShardID, height, want uint64) error {
+// follows checks that headers are those of a shard's blocks from a height on, at most a page.
+func follows(shard ledger.ShardID, next uint64, headers []*ledgerdv1.BlockHeader) error {
+	if len(headers) > watchPage {
+		return impossible(shard, "%d blocks instead of %d", len(headers), watchPage)
+	}
+	for i, header := range headers {
+		if header.GetHeight() != next+uint64(i) || header.GetShard() != uint32(shard) {
+			return impossible(shard, "block %d of shard %d instead of its block %d",
+				header.GetHeight(), header.GetShard(), next+uint64(i))
+		}
+	}
+	return nil
+}
+
+// impossible returns the error of an answer that no honest node of a shard gives.
+func impossible(shard ledger.ShardID, format string, values ...any) error {
 	return connect.NewError(connect.CodeDataLoss,
-		fmt.Errorf("shard %d: block %d came instead of block %d", shard, height, want))
+		fmt.Errorf("a node of shard %d answered with "+format, append([]any{shard}, values...)...))
+}
+
+// guarded calls f and turns a panic into an error. A goroutine of a subscription runs in it, so
+// that a panic ends that subscription only.
+func (r *router) guarded(f func() error) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			r.Options().Logger.Error("panic in a subscription to the book", "panic", panicked,
+				"stack", string(debug.Stack()))
+			err = connect.NewError(connect.CodeInternal,
+				errors.New("internal error: the node's log has the details"))
+		}
+	}()
+	return f()
 }
 
 // change changes the watch and wakes its readers.
@@ -198,12 +264,15 @@ func (w *watch) look(next ledger.Height) watchView {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	view := watchView{known: w.known, head: w.head, silent: w.silent, changed: w.changed}
-	switch place := int(uint64(next) - w.head - 1 + uint64(len(w.recent))); {
-	case next == 0 || !w.known || uint64(next) > w.head:
-	case place < 0:
+	recent := uint64(len(w.recent))
+	if next == 0 || !w.known || uint64(next) > w.head {
+		return view
+	}
+	// The last recent block is the head.
+	if before := w.head - uint64(next); before >= recent {
 		view.behind = true
-	default:
-		view.blocks = w.recent[place:len(w.recent):len(w.recent)]
+	} else {
+		view.blocks = w.recent[recent-1-before : recent : recent]
 	}
 	return view
 }
@@ -219,6 +288,9 @@ func (r *router) blocksFrom(ctx context.Context, shard ledger.ShardID,
 	if err != nil {
 		return nil, err
 	}
+	if err := follows(shard, uint64(from), answer.Msg.GetBlocks()); err != nil {
+		return nil, err
+	}
 	blocks := make([]*watchedBlock, len(answer.Msg.GetBlocks()))
 	for i, header := range answer.Msg.GetBlocks() {
 		blocks[i] = &watchedBlock{header: header}
@@ -226,27 +298,100 @@ func (r *router) blocksFrom(ctx context.Context, shard ledger.ShardID,
 	return blocks, nil
 }
 
-func (b *watchedBlock) height() uint64 { return b.header.GetHeight() }
-
-// message returns the message of a subscription with the block, without the head's height. Others
-// may send the same block, so it must not be changed.
-func (b *watchedBlock) message(ctx context.Context, r *router, shard ledger.ShardID,
+// message returns the message of a subscription with a block, without the head's height. Others may
+// send the same block, so it must not be changed. There is one call for a block that several
+// readers want now. The block stays here only if it is one of the recent ones and there is room.
+func (w *watch) message(ctx context.Context, r *router, shard ledger.ShardID, b *watchedBlock,
 	withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
 	if !withTransactions {
 		return &ledgerdv1.SubscribeResponse{Block: &ledgerdv1.Block{Header: b.header}}, nil
 	}
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.whole == nil {
-		ctx, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
-		defer cancel()
-		answer, err := r.shards.Client(shard).GetBlock(ctx,
-			connect.NewRequest(&ledgerdv1.GetBlockRequest{PageSize: maxShown,
-				Block: &ledgerdv1.GetBlockRequest_Height{Height: b.height()}}))
-		if err != nil {
-			return nil, err
+	for {
+		w.mutex.Lock()
+		whole, call := b.whole, b.asking
+		first := whole == nil && call == nil
+		if first {
+			call = &asking{done: make(chan struct{})}
+			b.asking = call
 		}
-		b.whole = answer.Msg.GetBlock()
+		w.mutex.Unlock()
+		switch {
+		case whole != nil:
+			return &ledgerdv1.SubscribeResponse{Block: whole}, nil
+		case first:
+			w.askFor(ctx, r, shard, b, call)
+		default:
+			select {
+			case <-call.done:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if call.abandoned {
+				continue
+			}
+		}
+		if call.err != nil {
+			return nil, call.err
+		}
+		return &ledgerdv1.SubscribeResponse{Block: call.block}, nil
 	}
-	return &ledgerdv1.SubscribeResponse{Block: b.whole}, nil
+}
+
+// askFor makes the call for a block.
+func (w *watch) askFor(ctx context.Context, r *router, shard ledger.ShardID, b *watchedBlock,
+	call *asking) {
+	call.abandoned = true // unless the call ends as it should
+	defer func() {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		b.asking = nil
+		if call.block != nil {
+			w.keep(b, call.block)
+		}
+		close(call.done)
+	}()
+	call.block, call.err = r.wholeBlock(ctx, shard, b.header)
+	call.abandoned = call.err != nil && ctx.Err() != nil
+}
+
+// wholeBlock asks another shard for the block with a header.
+func (r *router) wholeBlock(ctx context.Context, shard ledger.ShardID,
+	header *ledgerdv1.BlockHeader) (*ledgerdv1.Block, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
+	defer cancel()
+	answer, err := r.shards.Client(shard).GetBlock(ctx,
+		connect.NewRequest(&ledgerdv1.GetBlockRequest{PageSize: maxShown,
+			Block: &ledgerdv1.GetBlockRequest_Height{Height: header.GetHeight()}}))
+	if err != nil {
+		return nil, err
+	}
+	block := answer.Msg.GetBlock()
+	if got := block.GetHeader(); got.GetShard() != uint32(shard) ||
+		got.GetHeight() != header.GetHeight() || !bytes.Equal(got.GetHash(), header.GetHash()) {
+		return nil, impossible(shard, "another block instead of block %d, %x", header.GetHeight(),
+			header.GetHash())
+	}
+	return block, nil
+}
+
+// keep keeps a recent block with its transactions. It drops older ones if there is no room. The
+// caller holds the lock.
+func (w *watch) keep(b *watchedBlock, whole *ledgerdv1.Block) {
+	if !slices.Contains(w.recent, b) {
+		return
+	}
+	b.whole, b.size = whole, proto.Size(whole)
+	w.kept += b.size
+	for _, old := range w.recent {
+		if w.kept <= w.limit {
+			break
+		}
+		w.drop(old)
+	}
+}
+
+// drop forgets the transactions of a recent block. The caller holds the lock.
+func (w *watch) drop(b *watchedBlock) {
+	w.kept -= b.size
+	b.whole, b.size = nil, 0
 }

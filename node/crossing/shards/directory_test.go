@@ -2,6 +2,7 @@ package shards
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -192,5 +193,25 @@ func TestStates(t *testing.T) {
 	if s := d.States()[2]; s.Mode != report.ShardSilent || s.Members[0].Mode != 0 ||
 		s.Carried != 5 || s.LastHeard.IsZero() {
 		t.Errorf("a shard that went silent: %+v", s)
+	}
+}
+
+// With vouched crossings another shard is as high as more than half of its members say.
+func TestHeightsThatAMinorityClaims(t *testing.T) {
+	t.Parallel()
+	d := directory(t, 0)
+	d.vouched = true
+	now := time.Now()
+	d.now = func() time.Time { return now }
+	for _, each := range []struct {
+		member int
+		height ledger.Height
+		want   ledger.Height
+	}{{3, 9, 9}, {4, math.MaxUint64, 9}, {5, 12, 12}, {3, 0, 12}, {3, 11, 12}, {5, 10, 11}} {
+		d.Heard(peerOf(t, each.member), Announcement{Shard: 1, Mode: report.ModeOrdering,
+			Heights: report.Heights{Ordered: each.height, Durable: each.height}}, now)
+		if s := d.States()[1]; s.Height != each.want || s.Durable != each.want {
+			t.Errorf("after %+v: %d and %d", each, s.Height, s.Durable)
+		}
 	}
 }

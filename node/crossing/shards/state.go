@@ -22,12 +22,14 @@ func (d *Directory) States() []report.ShardState {
 	return states
 }
 
-// state returns the state of one shard. Its counts are those of the member that is furthest ahead,
-// among members with a current report if there are any. The caller holds the lock.
+// state returns the state of one shard. Its heights are those that its members are believed. Its
+// counts are those of the member that is furthest ahead, among members with a current report if
+// there are any. The caller holds the lock.
 func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState {
 	list := d.shards[shard].list
 	s := report.ShardState{Shard: shard, Members: make([]report.ShardMember, len(list))}
 	var best heard
+	var ordered, durable, carried []uint64
 	for i, member := range list {
 		h, known := d.heardOf(member.Peer, shard)
 		lately := h.lately(now)
@@ -51,16 +53,38 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState
 		case lately && s.Mode == report.ShardSilent:
 			s.Mode = report.ShardHalted
 		}
-		s.Height = max(s.Height, a.Heights.Ordered)
-		s.Durable = max(s.Durable, a.Heights.Durable)
+		ordered = append(ordered, uint64(a.Heights.Ordered))
+		durable = append(durable, uint64(a.Heights.Durable))
+		carried = append(carried, a.Carried)
 		if ahead := a.Heights.Ordered > best.announcement.Heights.Ordered; best.at.IsZero() ||
 			lately && !best.lately(now) || lately == best.lately(now) && ahead {
 			best = h
 		}
 	}
 	best.announcement.SetCounts(&s)
+	s.Height = ledger.Height(d.believed(shard, ordered))
+	s.Durable = ledger.Height(d.believed(shard, durable))
+	if d.vouched && shard != d.own {
+		// The alarm about entries that a shard has not taken depends on this one.
+		s.Carried = d.believed(shard, carried)
+	}
 	s.Waiting = d.waitingOf(shard)
 	return s
+}
+
+// believed returns the number that the members of a shard are believed, if they said these: the
+// greatest one, or with vouched crossings the greatest one that more than half of them reach, so
+// that a minority that lies raises nothing. The members of the own shard are always believed.
+func (d *Directory) believed(shard ledger.ShardID, said []uint64) uint64 {
+	if len(said) == 0 {
+		return 0
+	}
+	need := 1
+	if d.vouched && shard != d.own {
+		need = len(said)/2 + 1
+	}
+	slices.Sort(said)
+	return said[len(said)-need]
 }
 
 // heardOf returns what a peer reported as a member of a shard. The caller holds the lock.

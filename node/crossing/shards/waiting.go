@@ -2,6 +2,7 @@ package shards
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -13,6 +14,9 @@ import (
 const (
 	waitingVersion = 1
 	waitSize       = 4 + 3*8
+	// waitMax bounds how many entries may wait for a shard, so that no sum over all shards
+	// overflows. No chain has as many.
+	waitMax = 1 << 48
 )
 
 // encodeWaiting encodes what entries of a shard's chain wait for, little-endian: version u8, shard
@@ -58,6 +62,9 @@ func (r *reader) waits() (list []report.Wait) {
 	for range r.count(int(r.uint16()), ledger.MaxShards, waitSize) {
 		wait := report.Wait{Shard: ledger.ShardID(r.uint32()), Count: r.uint64(),
 			Overdue: r.uint64(), Since: r.time()}
+		if wait.Count > waitMax {
+			r.fail("%d entries wait for shard %d", wait.Count, wait.Shard)
+		}
 		if len(list) > 0 && wait.Shard <= list[len(list)-1].Shard {
 			r.fail("shard %d is named after shard %d", wait.Shard, list[len(list)-1].Shard)
 		}
@@ -103,14 +110,34 @@ func (d *Directory) HeardWaiting(peer rdmanet.PeerID, shard ledger.ShardID, wait
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if where, known := d.places[peer]; known && where.shard == shard {
+		d.limit(shard, &waiting)
 		d.waiting[peer] = heardWaiting{shard: shard, waiting: waiting, at: at}
 	}
 }
 
+// limit drops the shards for which a shard cannot wait, and limits what is overdue to what waits.
+func (d *Directory) limit(shard ledger.ShardID, w *report.Waiting) {
+	var most uint64
+	for _, list := range []*[]report.Wait{&w.Verdicts, &w.Streams} {
+		*list = slices.DeleteFunc(slices.Clone(*list), func(wait report.Wait) bool {
+			return wait.Shard == shard || int64(wait.Shard) >= int64(d.tree.Shards())
+		})
+		for i := range *list {
+			wait := &(*list)[i]
+			wait.Overdue = min(wait.Overdue, wait.Count)
+		}
+	}
+	for i := range w.Verdicts {
+		most += w.Verdicts[i].Overdue
+	}
+	w.Overdue = min(w.Overdue, most) // each of them waits for some shard
+}
+
 // waitingOf returns what the chain of a shard waits for, according to the member that says most is
-// overdue. A member of an earlier version says nothing. So does one for which nothing waits any
-// more: what it said counts only if it was not much earlier than its last announcement. Of a shard
-// that is silent, it is what the shard last said. The caller holds the lock.
+// overdue, or with vouched crossings as far as more than half of its members agree. A member of an
+// earlier version says nothing. So does one for which nothing waits any more: what it said counts
+// only if it was not much earlier than its last announcement. Of a shard that is silent, it is what
+// the shard last said. The caller holds the lock.
 func (d *Directory) waitingOf(shard ledger.ShardID) (most report.Waiting) {
 	overdue := func(w *report.Waiting) uint64 {
 		sum := w.Overdue
@@ -119,17 +146,83 @@ func (d *Directory) waitingOf(shard ledger.ShardID) (most report.Waiting) {
 		}
 		return sum
 	}
+	var all []report.Waiting
 	for _, member := range d.shards[shard].list {
 		said, known := d.waiting[member.Peer]
 		h, announced := d.heardOf(member.Peer, shard)
-		if !known || said.shard != shard || !announced || h.at.Sub(said.at) > ReportLifetime {
+		if !announced {
 			continue
 		}
+		if !known || said.shard != shard || h.at.Sub(said.at) > ReportLifetime {
+			all = append(all, report.Waiting{})
+			continue
+		}
+		all = append(all, said.waiting)
 		if most.None() || overdue(&said.waiting) > overdue(&most) {
 			most = said.waiting
 		}
 	}
+	if d.vouched && shard != d.own {
+		return d.agreed(shard, all)
+	}
 	return most
+}
+
+// agreed returns what more than half of those that said these agree on: that as much waits, at
+// least, and since then, at the latest.
+func (d *Directory) agreed(shard ledger.ShardID, all []report.Waiting) (agreed report.Waiting) {
+	believed := func(of func(w *report.Waiting) uint64) uint64 {
+		said := make([]uint64, len(all))
+		for i := range all {
+			said[i] = of(&all[i])
+		}
+		return d.believed(shard, said)
+	}
+	// A time is believed as its age, since the greater one says less.
+	since := func(of func(w *report.Waiting) time.Time) time.Time {
+		age := believed(func(w *report.Waiting) uint64 {
+			if at := timeNumber(of(w)); at > 0 {
+				return timeMax + 1 - at
+			}
+			return 0
+		})
+		if age == 0 {
+			return time.Time{}
+		}
+		return time.UnixMilli(int64(timeMax + 1 - age))
+	}
+	list := func(of func(w *report.Waiting) []report.Wait) (waits []report.Wait) {
+		var shards []ledger.ShardID
+		for i := range all {
+			for _, wait := range of(&all[i]) {
+				shards = append(shards, wait.Shard)
+			}
+		}
+		slices.Sort(shards)
+		for _, awaited := range slices.Compact(shards) {
+			at := func(w *report.Waiting) (found report.Wait) {
+				for _, wait := range of(w) {
+					if wait.Shard == awaited {
+						found = wait
+					}
+				}
+				return found
+			}
+			wait := report.Wait{Shard: awaited,
+				Count:   believed(func(w *report.Waiting) uint64 { return at(w).Count }),
+				Overdue: believed(func(w *report.Waiting) uint64 { return at(w).Overdue }),
+				Since:   since(func(w *report.Waiting) time.Time { return at(w).Since })}
+			if wait.Count > 0 {
+				waits = append(waits, wait)
+			}
+		}
+		return waits
+	}
+	agreed.Overdue = believed(func(w *report.Waiting) uint64 { return w.Overdue })
+	agreed.Since = since(func(w *report.Waiting) time.Time { return w.Since })
+	agreed.Verdicts = list(func(w *report.Waiting) []report.Wait { return w.Verdicts })
+	agreed.Streams = list(func(w *report.Waiting) []report.Wait { return w.Streams })
+	return agreed
 }
 
 // receiveWaiting handles what a member of another shard says of what waits in its chain. The

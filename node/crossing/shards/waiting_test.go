@@ -3,7 +3,9 @@ package shards
 import (
 	"bytes"
 	"errors"
+	"math"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ func someWaiting() report.Waiting {
 		Overdue: 3, Since: time.UnixMilli(1_700_000_000_000),
 		Verdicts: []report.Wait{
 			{Shard: 0, Count: 7, Overdue: 3, Since: time.UnixMilli(1_700_000_000_000)},
-			{Shard: 5, Count: 1, Since: time.UnixMilli(1_700_000_000_009)},
+			{Shard: 2, Count: 1, Since: time.UnixMilli(1_700_000_000_009)},
 		},
 		Streams: []report.Wait{{Shard: 2, Count: 9, Overdue: 8}},
 	}
@@ -174,5 +176,69 @@ func TestShardsSayWhatWaits(t *testing.T) {
 	}
 	if err := announcers[3].config.Control.Register(wire.KindWaiting, nil); err == nil {
 		t.Error("the kind of the message has no handler")
+	}
+}
+
+// With vouched crossings a minority of a shard's members raises no alarm and silences none.
+func TestAlarmsThatAMinorityForges(t *testing.T) {
+	t.Parallel()
+	d := directory(t, 0)
+	d.vouched = true
+	now := time.UnixMilli(1_700_000_000_000)
+	d.now = func() time.Time { return now }
+	say := func(i int, carried, overdue uint64, since time.Time) {
+		height := ledger.Height(carried)
+		d.Heard(peerOf(t, i), Announcement{Shard: 1, Mode: report.ModeOrdering,
+			Heights: report.Heights{Ordered: height}, Carried: carried}, now)
+		d.HeardWaiting(peerOf(t, i), 1, report.Waiting{Overdue: overdue, Since: since,
+			Verdicts: []report.Wait{{Shard: 2, Count: overdue, Overdue: overdue, Since: since}},
+			Streams:  []report.Wait{{Shard: 0, Count: overdue, Overdue: overdue, Since: since}},
+		}, now)
+	}
+	want := func(what string, carried, overdue uint64, since time.Time) {
+		t.Helper()
+		state := d.States()[1]
+		if w := state.Waiting; state.Carried != carried || w.Overdue != overdue ||
+			w.Alarm() != (overdue > 0) || !w.Since.Equal(since) {
+			t.Errorf("%s: %d carried, %+v", what, state.Carried, w)
+		} else if overdue > 0 && (len(w.Verdicts) != 1 || len(w.Streams) != 1 ||
+			w.Verdicts[0] != (report.Wait{Shard: 2, Count: overdue, Overdue: overdue,
+				Since: since})) {
+			t.Errorf("%s: %+v", what, w)
+		}
+	}
+	old, older := now.Add(-time.Minute), now.Add(-time.Hour)
+	for _, i := range []int{3, 4} {
+		d.Heard(peerOf(t, i), Announcement{Shard: 1, Mode: report.ModeOrdering, Carried: 5}, now)
+	}
+	say(5, 1<<60, 1<<40, older)
+	want("one of three says that entries wait", 5, 0, time.Time{})
+	say(3, 6, 7, old)
+	want("two of three", 6, 7, old)
+	say(4, 7, 8, old)
+	want("three of three", 7, 8, old)
+	say(5, 0, 0, time.Time{})
+	want("one of three says that none wait", 6, 7, old)
+}
+
+// What a member says of shards that are not in the tree does not count, nor that more is overdue
+// than waits.
+func TestImpossibleAlarms(t *testing.T) {
+	t.Parallel()
+	d := directory(t, 0)
+	now := time.Now()
+	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: report.ModeOrdering}, now)
+	d.HeardWaiting(peerOf(t, 3), 1, report.Waiting{Overdue: math.MaxUint64,
+		Verdicts: []report.Wait{{Shard: 1, Count: 9, Overdue: 9},
+			{Shard: 2, Count: 3, Overdue: math.MaxUint64}, {Shard: 3, Count: 4, Overdue: 4}},
+		Streams: []report.Wait{{Shard: math.MaxUint32, Count: 5, Overdue: 5}}}, now)
+	want := report.Waiting{Overdue: 3, Verdicts: []report.Wait{{Shard: 2, Count: 3, Overdue: 3}}}
+	if w := d.States()[1].Waiting; w.Overdue != 3 || len(w.Streams) != 0 ||
+		!slices.Equal(w.Verdicts, want.Verdicts) {
+		t.Errorf("%+v, want %+v", w, want)
+	}
+	many := report.Waiting{Verdicts: []report.Wait{{Shard: 0, Count: waitMax + 1}}}
+	if _, _, err := decodeWaiting(encodeWaiting(1, &many)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("%d entries that wait: %v", many.Verdicts[0].Count, err)
 	}
 }
