@@ -45,12 +45,16 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	}
 	if s.genesis.VouchedCrossings {
 		sealing.tallies = s.tally(decoded)
+		sealing.once = sealing.tallies.inOrder != nil
 	}
-	for _, batch := range decoded {
+	for place, batch := range decoded {
 		for i := range batch.Verdicts {
-			if sealing.tallies.verdict(&batch.Verdicts[i]) {
+			switch sealing.tallies.verdict(place, batch, i) {
+			case enough:
 				sealing.takeVerdict(&batch.Verdicts[i])
-			} else {
+			case enoughBefore:
+				sealing.Repeated++
+			default:
 				sealing.Unvouched++
 			}
 		}
@@ -93,10 +97,11 @@ type sealing struct {
 	ids   idSet
 	// tallies is nil unless members have to vouch for what comes from other shards.
 	tallies *tallies
-	// verdicts are those that the draft takes, in order, and taken is the set of them. over are the
-	// transactions that a bad one of them ends.
+	// verdicts are those that the draft takes, in order, and taken is the set of them, unless once
+	// is set: then each is offered only once. over are the transactions that a bad one ends.
 	verdicts []ledger.Verdict
 	taken    map[awaited]struct{}
+	once     bool
 	over     map[ledger.Hash]struct{}
 	// organisations are those that the draft registers before the present place, or whose policies
 	// it changes.
@@ -112,14 +117,20 @@ func (s *sealing) full() bool { return len(s.block.Unpacked) >= ledger.MaxBlockT
 
 // takeVerdict takes a verdict that the state waits for, and that the draft does not have yet.
 func (s *sealing) takeVerdict(verdict *ledger.Verdict) {
-	key := awaited{verdict.ID, verdict.Shard}
-	_, again := s.taken[key]
-	_, over := s.over[verdict.ID]
+	key, again, over := awaited{verdict.ID, verdict.Shard}, false, false
+	if !s.once {
+		_, again = s.taken[key]
+	}
+	if len(s.over) > 0 {
+		_, over = s.over[verdict.ID]
+	}
 	if again || over || len(s.verdicts) >= ledger.MaxBlockTransactions || !s.state.Awaits(verdict) {
 		s.Repeated++
 		return
 	}
-	s.taken[key] = struct{}{}
+	if !s.once {
+		s.taken[key] = struct{}{}
+	}
 	if !verdict.Good() {
 		s.over[verdict.ID] = struct{}{}
 	}
