@@ -195,6 +195,26 @@ func (x *Exchange) Believed(key Key) (result ledger.Result, believed bool) {
 	return f.believedAs, f.believed != 0
 }
 
+// Against counts the verdicts that differ from what is believed, in a vouched book. Those on which
+// nothing is believed, or not any more, do not count. Members list what their chain waits for in
+// canonical order, so most of it is found side by side with what this chain waits for.
+func (x *Exchange) Against(told []ledger.Verdict) (count uint64) {
+	var from cursor
+	set, ordered := x.awaited.(*orderedSet)
+	for i := range told {
+		key := KeyOf(&told[i])
+		if ordered {
+			if found := from.seek(set, key); found != nil && found.Result == told[i].Result {
+				continue
+			}
+		}
+		if result, believed := x.Believed(key); believed && result != told[i].Result {
+			count++
+		}
+	}
+	return count
+}
+
 // Blocks counts the blocks that were applied, and the calls of Reset. What was read from the chain
 // at another count may have changed.
 func (x *Exchange) Blocks() uint64 { return x.blocks }

@@ -234,6 +234,24 @@ func compareWithModel(t *rapid.T, x *Exchange, m *exchangeModel, found int) {
 			}
 		}
 	}
+	var told []ledger.Verdict
+	want := uint64(0)
+	for range rapid.IntRange(0, 6).Draw(t, "told") {
+		verdict := ledger.Verdict{ID: name(rapid.IntRange(0, 4).Draw(t, "id")), Shard: 1,
+			Result: good}
+		told = append(told, verdict)
+		if result, known := m.believed[KeyOf(&verdict)]; known && result != good {
+			want++
+		}
+	}
+	for range 2 { // as they come, and in order
+		if got := x.Against(told); got != want {
+			t.Fatalf("%d of %v against what is believed, want %d", got, told, want)
+		}
+		slices.SortFunc(told, func(a, b ledger.Verdict) int {
+			return KeyOf(&a).order(KeyOf(&b))
+		})
+	}
 	for _, verdict := range x.Propose(len(m.awaited)+1, 0, 0) {
 		if result, known := m.awaited[KeyOf(&verdict)]; !known || result != verdict.Result {
 			t.Fatalf("%v is proposed", verdict)

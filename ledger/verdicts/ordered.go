@@ -71,6 +71,28 @@ func (s *orderedSet) find(key Key) (chunk, at int, found bool) {
 	return chunk, at, found
 }
 
+// cursor goes forward through a set that does not change meanwhile.
+type cursor struct{ chunk, at int }
+
+// seek goes forward to a key, and returns its verdict, or nil if it is not there, or behind.
+func (c *cursor) seek(s *orderedSet, key Key) *ledger.Verdict {
+	for c.chunk < len(s.chunks) {
+		chunk := s.chunks[c.chunk]
+		if c.at == len(chunk) || KeyOf(&chunk[len(chunk)-1]).order(key) < 0 {
+			c.chunk, c.at = c.chunk+1, 0
+			continue
+		}
+		switch order := KeyOf(&chunk[c.at]).order(key); {
+		case order == 0:
+			return &chunk[c.at]
+		case order > 0:
+			return nil
+		}
+		c.at++
+	}
+	return nil
+}
+
 func (s *orderedSet) len() int { return s.count }
 
 func (s *orderedSet) add(verdict ledger.Verdict) {

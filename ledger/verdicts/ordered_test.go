@@ -73,6 +73,16 @@ func checkOrdered(t *testing.T, set *orderedSet, model []ledger.Verdict, most in
 	if !slices.Equal(got, model) {
 		t.Fatalf("%d verdicts, want %d", len(got), len(model))
 	}
+	from, every := cursor{}, most%7+1
+	for i := 0; i < len(model); i += every {
+		if found := from.seek(set, KeyOf(&model[i])); found == nil || *found != model[i] {
+			t.Fatalf("verdict %d of %d is not found side by side", i, len(model))
+		}
+		absent, beyond := KeyOf(&model[i]), from
+		if absent.Shard += 4; beyond.seek(set, absent) != nil {
+			t.Fatalf("a verdict after %d of %d is found that is not there", i, len(model))
+		}
+	}
 	for i := range set.chunks {
 		if size := len(set.chunks[i]); size == 0 || size >= chunkMax ||
 			i > 0 && size+len(set.chunks[i-1]) <= chunkMax/2 {

@@ -27,7 +27,8 @@ type fact struct {
 
 // table is the facts by their keys. It is not safe for concurrent use.
 type table struct {
-	// first has the first fact on each transaction, the one that is known for longest.
+	// first has the first fact on each transaction, the one that is known for longest. Members of
+	// other shards that lie choose the ids, so the key is the whole id and not a part of it.
 	first map[ledger.Hash]index
 	// facts begins with one that is none. unused is the first of those not in use, linked by next.
 	facts  []fact
