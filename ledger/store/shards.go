@@ -423,6 +423,43 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	return where, err
 }
 
+// OwnVerdicts returns this shard's verdicts in the block at a height, in the order of their
+// transactions, each with the other shards that wait for it. They are read-only. It returns the
+// errors of Block.
+func (s *Store) OwnVerdicts(height ledger.Height) ([]state.OwnVerdict, error) {
+	s.mutex.RLock()
+	pending, closed := s.unwritten.at(height), s.closed
+	s.mutex.RUnlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if pending != nil {
+		return pending.changes.Verdicts, nil
+	}
+	block, err := s.Block(height)
+	if err != nil {
+		return nil, err
+	}
+	return s.ownVerdictsIn(block), nil
+}
+
+// ownVerdictsIn finds this shard's verdicts in a block that was executed long ago.
+func (s *Store) ownVerdictsIn(block *ledger.Block) (own []state.OwnVerdict) {
+	for index, entry := range block.All() {
+		verdict, made := ledger.VerdictOf(entry, s.genesis.Shard)
+		if !made {
+			continue
+		}
+		others := slices.DeleteFunc(s.Destinations(block, index), func(shard ledger.ShardID) bool {
+			return shard == s.genesis.Shard
+		})
+		if len(others) > 0 {
+			own = append(own, state.OwnVerdict{Verdict: verdict, To: others})
+		}
+	}
+	return own
+}
+
 // Destinations returns the shards that a transaction concerns, in ascending order. It is the one at
 // an index of a block of this chain. Destinations reads nothing from the disk.
 func (s *Store) Destinations(block *ledger.Block, index int) []ledger.ShardID {
