@@ -49,9 +49,32 @@ func (r *reader) verdict() Verdict {
 // Entry returns the verdict as an entry of a block: without signature or nonce, and alone in its
 // bundle. Book is Genesis.Book.
 func (v Verdict) Entry(book Hash) Entry {
-	transaction := &Transaction{Ledger: book, Verdict: &v}
-	body := transaction.appendBody(nil)
-	return Entry{ID: TransactionID(body), Decoded: transaction, Body: body}
+	entries, _ := VerdictEntries(book, []Verdict{v}, 0)
+	return entries[0]
+}
+
+// verdictBodySize is the largest size of the body of a verdict.
+const verdictBodySize = 1 + 2*HashSize + binary.MaxVarintLen32 + ResultSize
+
+// VerdictEntries returns verdicts as entries of a block, and the seal of each one's bundle, of
+// which the first has this index in the block. Book is Genesis.Book. The entries share the memory
+// of verdicts, which must not change any more. All are made at once, because a block has many.
+func VerdictEntries(book Hash, verdicts []Verdict, bundle int) ([]Entry, []BundleSeal) {
+	count := len(verdicts)
+	entries, seals := make([]Entry, count), make([]BundleSeal, count)
+	transactions, bodies := make([]Transaction, count), make([]byte, 0, count*verdictBodySize)
+	ids, kept := make([]Hash, count), make([]bool, count)
+	for i := range verdicts {
+		transactions[i].Ledger, transactions[i].Verdict = book, &verdicts[i]
+		start := len(bodies)
+		bodies = transactions[i].appendBody(bodies)
+		body := bodies[start:len(bodies):len(bodies)]
+		ids[i], kept[i] = TransactionID(body), true
+		entries[i] = Entry{ID: ids[i], Decoded: &transactions[i], Body: body, Bundle: bundle + i}
+		seals[i] = BundleSeal{IDs: ids[i : i+1 : i+1], Kept: kept[i : i+1 : i+1],
+			Root: leafHash(ids[i][:])}
+	}
+	return entries, seals
 }
 
 // checkVerdict checks that the transaction holds only the verdict.

@@ -64,7 +64,8 @@ func (b *Batch) Vouch(key ed25519.PrivateKey, chain Hash, stream []Vouched) {
 
 // voucherMessage returns what the batch's voucher signs.
 func (b *Batch) voucherMessage() []byte {
-	said := appendVouched(nil, b.Voucher.Stream)
+	said := appendVouched(make([]byte, 0, 2*binary.MaxVarintLen32+
+		VouchedSize*len(b.Voucher.Stream)+VerdictSize*len(b.Verdicts)), b.Voucher.Stream)
 	said = binary.AppendUvarint(said, uint64(len(b.Verdicts)))
 	for i := range b.Verdicts {
 		said = b.Verdicts[i].append(said)

@@ -277,12 +277,20 @@ func (p *pending) wait(shard ledger.ShardID) *wait {
 
 // Awaits reports whether a transaction waits for this verdict.
 func (s *State) Awaits(verdict *ledger.Verdict) bool {
+	_, awaited := s.awaits(verdict)
+	return awaited != nil
+}
+
+// awaits returns the transaction that waits for a verdict, and its wait for it, or nil.
+func (s *State) awaits(verdict *ledger.Verdict) (*slot, *wait) {
 	found := s.pending.byID[verdict.ID]
 	if found == nil {
-		return false
+		return nil, nil
 	}
-	wait := found.entry.wait(verdict.Shard)
-	return wait != nil && !wait.said
+	if wait := found.entry.wait(verdict.Shard); wait != nil && !wait.said {
+		return found, wait
+	}
+	return nil, nil
 }
 
 // addPending puts a transaction into the lowest free slot.

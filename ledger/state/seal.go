@@ -65,7 +65,7 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 	draft := &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 		Previous: parent.Hash, Epoch: epoch, Round: round}}}
 	times := parent.times()
-	ids := draft.reserve(batches)
+	ids := draft.reserve(batches, 0)
 	for _, batch := range batches {
 		if batch == nil || batch.Sharded() {
 			draft.Malformed++
@@ -93,9 +93,10 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 	return draft
 }
 
-// reserve makes room for the entries of a round's bundles that are not packed, and for the ids of
-// all.
-func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
+// reserve makes room for the entries of a round's bundles that are not packed, for this number of
+// verdicts, and for the ids of all bundles. Several members may propose the same entries of the
+// parent's stream, so it makes no room for these.
+func (d *Draft) reserve(batches []*ledger.VerifiedBatch, verdicts int) idSet {
 	transactions, bundles, ids := 0, 0, 0
 	for _, batch := range batches {
 		if batch == nil {
@@ -111,8 +112,9 @@ func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
 			}
 		}
 	}
-	d.block.Unpacked = make([]ledger.Entry, 0, min(transactions, ledger.MaxBlockTransactions))
-	d.block.Bundles = make([]ledger.BundleSeal, 0, bundles)
+	d.block.Unpacked = make([]ledger.Entry, 0,
+		min(verdicts+transactions, ledger.MaxBlockTransactions))
+	d.block.Bundles = make([]ledger.BundleSeal, 0, verdicts+bundles)
 	return make(idSet, transactions+ids)
 }
 

@@ -27,8 +27,8 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	sealing := &sealing{
 		Draft: &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 			Previous: parent.Hash, Epoch: epoch, Round: round}}},
-		state: s, seen: seen, ids: make(idSet),
-		verdicts: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
+		state: s, seen: seen,
+		taken: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
 		organisations: make(map[ledger.OrganisationName]ledger.Organisation),
 		charter:       s.charter.Charter,
 		version:       s.Version(),
@@ -45,16 +45,22 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	}
 	if s.genesis.VouchedCrossings {
 		sealing.tallies = s.tally(decoded)
+		sealing.once = sealing.tallies.inOrder != nil
 	}
-	for _, batch := range decoded {
+	for place, batch := range decoded {
 		for i := range batch.Verdicts {
-			if sealing.tallies.verdict(&batch.Verdicts[i]) {
-				sealing.addVerdict(&batch.Verdicts[i])
-			} else {
+			switch sealing.tallies.verdict(place, batch, i) {
+			case enough:
+				sealing.takeVerdict(&batch.Verdicts[i])
+			case enoughBefore:
+				sealing.Repeated++
+			default:
 				sealing.Unvouched++
 			}
 		}
 	}
+	sealing.ids = sealing.reserve(decoded, len(sealing.verdicts))
+	sealing.addVerdicts()
 	sealing.addStream(decoded)
 	for _, batch := range decoded {
 		for i := range batch.Proposals {
@@ -91,9 +97,11 @@ type sealing struct {
 	ids   idSet
 	// tallies is nil unless members have to vouch for what comes from other shards.
 	tallies *tallies
-	// verdicts are the verdicts in the draft. over are the transactions that a bad verdict in the
-	// draft ends.
-	verdicts map[awaited]struct{}
+	// verdicts are those that the draft takes, in order, and taken is the set of them, unless once
+	// is set: then each is offered only once. over are the transactions that a bad one ends.
+	verdicts []ledger.Verdict
+	taken    map[awaited]struct{}
+	once     bool
 	over     map[ledger.Hash]struct{}
 	// organisations are those that the draft registers before the present place, or whose policies
 	// it changes.
@@ -107,24 +115,33 @@ type sealing struct {
 
 func (s *sealing) full() bool { return len(s.block.Unpacked) >= ledger.MaxBlockTransactions }
 
-func (s *sealing) addVerdict(verdict *ledger.Verdict) {
-	key := awaited{verdict.ID, verdict.Shard}
-	_, again := s.verdicts[key]
-	_, over := s.over[verdict.ID]
-	if again || over || s.full() || !s.state.Awaits(verdict) {
+// takeVerdict takes a verdict that the state waits for, and that the draft does not have yet.
+func (s *sealing) takeVerdict(verdict *ledger.Verdict) {
+	key, again, over := awaited{verdict.ID, verdict.Shard}, false, false
+	if !s.once {
+		_, again = s.taken[key]
+	}
+	if len(s.over) > 0 {
+		_, over = s.over[verdict.ID]
+	}
+	if again || over || len(s.verdicts) >= ledger.MaxBlockTransactions || !s.state.Awaits(verdict) {
 		s.Repeated++
 		return
 	}
-	s.verdicts[key] = struct{}{}
+	if !s.once {
+		s.taken[key] = struct{}{}
+	}
 	if !verdict.Good() {
 		s.over[verdict.ID] = struct{}{}
 	}
-	entry := verdict.Entry(s.state.ledger)
-	entry.Bundle = len(s.block.Bundles)
-	ids := []ledger.Hash{entry.ID}
-	s.block.Unpacked = append(s.block.Unpacked, entry)
-	s.block.Bundles = append(s.block.Bundles, ledger.BundleSeal{IDs: ids, Kept: []bool{true},
-		Root: ledger.IDRoot(ids)})
+	s.verdicts = append(s.verdicts, *verdict)
+}
+
+// addVerdicts adds the verdicts that were taken. Nothing else is in the draft yet.
+func (s *sealing) addVerdicts() {
+	entries, seals := ledger.VerdictEntries(s.state.ledger, s.verdicts, 0)
+	s.block.Unpacked = append(s.block.Unpacked, entries...)
+	s.block.Bundles = append(s.block.Bundles, seals...)
 }
 
 // addStream adds the entries of the parent's stream that follow the last one in the chain.

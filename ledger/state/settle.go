@@ -16,17 +16,17 @@ func comparePlaces(aHeight ledger.Height, aIndex uint32, bHeight ledger.Height, 
 // effect when all other shards have given a good verdict, and is released on the first bad one.
 func (s *State) applyVerdict(verdict *ledger.Verdict) ledger.Result {
 	s.counter++
-	if !s.Awaits(verdict) {
+	found, awaited := s.awaits(verdict)
+	if awaited == nil {
 		return whole(ledger.OutOfPlace)
 	}
-	found := s.pending.byID[verdict.ID]
 	if !verdict.Good() {
 		s.release(found.entry)
 		s.settled(found, false)
 		return whole(ledger.Released)
 	}
 	s.touchSlot(found)
-	found.entry.wait(verdict.Shard).said = true
+	awaited.said = true
 	s.pending.waiting[verdict.Shard]--
 	for _, each := range found.entry.waits {
 		if !each.said {

@@ -13,6 +13,8 @@ import (
 // voucher. Keys of the maps are what members say of one verdict or one number of the stream.
 type tallies struct {
 	majority int
+	// inOrder is what countInOrder returns. verdicts is used if that is nil.
+	inOrder  [][]vouchedVerdict
 	verdicts map[ledger.Verdict]*tally
 	stream   map[ledger.Vouched]*tally
 }
@@ -39,22 +41,36 @@ func (s *State) tally(batches []*ledger.VerifiedBatch) *tallies {
 	if s.fault == FaultVouchedByOne {
 		t.majority = 1
 	}
+	speakers := make([]int, len(batches))
+	for at, batch := range batches {
+		speakers[at] = s.speaker(batch, members)
+	}
+	t.inOrder = countInOrder(batches, speakers, t.majority)
 	for i := range members {
-		for _, batch := range batches {
-			v := batch.Voucher
-			if v == nil || batch.VoucherErr != nil || v.Chain != s.chain ||
-				!bytes.Equal(v.Key[:], members[i].Key) {
+		for at, batch := range batches {
+			if speakers[at] != i {
 				continue
 			}
-			for j := range batch.Verdicts {
+			for j := 0; j < len(batch.Verdicts) && t.inOrder == nil; j++ {
 				count(t.verdicts, batch.Verdicts[j], i)
 			}
-			for j := range v.Stream {
-				count(t.stream, v.Stream[j], i)
+			for j := range batch.Voucher.Stream {
+				count(t.stream, batch.Voucher.Stream[j], i)
 			}
 		}
 	}
 	return t
+}
+
+// speaker returns the index of the member that vouches for what is in a batch, or -1.
+func (s *State) speaker(batch *ledger.VerifiedBatch, members []ledger.GroupMember) int {
+	v := batch.Voucher
+	if v == nil || batch.VoucherErr != nil || v.Chain != s.chain {
+		return -1
+	}
+	return slices.IndexFunc(members, func(m ledger.GroupMember) bool {
+		return bytes.Equal(v.Key[:], m.Key)
+	})
 }
 
 func count[Fact comparable](tallies map[Fact]*tally, fact Fact, member int) {
@@ -64,10 +80,19 @@ func count[Fact comparable](tallies map[Fact]*tally, fact Fact, member int) {
 	tallies[fact].add(member)
 }
 
-// verdict reports whether enough members vouch for a verdict. In a book without vouchers t is nil,
-// and one member is enough.
-func (t *tallies) verdict(verdict *ledger.Verdict) bool {
-	return t == nil || t.verdicts[*verdict] != nil && t.verdicts[*verdict].count >= t.majority
+// verdict returns what the round says about verdict i of the batch at a place. It may return enough
+// for enoughBefore. In a book without vouchers t is nil, and one member is enough.
+func (t *tallies) verdict(place int, batch *ledger.VerifiedBatch, i int) vouchedVerdict {
+	if t == nil {
+		return enough
+	}
+	if t.inOrder != nil {
+		return t.inOrder[place][i]
+	}
+	if said := t.verdicts[batch.Verdicts[i]]; said != nil && said.count >= t.majority {
+		return enough
+	}
+	return tooFew
 }
 
 // carried reports whether enough members vouch for entry i of the parent's stream in a batch.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -25,12 +26,22 @@ func TestDestinationsAreThoseOfVerdicts(t *testing.T) {
 	t.Parallel()
 	s := crossed(t, small(), 30, 9)
 	var blocks []*ledger.Block
+	told := make(map[ledger.Height][][]state.OwnVerdict)
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
 		block, err := s.Block(height)
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocks = append(blocks, block)
+		own, err := s.OwnVerdicts(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Those of the last blocks are known from their execution.
+		told[height] = [][]state.OwnVerdict{own, s.ownVerdictsIn(block)}
+	}
+	if _, err := s.OwnVerdicts(s.AppendedHeight() + 1); !errors.Is(err, ErrNotFound) {
+		t.Errorf("above the head: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -40,6 +51,14 @@ func TestDestinationsAreThoseOfVerdicts(t *testing.T) {
 		executed, changes := replayed.Execute(state.Redraft(block))
 		if executed.Hash != block.Hash {
 			t.Fatalf("block %d is another one", block.Header.Height)
+		}
+		for _, got := range told[block.Header.Height] {
+			if !slices.EqualFunc(got, changes.Verdicts, func(a, b state.OwnVerdict) bool {
+				return a.Verdict == b.Verdict && slices.Equal(a.To, b.To)
+			}) {
+				t.Errorf("block %d: %d own verdicts, want %d, or others", block.Header.Height,
+					len(got), len(changes.Verdicts))
+			}
 		}
 		for _, own := range changes.Verdicts {
 			index := slices.IndexFunc(block.Unpacked, func(each ledger.Entry) bool {

@@ -176,7 +176,8 @@
 // and the data that it needs from them. Two kinds of rows index this data. Rows that a crash left
 // above the head are never read: an entry of a stream is read only up to the number that the state
 // gives, and the end of a wait only if the state shows that the wait is over. By then the block
-// that made the entry or ended the wait has written its rows anew.
+// that made the entry or ended the wait has written its rows anew. Most ends of waits need no row:
+// the id of a good verdict follows from the transaction, and the index finds it.
 //
 //	// To children: entries from any number that a child's members request.
 //	carried, err := store.Stream(child, from, limit, durable)

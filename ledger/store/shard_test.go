@@ -425,6 +425,64 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 	}
 }
 
+// The end of a wait is found, also by a verdict that is good in another form than correct shards
+// give it, and after a restart.
+func TestEndOfWaitIsFound(t *testing.T) {
+	t.Parallel()
+	for name, item := range map[string]uint32{"by its id": ledger.NoItem, "by its row": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, genesis := t.TempDir(), shardGenesis()
+			s := openBook(t, dir, genesis, small())
+			b, random := newShardBook(1), rand.New(rand.NewPCG(7, 7))
+			for s.PendingCount() == 0 {
+				b.apply(t, s, 3, random)
+			}
+			waits := s.Pending()[0]
+			var told []ledger.Verdict
+			for _, shard := range waits.Waits {
+				told = append(told, ledger.Verdict{ID: waits.ID, Shard: shard,
+					Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
+			}
+			last := &told[len(told)-1]
+			last.Result.Item = item
+			if _, err := s.Apply(1, 1000,
+				[][]byte{(&ledger.Batch{Verdicts: told}).Encode()}); err != nil {
+				t.Fatal(err)
+			}
+			find := func() {
+				t.Helper()
+				crossing, err := s.Crossing(waits.ID)
+				if err != nil || crossing.Outcome != TookEffect || crossing.Settled == nil ||
+					*crossing.Settled.Entry.Transaction().Verdict != *last {
+					t.Fatalf("%+v %v", crossing, err)
+				}
+			}
+			find()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rows := 0
+			s = openBook(t, dir, genesis, small())
+			if err := s.eachRow(rowSettled, func(key, _ []byte) error {
+				if bytes.Equal(key, settledKey(waits.ID)) {
+					rows++
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if want := rows == 1; want != (item != ledger.NoItem) {
+				t.Errorf("%d rows", rows)
+			}
+			find()
+			if err := s.verify(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Reads run while a shard grows.
 func TestShardIsReadWhileItGrows(t *testing.T) {
 	t.Parallel()

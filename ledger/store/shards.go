@@ -193,12 +193,26 @@ func shardRows(block *ledger.Block, changes *state.Changes, put putRow) error {
 		}
 	}
 	for _, settlement := range changes.Settlements {
+		if foundByID(block, &settlement) {
+			continue
+		}
 		if err := put("settled", settledKey(settlement.ID),
 			appendPlace(nil, height, settlement.Index)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setAside is the result of a good verdict.
+var setAside = ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}
+
+// foundByID reports whether the verdict that ends a wait is found without a row, by its own id. The
+// id of a good verdict follows from the transaction and the shard. A bad one has a reason, too.
+func foundByID(block *ledger.Block, settlement *state.Settlement) bool {
+	// A book of several shards has no packed bundles, so Unpacked has all transactions.
+	end := &block.Unpacked[settlement.Index]
+	return settlement.Applied && end.Transaction().Verdict.Result == setAside
 }
 
 // Pending returns the cross-shard transactions that wait for other shards as of the head, ordered
@@ -337,7 +351,7 @@ func (s *Store) crossingOf(id ledger.Hash, crossing Crossing) (Crossing, error) 
 		crossing.Outcome, crossing.Waits, crossing.Said = Waiting, waiting.Waits, waiting.Said
 		return crossing, nil
 	}
-	settled, err := s.settlement(id)
+	settled, err := s.settlement(id, crossing.Destinations)
 	if err != nil {
 		return Crossing{}, err
 	}
@@ -349,7 +363,10 @@ func (s *Store) crossingOf(id ledger.Hash, crossing Crossing) (Crossing, error) 
 }
 
 // settlement returns the verdict that ended a transaction's wait.
-func (s *Store) settlement(id ledger.Hash) (Found, error) {
+func (s *Store) settlement(id ledger.Hash, destinations []ledger.ShardID) (Found, error) {
+	if settled, found, err := s.settledByID(id, destinations); found || err != nil {
+		return settled, err
+	}
 	where, err := s.settledAt(id)
 	if err != nil {
 		return Found{}, err
@@ -365,6 +382,34 @@ func (s *Store) settlement(id ledger.Hash) (Found, error) {
 	return settled, nil
 }
 
+// settledByID looks for the good verdict that ended a transaction's wait, among those of all other
+// destinations.
+func (s *Store) settledByID(id ledger.Hash, destinations []ledger.ShardID) (settled Found,
+	found bool, err error) {
+	for _, shard := range destinations {
+		if shard == s.genesis.Shard {
+			continue
+		}
+		verdict := ledger.Verdict{ID: id, Shard: shard, Result: setAside}.Entry(s.book)
+		where, known, err := s.locate(verdict.ID)
+		if err != nil {
+			return Found{}, false, err
+		}
+		if !known {
+			continue
+		}
+		if settled, err = s.at(where); err != nil {
+			return Found{}, false, err
+		}
+		if settled.Entry.Result.Code == ledger.Settled {
+			return settled, true, nil
+		}
+	}
+	return Found{}, false, nil
+}
+
+// settledAt looks up the row of the verdict that ended a transaction's wait. Stores of earlier
+// versions have rows of all such verdicts, later ones of those that are not found by their ids.
 func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	s.mutex.RLock()
 	height := s.head.Header.Height
@@ -385,6 +430,43 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 		return nil
 	})
 	return where, err
+}
+
+// OwnVerdicts returns this shard's verdicts in the block at a height, in the order of their
+// transactions, each with the other shards that wait for it. They are read-only. It returns the
+// errors of Block.
+func (s *Store) OwnVerdicts(height ledger.Height) ([]state.OwnVerdict, error) {
+	s.mutex.RLock()
+	pending, closed := s.unwritten.at(height), s.closed
+	s.mutex.RUnlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if pending != nil {
+		return pending.changes.Verdicts, nil
+	}
+	block, err := s.Block(height)
+	if err != nil {
+		return nil, err
+	}
+	return s.ownVerdictsIn(block), nil
+}
+
+// ownVerdictsIn finds this shard's verdicts in a block that was executed long ago.
+func (s *Store) ownVerdictsIn(block *ledger.Block) (own []state.OwnVerdict) {
+	for index, entry := range block.All() {
+		verdict, made := ledger.VerdictOf(entry, s.genesis.Shard)
+		if !made {
+			continue
+		}
+		others := slices.DeleteFunc(s.Destinations(block, index), func(shard ledger.ShardID) bool {
+			return shard == s.genesis.Shard
+		})
+		if len(others) > 0 {
+			own = append(own, state.OwnVerdict{Verdict: verdict, To: others})
+		}
+	}
+	return own
 }
 
 // Destinations returns the shards that a transaction concerns, in ascending order. It is the one at
@@ -459,6 +541,7 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round,
 
 // verifyShard checks that look-ups find the stream entries and ends of waits that a block made, and
 // the entries of the parent's stream in it unless an earlier version wrote the block.
+// Ends of waits that are found by their ids are checked with the index.
 func (s *Store) verifyShard(transaction *badger.Txn, block *ledger.Block,
 	crossings *state.Crossings) error {
 	height := block.Header.Height
@@ -483,6 +566,9 @@ func (s *Store) verifyShard(transaction *badger.Txn, block *ledger.Block,
 		}
 	}
 	for _, settlement := range crossings.Settlements {
+		if foundByID(block, &settlement) {
+			continue
+		}
 		if where, err := findPlace(transaction, settledKey(settlement.ID)); err != nil ||
 			where != (position{height: height, index: settlement.Index}) {
 			return damaged(height, "the end of the wait of %s is not found", settlement.ID)

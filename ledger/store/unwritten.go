@@ -70,7 +70,7 @@ type layer struct {
 	places map[uint64]place
 	others map[ledger.Hash]place
 	// forwards finds the entries of streams to other shards, carried those of the parent's stream,
-	// and settlements the ends of waits.
+	// and settlements the ends of waits that are not found by their ids.
 	forwards    map[forwardPlace]position
 	carried     map[uint64]position
 	settlements map[ledger.Hash]position
@@ -112,6 +112,9 @@ func (l *layer) add(pending *pendingBlock) {
 			height: block.Header.Height, index: forward.Bundle}
 	}
 	for _, settlement := range pending.changes.Settlements {
+		if foundByID(block, &settlement) {
+			continue
+		}
 		l.settlements[settlement.ID] = position{height: block.Header.Height,
 			index: settlement.Index}
 	}

@@ -64,20 +64,18 @@ func (a *Asking) Overdue(pending []state.Pending, now time.Duration, anew bool) 
 // Sweep makes misplaced verdicts ones to judge again: those to propose whose transactions do not
 // wait, and early ones whose transactions do.
 func (x *Exchange) Sweep(a *Asking) {
-	var ids []ledger.Hash
-	x.awaited.transactions(func(id ledger.Hash) {
-		if a.waiting[id] == nil {
-			ids = append(ids, id)
+	var misplaced []ledger.Verdict
+	x.awaited.each(func(verdict *ledger.Verdict) {
+		if a.waiting[verdict.ID] == nil {
+			misplaced = append(misplaced, *verdict)
 		}
 	})
-	var misplaced []ledger.Verdict
-	for _, id := range ids {
-		misplaced = append(misplaced, x.awaited.of(id)...)
-		x.awaited.removeAll(id)
+	for i := range misplaced {
+		x.leave(x.facts.find(KeyOf(&misplaced[i])))
 	}
-	if x.early.len() > 0 {
+	if x.early.count > 0 {
 		for id := range a.waiting {
-			misplaced = append(misplaced, x.early.take(id)...)
+			misplaced = x.early.take(&x.facts, id, misplaced)
 		}
 	}
 	slices.SortFunc(misplaced, func(v, w ledger.Verdict) int {
@@ -102,13 +100,14 @@ func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration,
 		waits, asked := a.waiting[each.ID], false
 		for _, shard := range each.Waits {
 			key := Key{each.ID, shard}
-			if len(ids[shard]) >= most || x.awaited.has(key) ||
+			at := x.facts.find(key)
+			if len(ids[shard]) >= most || x.facts.facts[at].awaited ||
 				x.config.Fault == FaultAskedOnce && waits.asks > 0 {
 				continue
 			}
 			// The verdict was judged while the transaction's block was executed, and is not over.
-			x.settled.remove(key)
-			if result, believed := x.believed.get(key); believed {
+			x.settled.remove(&x.facts, at)
+			if result, believed := x.Believed(key); believed {
 				// Without room, this one comes before others at the next look.
 				if x.enqueue(ledger.Verdict{ID: each.ID, Shard: shard, Result: result}) {
 					waits.asked = now

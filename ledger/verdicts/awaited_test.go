@@ -21,8 +21,9 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 		const bound, wait = 5, 10 * time.Second
 		var (
 			set                  = newAwaitedSet()
-			early                = newEarlySet(bound)
-			recent               = newRecentSet(bound)
+			facts                = newTable()
+			early                = earlySet{bound: bound}
+			recent               = ring{bound: bound, of: settledPlace}
 			now                  = 1000 * time.Second
 			model                []entry
 			modelEarly, modelOld []ledger.Verdict
@@ -39,40 +40,47 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			v := draw()
-			if set.has(KeyOf(&v)) != slices.ContainsFunc(model, isEntry(v)) ||
-				early.has(KeyOf(&v)) != slices.ContainsFunc(modelEarly, is(v)) ||
-				recent.has(KeyOf(&v)) != slices.ContainsFunc(modelOld, is(v)) {
+			key, awaits := KeyOf(&v), slices.ContainsFunc(model, isEntry(v))
+			if len(set.byID[v.ID]) == 0 && awaits ||
+				facts.get(key).early != slices.ContainsFunc(modelEarly, is(v)) ||
+				(facts.get(key).settled != 0) != slices.ContainsFunc(modelOld, is(v)) {
 				t.Fatalf("%+v is not where it should be", v)
 			}
 			switch rapid.IntRange(0, 6).Draw(t, "step") {
 			case 0, 1:
-				if !set.has(KeyOf(&v)) {
+				if !awaits {
 					set.add(v)
 					model = append(model, entry{verdict: v})
 				}
-				if !early.has(KeyOf(&v)) {
-					early.add(v)
+				if at := facts.need(key); !facts.facts[at].early {
+					early.add(&facts, at, v.Result)
 					modelEarly = append(modelEarly, v)
 					modelEarly = modelEarly[max(0, len(modelEarly)-bound):]
 				}
-				recent.add(KeyOf(&v))
-				if !slices.ContainsFunc(modelOld, is(v)) {
+				if at := facts.need(key); facts.facts[at].settled == 0 {
+					recent.add(&facts, at)
 					modelOld = append(modelOld, v)
 					modelOld = modelOld[max(0, len(modelOld)-bound):]
 				}
 			case 2:
-				set.remove(KeyOf(&v))
+				set.remove(key)
 				model = slices.DeleteFunc(model, isEntry(v))
+				// What was removed keeps its place in the ring until its turn comes.
+				recent.remove(&facts, facts.find(key))
+				if at := slices.IndexFunc(modelOld, is(v)); at >= 0 {
+					modelOld[at] = ledger.Verdict{}
+				}
 			case 3:
-				set.removeAll(v.ID)
-				model = slices.DeleteFunc(model, func(e entry) bool { return e.verdict.ID == v.ID })
 				var want []ledger.Verdict
 				for _, each := range modelEarly {
 					if each.ID == v.ID {
 						want = append(want, each)
 					}
 				}
-				if got := early.take(v.ID); !slices.Equal(got, want) {
+				byShard := func(a, b ledger.Verdict) int { return KeyOf(&a).order(KeyOf(&b)) }
+				got := early.take(&facts, v.ID, nil)
+				slices.SortFunc(got, byShard)
+				if slices.SortFunc(want, byShard); !slices.Equal(got, want) {
 					t.Fatalf("taken %v, want %v", got, want)
 				}
 				modelEarly = slices.DeleteFunc(modelEarly, func(o ledger.Verdict) bool {
@@ -101,17 +109,47 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 					model[at].proposed = now
 				}
 			}
-			if set.len() != len(model) || early.len() != len(modelEarly) ||
-				len(recent.known) != len(modelOld) {
-				t.Fatalf("%d, %d, %d elements; want %d, %d, %d", set.len(), early.len(),
-					len(recent.known), len(model), len(modelEarly), len(modelOld))
+			held := make(map[Key]bool)
+			for _, each := range append(slices.Clone(modelEarly), modelOld...) {
+				if each != (ledger.Verdict{}) {
+					held[KeyOf(&each)] = true
+				}
+			}
+			if set.len() != len(model) || early.count != len(modelEarly) ||
+				factsIn(t, &facts) != len(held) {
+				t.Fatalf("%d, %d, %d elements; want %d, %d, %d", set.len(), early.count,
+					factsIn(t, &facts), len(model), len(modelEarly), len(held))
 			}
 		}
-		if got := set.drain(); len(got) != len(model) || set.len() != 0 || set.has(Key{}) {
+		if got := set.drain(); len(got) != len(model) || set.len() != 0 || len(set.byID) != 0 {
 			t.Fatalf("%d drained of %d", len(got), len(model))
 		}
-		if got := early.drain(); !slices.Equal(got, modelEarly) || early.len() != 0 {
+		if recent.clear(&facts); factsIn(t, &facts) != early.count {
+			t.Fatalf("%d facts of %d early verdicts", factsIn(t, &facts), early.count)
+		}
+		if got := early.drain(&facts, nil); !slices.Equal(got, modelEarly) || early.count != 0 {
 			t.Fatalf("%v drained, want %v", got, modelEarly)
 		}
 	})
 }
+
+// factsIn counts the facts in a table, and checks that all others can be used again.
+func factsIn(t *rapid.T, facts *table) (count int) {
+	for id, at := range facts.first {
+		for ; at != 0; at = facts.facts[at].next {
+			if count++; facts.facts[at].key.ID != id {
+				t.Fatalf("a fact on %v among those on %v", facts.facts[at].key, id)
+			}
+		}
+	}
+	unused := 0
+	for at := facts.unused; at != 0; at = facts.facts[at].next {
+		unused++
+	}
+	if count+unused+1 != len(facts.facts) {
+		t.Fatalf("%d facts and %d unused ones of %d", count, unused, len(facts.facts)-1)
+	}
+	return count
+}
+
+func settledPlace(f *fact) *index { return &f.settled }

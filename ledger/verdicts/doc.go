@@ -44,6 +44,7 @@
 //	exchange.go  from the first word on a verdict until the chain has it
 //	asking.go    which transactions wait for long, and what to ask
 //	words.go     what members say, until it is believed
-//	awaited.go   the sets of verdicts
+//	table.go     what is known of each verdict, and the sets of those that are early or over
+//	awaited.go   the verdicts to propose
 //	ordered.go   the verdicts to propose in a vouched book
 package verdicts

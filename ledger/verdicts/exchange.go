@@ -127,17 +127,19 @@ type Config struct {
 // Exchange has the verdicts of other shards that one member heard, from the first word on them
 // until its chain has them. It is not safe for concurrent use.
 type Exchange struct {
-	config  Config
+	config Config
+	// facts has what is known of each verdict. The sets are over it.
+	facts   table
 	awaited awaitedVerdicts
-	early   *earlySet
-	settled *recentSet
+	early   earlySet
+	settled ring
 	// received are the verdicts to judge: at most Bounds.Received believed ones, and those from the
 	// sets.
 	received []ledger.Verdict
 	// In a vouched book believed has the verdicts that are believed, and words those that are not
 	// yet.
 	words    *wordSet
-	believed *recentSet
+	believed ring
 	// blocks counts calls of Applied and Reset. A change makes earlier reads of the chain stale.
 	blocks uint64
 	// fresh is set if transactions may wait that did not before.
@@ -147,10 +149,12 @@ type Exchange struct {
 
 // New returns an empty exchange.
 func New(config Config) *Exchange {
-	x := &Exchange{config: config, awaited: newAwaitedSet(),
-		early:   newEarlySet(config.Bounds.Early),
-		settled: newRecentSet(config.Bounds.Settled), words: newWordSet(config.Fault),
-		believed: newRecentSet(config.Bounds.Believed)}
+	bounds := &config.Bounds
+	x := &Exchange{config: config, facts: newTable(), awaited: newAwaitedSet(),
+		early:    earlySet{bound: bounds.Early},
+		settled:  ring{bound: bounds.Settled, of: func(f *fact) *index { return &f.settled }},
+		believed: ring{bound: bounds.Believed, of: func(f *fact) *index { return &f.believed }}}
+	x.words = newWordSet(&x.facts, config.Fault)
 	if config.Vouched {
 		x.awaited = &orderedSet{}
 		x.words.follow(&x.config)
@@ -175,19 +179,40 @@ type Counts struct {
 
 // Counts returns the counts.
 func (x *Exchange) Counts() Counts {
-	return Counts{Awaited: x.awaited.len(), Early: x.early.len(), Received: len(x.received),
+	return Counts{Awaited: x.awaited.len(), Early: x.early.count, Received: len(x.received),
 		Words: x.words.count, Dropped: x.dropped}
 }
 
 // Awaits reports whether a verdict is one to propose.
-func (x *Exchange) Awaits(key Key) bool { return x.awaited.has(key) }
+func (x *Exchange) Awaits(key Key) bool { return x.facts.get(key).awaited }
 
 // Settled reports whether a verdict is remembered as over.
-func (x *Exchange) Settled(key Key) bool { return x.settled.has(key) }
+func (x *Exchange) Settled(key Key) bool { return x.facts.get(key).settled != 0 }
 
 // Believed returns the result of a verdict that is believed, in a vouched book.
 func (x *Exchange) Believed(key Key) (result ledger.Result, believed bool) {
-	return x.believed.get(key)
+	f := x.facts.get(key)
+	return f.believedAs, f.believed != 0
+}
+
+// Against counts the verdicts that differ from what is believed, in a vouched book. Those on which
+// nothing is believed, or not any more, do not count. Members list what their chain waits for in
+// canonical order, so most of it is found side by side with what this chain waits for.
+func (x *Exchange) Against(told []ledger.Verdict) (count uint64) {
+	var from cursor
+	set, ordered := x.awaited.(*orderedSet)
+	for i := range told {
+		key := KeyOf(&told[i])
+		if ordered {
+			if found := from.seek(set, key); found != nil && found.Result == told[i].Result {
+				continue
+			}
+		}
+		if result, believed := x.Believed(key); believed && result != told[i].Result {
+			count++
+		}
+	}
+	return count
 }
 
 // Blocks counts the blocks that were applied, and the calls of Reset. What was read from the chain
@@ -213,8 +238,8 @@ func (x *Exchange) Applied(block *ledger.Block) (found []Contradiction) {
 		if entry.Result.Code == ledger.SetAside {
 			x.fresh = true
 		}
-		if x.early.len() > 0 {
-			x.received = append(x.received, x.early.take(entry.ID)...)
+		if x.early.count > 0 {
+			x.received = x.early.take(&x.facts, entry.ID, x.received)
 		}
 	}
 	return found
@@ -222,30 +247,51 @@ func (x *Exchange) Applied(block *ledger.Block) (found []Contradiction) {
 
 // took records that a block has a verdict.
 func (x *Exchange) took(verdict *ledger.Verdict, code ledger.Code) (found []Contradiction) {
-	switch code {
-	case ledger.Settled, ledger.Released:
-		x.awaited.removeAll(verdict.ID)
-	case ledger.Applied:
-		x.awaited.remove(KeyOf(verdict))
-	default:
+	over := code == ledger.Settled || code == ledger.Released
+	if !over && code != ledger.Applied {
 		return nil
 	}
-	x.settled.add(KeyOf(verdict))
+	at := x.facts.need(KeyOf(verdict))
+	if x.facts.facts[at].settled == 0 {
+		x.settled.add(&x.facts, at)
+	}
 	if x.config.Vouched {
-		found = x.end(verdict)
-		if code != ledger.Applied {
-			x.words.takeAll(verdict.ID)
+		found = x.words.take(at, verdict.Result)
+	}
+	x.leave(at)
+	// The verdicts of other shards on the transaction are over, too.
+	for other := x.facts.first[verdict.ID]; over && other != 0; {
+		next := x.facts.facts[other].next
+		if other != at {
+			x.words.drop(other)
+			x.leave(other)
 		}
+		other = next
 	}
 	return found
+}
+
+// leave takes a verdict out of those to propose, and drops the fact if it is in no set.
+func (x *Exchange) leave(at index) {
+	if f := &x.facts.facts[at]; f.awaited {
+		f.awaited = false
+		x.awaited.remove(f.key)
+	}
+	x.facts.release(at)
 }
 
 // Reset records that another chain took the place of the one before. All known verdicts are judged
 // anew.
 func (x *Exchange) Reset() {
 	x.blocks++
-	x.settled.clear()
-	x.received = append(append(x.received, x.awaited.drain()...), x.early.drain()...)
+	x.settled.clear(&x.facts)
+	drained := x.awaited.drain()
+	for i := range drained {
+		at := x.facts.find(KeyOf(&drained[i]))
+		x.facts.facts[at].awaited = false
+		x.facts.release(at)
+	}
+	x.received = x.early.drain(&x.facts, append(x.received, drained...))
 }
 
 // Hear takes verdicts that a member of another shard told. Those that are believed now are to be
@@ -260,25 +306,28 @@ func (x *Exchange) Hear(member Member, verdicts []ledger.Verdict) (found []Contr
 		}
 		return nil
 	}
-	present := x.config.Members(member.Shard)
+	present, by := x.config.Members(member.Shard), x.words.teller(member)
 	for i := range verdicts {
-		key, w := KeyOf(&verdicts[i]), word{member: member, verdict: verdicts[i]}
-		if result, believed := x.believed.get(key); believed {
-			if result != w.verdict.Result {
-				found = append(found, w.against(result))
+		verdict := &verdicts[i]
+		at := x.facts.need(KeyOf(verdict))
+		switch f := &x.facts.facts[at]; {
+		case f.believed != 0:
+			if f.believedAs != verdict.Result {
+				found = append(found, Contradiction{Member: member, Verdict: *verdict,
+					Against: f.believedAs})
 			}
 			continue
-		}
-		if x.settled.has(key) {
+		case f.settled != 0:
 			continue
 		}
-		dropped, contradicted := x.words.add(w)
+		dropped, before, contradicts := x.words.add(by, at, verdict.Result)
 		x.dropped += uint64(dropped)
-		if contradicted != nil {
-			found = append(found, w.against(contradicted.verdict.Result))
+		if contradicts {
+			found = append(found, Contradiction{Member: member, Verdict: *verdict,
+				Against: before})
 		}
-		if verdict, enough := x.words.majority(key, present); enough {
-			found = append(found, x.Believe(&verdict)...)
+		if result, enough := x.words.majority(at, present); enough {
+			found = append(found, x.believe(at, result)...)
 		}
 	}
 	return found
@@ -287,22 +336,17 @@ func (x *Exchange) Hear(member Member, verdicts []ledger.Verdict) (found []Contr
 // Believe takes a verdict that needs no more words. In a vouched book it returns the words against
 // it.
 func (x *Exchange) Believe(verdict *ledger.Verdict) []Contradiction {
-	key := KeyOf(verdict)
-	against := x.end(verdict)
-	if x.believed.has(key) {
-		return against
-	}
-	x.believed.put(key, verdict.Result)
-	x.enqueue(*verdict)
-	return against
+	return x.believe(x.facts.need(KeyOf(verdict)), verdict.Result)
 }
 
-// end drops the words on a verdict that is known now, and returns those against it.
-func (x *Exchange) end(verdict *ledger.Verdict) (against []Contradiction) {
-	for _, w := range x.words.take(KeyOf(verdict)) {
-		if w.verdict.Result != verdict.Result {
-			against = append(against, w.against(verdict.Result))
-		}
+// believe makes a verdict one that is believed, and drops the words on it. It returns those against
+// it.
+func (x *Exchange) believe(at index, result ledger.Result) []Contradiction {
+	against := x.words.take(at, result)
+	if f := &x.facts.facts[at]; f.believed == 0 {
+		f.believedAs = result
+		x.believed.add(&x.facts, at)
+		x.enqueue(ledger.Verdict{ID: f.key.ID, Shard: f.key.Shard, Result: result})
 	}
 	return against
 }
@@ -312,8 +356,9 @@ func (x *Exchange) end(verdict *ledger.Verdict) (against []Contradiction) {
 func (x *Exchange) Recount() (found []Contradiction) {
 	x.dropped += uint64(x.words.follow(&x.config))
 	for _, key := range x.words.keys() {
-		if verdict, enough := x.words.majority(key, x.config.Members(key.Shard)); enough {
-			found = append(found, x.Believe(&verdict)...)
+		at := x.facts.find(key)
+		if result, enough := x.words.majority(at, x.config.Members(key.Shard)); enough {
+			found = append(found, x.believe(at, result)...)
 		}
 	}
 	return found
@@ -343,7 +388,8 @@ func (x *Exchange) TakeReceived(most int) []ledger.Verdict {
 
 // Knows reports whether a verdict has its place already, so that it need not be judged.
 func (x *Exchange) Knows(key Key) bool {
-	return x.settled.has(key) || x.awaited.has(key) || x.early.has(key)
+	f := x.facts.get(key)
+	return f.settled != 0 || f.awaited || f.early
 }
 
 // Place gives a verdict that it does not know its place by its standing, which was read when Blocks
@@ -351,23 +397,44 @@ func (x *Exchange) Knows(key Key) bool {
 // place may be wrong, and a later look at the waiting transactions corrects it.
 func (x *Exchange) Place(verdict *ledger.Verdict, standing Standing, blocks uint64) (ready bool) {
 	stale := x.blocks != blocks
-	switch {
+	x.fresh = x.fresh || stale
+	if standing == Early && x.config.Fault == FaultForgetEarly {
+		return false
+	}
+	at := x.facts.need(KeyOf(verdict))
+	switch f := &x.facts.facts[at]; {
 	case standing == Over && stale:
 		// The chain may have been replaced, and a verdict that is over is never judged again.
 	case standing == Over:
-		x.settled.add(KeyOf(verdict))
-	case standing == Early:
-		if x.config.Fault != FaultForgetEarly {
-			x.early.add(*verdict)
+		if f.settled == 0 {
+			x.settled.add(&x.facts, at)
 		}
-	case x.awaited.len() >= x.config.Bounds.Awaited && !x.awaited.displace(verdict):
-		x.dropped++
-	default:
-		x.awaited.add(*verdict)
-		ready = true
+	case standing == Early:
+		if !f.early {
+			x.early.add(&x.facts, at, verdict.Result)
+		}
+	case !f.awaited:
+		ready = x.await(at, verdict)
 	}
-	x.fresh = x.fresh || stale
+	x.facts.release(at)
 	return ready
+}
+
+// await makes a verdict one to propose, if there is room.
+func (x *Exchange) await(at index, verdict *ledger.Verdict) bool {
+	if x.awaited.len() >= x.config.Bounds.Awaited {
+		later, displaced := x.awaited.displace(verdict)
+		if !displaced {
+			x.dropped++
+			return false
+		}
+		displacedAt := x.facts.find(later)
+		x.facts.facts[displacedAt].awaited = false
+		x.facts.release(displacedAt)
+	}
+	x.awaited.add(*verdict)
+	x.facts.facts[at].awaited = true
+	return true
 }
 
 // Propose returns at most the given number of verdicts that the chain waits for, each again only

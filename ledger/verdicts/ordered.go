@@ -13,18 +13,13 @@ import (
 // safe for concurrent use.
 type awaitedVerdicts interface {
 	len() int
-	has(key Key) bool
 	// add adds a verdict that is not in the set. displace makes room for it in a full set, and
-	// reports whether it did.
+	// returns the verdict that it removed, if it did.
 	add(verdict ledger.Verdict)
-	displace(verdict *ledger.Verdict) bool
+	displace(verdict *ledger.Verdict) (removed Key, did bool)
 	remove(key Key)
-	removeAll(id ledger.Hash)
-	// of returns the verdicts on a transaction.
-	of(id ledger.Hash) []ledger.Verdict
-	// transactions calls visit for each transaction with a verdict in the set. visit changes
-	// nothing.
-	transactions(visit func(id ledger.Hash))
+	// each calls visit for each verdict in the set. visit changes nothing.
+	each(visit func(verdict *ledger.Verdict))
 	// propose returns at most the given number of verdicts for a batch. pending reports whether
 	// propose would return one. again returns when the pool is to be woken because a proposed
 	// verdict still waits, if one does.
@@ -76,12 +71,29 @@ func (s *orderedSet) find(key Key) (chunk, at int, found bool) {
 	return chunk, at, found
 }
 
-func (s *orderedSet) len() int { return s.count }
+// cursor goes forward through a set that does not change meanwhile.
+type cursor struct{ chunk, at int }
 
-func (s *orderedSet) has(key Key) bool {
-	_, _, found := s.find(key)
-	return found
+// seek goes forward to a key, and returns its verdict, or nil if it is not there, or behind.
+func (c *cursor) seek(s *orderedSet, key Key) *ledger.Verdict {
+	for c.chunk < len(s.chunks) {
+		chunk := s.chunks[c.chunk]
+		if c.at == len(chunk) || KeyOf(&chunk[len(chunk)-1]).order(key) < 0 {
+			c.chunk, c.at = c.chunk+1, 0
+			continue
+		}
+		switch order := KeyOf(&chunk[c.at]).order(key); {
+		case order == 0:
+			return &chunk[c.at]
+		case order > 0:
+			return nil
+		}
+		c.at++
+	}
+	return nil
 }
+
+func (s *orderedSet) len() int { return s.count }
 
 func (s *orderedSet) add(verdict ledger.Verdict) {
 	s.count++
@@ -100,14 +112,14 @@ func (s *orderedSet) add(verdict ledger.Verdict) {
 
 // displace drops the last verdict if the given one is before it. So full sets of several members
 // agree on their first verdicts.
-func (s *orderedSet) displace(verdict *ledger.Verdict) bool {
+func (s *orderedSet) displace(verdict *ledger.Verdict) (removed Key, did bool) {
 	last := s.chunks[len(s.chunks)-1]
 	key := KeyOf(&last[len(last)-1])
 	if key.order(KeyOf(verdict)) < 0 {
-		return false
+		return Key{}, false
 	}
 	s.remove(key)
-	return true
+	return key, true
 }
 
 func (s *orderedSet) remove(key Key) {
@@ -131,33 +143,10 @@ func (s *orderedSet) remove(key Key) {
 	}
 }
 
-func (s *orderedSet) removeAll(id ledger.Hash) {
-	for _, verdict := range s.of(id) {
-		s.remove(KeyOf(&verdict))
-	}
-}
-
-func (s *orderedSet) of(id ledger.Hash) (verdicts []ledger.Verdict) {
-	chunk, at, _ := s.find(Key{ID: id})
-	for ; chunk < len(s.chunks); chunk, at = chunk+1, 0 {
-		for _, verdict := range s.chunks[chunk][at:] {
-			if verdict.ID != id {
-				return verdicts
-			}
-			verdicts = append(verdicts, verdict)
-		}
-	}
-	return verdicts
-}
-
-func (s *orderedSet) transactions(visit func(ledger.Hash)) {
-	var last *ledger.Verdict
+func (s *orderedSet) each(visit func(*ledger.Verdict)) {
 	for _, chunk := range s.chunks {
 		for i := range chunk {
-			if last == nil || last.ID != chunk[i].ID {
-				visit(chunk[i].ID)
-			}
-			last = &chunk[i]
+			visit(&chunk[i])
 		}
 	}
 }

@@ -29,19 +29,14 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 					Shard: ledger.ShardID(random.IntN(4)), Result: good}
 				key := KeyOf(&verdict)
 				at, known := place(key)
-				if set.has(key) != known {
-					t.Fatalf("step %d: has %v, want %v", step, !known, known)
+				if _, _, has := set.find(key); has != known {
+					t.Fatalf("step %d: has %v, want %v", step, has, known)
 				}
 				switch adds := random.IntN(steps) > step; {
 				case adds && !known:
 					set.add(verdict)
 					model = slices.Insert(model, at, verdict)
 				case adds:
-				case random.IntN(4) == 0:
-					set.removeAll(verdict.ID)
-					model = slices.DeleteFunc(model, func(v ledger.Verdict) bool {
-						return v.ID == verdict.ID
-					})
 				default:
 					set.remove(key)
 					if known {
@@ -56,7 +51,7 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 				}
 			}
 			if got := set.drain(); !slices.Equal(got, model) || set.len() != 0 ||
-				set.has(Key{}) || set.propose(1, time.Second, 0) != nil {
+				set.propose(1, time.Second, 0) != nil {
 				t.Errorf("%d drained of %d", len(got), len(model))
 			}
 		})
@@ -73,36 +68,26 @@ func checkOrdered(t *testing.T, set *orderedSet, model []ledger.Verdict, most in
 	if set.pending(time.Second, 0) != (len(model) > 0) {
 		t.Fatal("pending is wrong")
 	}
-	var ids []ledger.Hash
-	for _, verdict := range model {
-		if len(ids) == 0 || ids[len(ids)-1] != verdict.ID {
-			ids = append(ids, verdict.ID)
-		}
+	var got []ledger.Verdict
+	set.each(func(verdict *ledger.Verdict) { got = append(got, *verdict) })
+	if !slices.Equal(got, model) {
+		t.Fatalf("%d verdicts, want %d", len(got), len(model))
 	}
-	var got []ledger.Hash
-	set.transactions(func(id ledger.Hash) { got = append(got, id) })
-	if !slices.Equal(got, ids) {
-		t.Fatalf("%d transactions, want %d", len(got), len(ids))
+	from, every := cursor{}, most%7+1
+	for i := 0; i < len(model); i += every {
+		if found := from.seek(set, KeyOf(&model[i])); found == nil || *found != model[i] {
+			t.Fatalf("verdict %d of %d is not found side by side", i, len(model))
+		}
+		absent, beyond := KeyOf(&model[i]), from
+		if absent.Shard += 4; beyond.seek(set, absent) != nil {
+			t.Fatalf("a verdict after %d of %d is found that is not there", i, len(model))
+		}
 	}
 	for i := range set.chunks {
 		if size := len(set.chunks[i]); size == 0 || size >= chunkMax ||
 			i > 0 && size+len(set.chunks[i-1]) <= chunkMax/2 {
 			t.Fatalf("chunk %d of %d has %d verdicts", i, len(set.chunks), size)
 		}
-	}
-	if len(ids) > 0 {
-		id, all := ids[most%len(ids)], []ledger.Verdict(nil)
-		for _, verdict := range model {
-			if verdict.ID == id {
-				all = append(all, verdict)
-			}
-		}
-		if got := set.of(id); !slices.Equal(got, all) {
-			t.Fatalf("%v on a transaction, want %v", got, all)
-		}
-	}
-	if set.of(name(1<<20)) != nil {
-		t.Fatal("verdicts on an unknown transaction")
 	}
 }
 
@@ -113,12 +98,15 @@ func TestOrderedSetMakesRoomForEarlierVerdicts(t *testing.T) {
 	for i := range 10 {
 		set.add(ledger.Verdict{ID: name(2 * i)})
 	}
-	if set.displace(&ledger.Verdict{ID: name(19)}) || set.len() != 10 {
+	if _, did := set.displace(&ledger.Verdict{ID: name(19)}); did || set.len() != 10 {
 		t.Error("room was made for a later verdict")
 	}
-	if !set.displace(&ledger.Verdict{ID: name(17)}) || set.has(Key{ID: name(18)}) ||
-		!set.has(Key{ID: name(16)}) {
-		t.Error("the last verdict was not dropped")
+	removed, did := set.displace(&ledger.Verdict{ID: name(17)})
+	if !did || removed != (Key{ID: name(18)}) || set.len() != 9 {
+		t.Errorf("%v was dropped: %v, want the last verdict", removed, did)
+	}
+	if _, _, has := set.find(Key{ID: name(16)}); !has {
+		t.Error("more than the last verdict was dropped")
 	}
 }
 

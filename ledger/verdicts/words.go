@@ -1,7 +1,6 @@
 package verdicts
 
 import (
-	"container/list"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -9,108 +8,184 @@ import (
 
 // word is a verdict as one member tells it. The member is one of the verdict's shard.
 type word struct {
-	member  Member
-	verdict ledger.Verdict
+	// fact is the verdict, and next the next word on it.
+	fact, next index
+	// teller is the member, by its place in wordSet.tellers.
+	teller int32
+	// before and after are the neighbours among the member's words.
+	before, after index
+	result        ledger.Result
 }
 
-// against returns the word as a contradiction of a result.
-func (w *word) against(result ledger.Result) Contradiction {
-	return Contradiction{Member: w.member, Verdict: w.verdict, Against: result}
+// teller is a member of another shard with its words, in the order of their arrival.
+type teller struct {
+	member         Member
+	oldest, newest index
+	count          int
 }
 
 // wordSet holds words on verdicts that are not believed yet. It holds at most one word of each
 // member on a verdict, and of each member at most its share, the latest. It is not safe for
 // concurrent use.
 type wordSet struct {
-	share    int
-	byID     map[ledger.Hash][]*list.Element
-	byMember map[Member]*list.List // of *word, in the order of their arrival
-	count    int
-	fault    Fault
+	table *table
+	share int
+	// words begins with one that is none. unused is the first of those not in use, linked by next.
+	words   []word
+	unused  index
+	tellers []teller
+	places  map[Member]int32 // of tellers
+	count   int
+	fault   Fault
 }
 
-func newWordSet(fault Fault) *wordSet {
-	return &wordSet{share: 1, byID: map[ledger.Hash][]*list.Element{},
-		byMember: map[Member]*list.List{}, fault: fault}
+func newWordSet(table *table, fault Fault) *wordSet {
+	return &wordSet{table: table, share: 1, words: make([]word, 1), places: map[Member]int32{},
+		fault: fault}
 }
 
-// said returns a member's word on a verdict.
-func (s *wordSet) said(member Member, key Key) (w *word, known bool) {
-	for _, element := range s.byID[key.ID] {
-		if w := element.Value.(*word); w.member == member {
-			return w, true
-		}
+// against returns a word as a contradiction of a result.
+func (s *wordSet) against(at index, result ledger.Result) Contradiction {
+	w := &s.words[at]
+	key := &s.table.facts[w.fact].key
+	return Contradiction{Member: s.tellers[w.teller].member, Against: result,
+		Verdict: ledger.Verdict{ID: key.ID, Shard: key.Shard, Result: w.result}}
+}
+
+// teller returns the place of a member.
+func (s *wordSet) teller(member Member) int32 {
+	at, known := s.places[member]
+	if !known {
+		at = int32(len(s.tellers))
+		s.tellers = append(s.tellers, teller{member: member})
+		s.places[member] = at
 	}
-	return nil, false
+	return at
 }
 
-// add adds a word. It returns how many words of the member it dropped to make room. If the member
-// has a word on this verdict already, that one stays; contradicted reports whether the new one
-// differs, and is not nil then.
-func (s *wordSet) add(w word) (dropped int, contradicted *word) {
-	if before, known := s.said(w.member, KeyOf(&w.verdict)); known && s.fault != FaultCountTwice {
-		if before.verdict.Result == w.verdict.Result {
-			return 0, nil
+// add adds a word on a fact. It returns how many words of the member it dropped to make room. If
+// the member has a word on this verdict already, that one stays; contradicts reports whether the
+// new one differs from it, and before is its result.
+func (s *wordSet) add(by int32, at index, result ledger.Result) (dropped int,
+	before ledger.Result, contradicts bool) {
+	for place := s.table.facts[at].words; place != 0; place = s.words[place].next {
+		w := &s.words[place]
+		if w.teller != by || s.fault == FaultCountTwice {
+			continue
 		}
+		if w.result == result {
+			return 0, result, false
+		}
+		before = w.result
 		if s.fault == FaultOverwriteWord {
-			before.verdict = w.verdict
+			w.result = result
 		}
-		return 0, before
+		return 0, before, true
 	}
-	words := s.byMember[w.member]
-	if words == nil {
-		words = list.New()
-		s.byMember[w.member] = words
+	made := s.unused
+	if made != 0 {
+		s.unused = s.words[made].next
+	} else {
+		made = index(len(s.words))
+		s.words = append(s.words, word{})
 	}
-	dropped = s.trim(w.member, s.share-1)
-	s.byID[w.verdict.ID] = append(s.byID[w.verdict.ID], words.PushBack(&w))
+	t := &s.tellers[by]
+	s.words[made] = word{fact: at, teller: by, before: t.newest, result: result}
+	if t.newest == 0 {
+		t.oldest = made
+	} else {
+		s.words[t.newest].after = made
+	}
+	t.newest = made
+	t.count++
 	s.count++
-	return dropped, nil
+	if last := s.last(at); last == 0 {
+		s.table.facts[at].words = made
+	} else {
+		s.words[last].next = made
+	}
+	return s.trim(by, s.share), result, false
+}
+
+// last returns the last word on a fact.
+func (s *wordSet) last(at index) (last index) {
+	for place := s.table.facts[at].words; place != 0; place = s.words[place].next {
+		last = place
+	}
+	return last
 }
 
 // trim drops a member's oldest words until it has at most the given number. It returns how many.
-func (s *wordSet) trim(member Member, most int) (dropped int) {
-	for words := s.byMember[member]; words.Len() > most; dropped++ {
-		oldest := words.Front()
-		id := oldest.Value.(*word).verdict.ID
-		s.byID[id] = slices.DeleteFunc(s.byID[id], func(element *list.Element) bool {
-			return element == oldest
-		})
-		if len(s.byID[id]) == 0 {
-			delete(s.byID, id)
+func (s *wordSet) trim(by int32, most int) (dropped int) {
+	for ; s.tellers[by].count > most; dropped++ {
+		oldest := s.tellers[by].oldest
+		f := &s.table.facts[s.words[oldest].fact]
+		if f.words == oldest {
+			f.words = s.words[oldest].next
+		} else {
+			before := f.words
+			for s.words[before].next != oldest {
+				before = s.words[before].next
+			}
+			s.words[before].next = s.words[oldest].next
 		}
-		words.Remove(oldest)
-		s.count--
+		at := s.words[oldest].fact
+		s.unlink(oldest)
+		s.table.release(at)
 	}
 	return dropped
 }
 
-// majority returns the verdict that more than half of the present members said, if there is one.
-func (s *wordSet) majority(key Key, present []ledger.MemberIndex) (ledger.Verdict, bool) {
+// unlink takes a word from its member. It is in no fact's list any more.
+func (s *wordSet) unlink(at index) {
+	w := &s.words[at]
+	t := &s.tellers[w.teller]
+	if w.before == 0 {
+		t.oldest = w.after
+	} else {
+		s.words[w.before].after = w.after
+	}
+	if w.after == 0 {
+		t.newest = w.before
+	} else {
+		s.words[w.after].before = w.before
+	}
+	t.count--
+	s.count--
+	w.next, s.unused = s.unused, at
+}
+
+// majority returns the result that more than half of the present members said, if there is one.
+func (s *wordSet) majority(at index, present []ledger.MemberIndex) (ledger.Result, bool) {
 	type votes struct {
 		result ledger.Result
 		count  int
 	}
-	if 2*len(s.byID[key.ID]) <= len(present) && s.fault != FaultQuorumOfOne {
-		return ledger.Verdict{}, false
+	words := 0
+	for place := s.table.facts[at].words; place != 0; place = s.words[place].next {
+		words++
 	}
-	var tally []votes
-	for _, element := range s.byID[key.ID] {
-		w := element.Value.(*word)
-		if w.verdict.Shard != key.Shard || s.fault != FaultCountDeparted &&
-			!contains(present, w.member.Index) {
+	if 2*words <= len(present) && s.fault != FaultQuorumOfOne {
+		return ledger.Result{}, false
+	}
+	var few [4]votes // correct members say the same
+	tally := few[:0]
+	for place := s.table.facts[at].words; place != 0; place = s.words[place].next {
+		w := &s.words[place]
+		if s.fault != FaultCountDeparted &&
+			!contains(present, s.tellers[w.teller].member.Index) {
 			continue
 		}
-		at := slices.IndexFunc(tally, func(v votes) bool { return v.result == w.verdict.Result })
-		if at < 0 {
-			at, tally = len(tally), append(tally, votes{result: w.verdict.Result})
+		of := slices.IndexFunc(tally, func(v votes) bool { return v.result == w.result })
+		if of < 0 {
+			of, tally = len(tally), append(tally, votes{result: w.result})
 		}
-		tally[at].count++
-		if 2*tally[at].count > len(present) || s.fault == FaultQuorumOfOne {
-			return w.verdict, true
+		tally[of].count++
+		if 2*tally[of].count > len(present) || s.fault == FaultQuorumOfOne {
+			return w.result, true
 		}
 	}
-	return ledger.Verdict{}, false
+	return ledger.Result{}, false
 }
 
 // contains reports whether ascending indexes have an index.
@@ -119,35 +194,26 @@ func contains(present []ledger.MemberIndex, index ledger.MemberIndex) bool {
 	return found
 }
 
-// take removes and returns the words on a verdict.
-func (s *wordSet) take(key Key) []word {
-	return s.takeIf(key.ID, func(shard ledger.ShardID) bool { return shard == key.Shard })
-}
-
-// takeAll removes and returns the words of all shards on a transaction.
-func (s *wordSet) takeAll(id ledger.Hash) []word {
-	return s.takeIf(id, func(ledger.ShardID) bool { return true })
-}
-
-func (s *wordSet) takeIf(id ledger.Hash, of func(ledger.ShardID) bool) (taken []word) {
-	elements := s.byID[id]
-	if len(elements) == 0 {
-		return nil
-	}
-	left := slices.DeleteFunc(elements, func(element *list.Element) bool {
-		w := element.Value.(*word)
-		if !of(w.member.Shard) {
-			return false
+// take removes the words on a fact, and returns those against a result. The caller releases the
+// fact.
+func (s *wordSet) take(at index, result ledger.Result) (against []Contradiction) {
+	for place := s.table.facts[at].words; place != 0; place = s.words[place].next {
+		if s.words[place].result != result {
+			against = append(against, s.against(place, result))
 		}
-		taken = append(taken, *w)
-		s.byMember[w.member].Remove(element)
-		s.count--
-		return true
-	})
-	if s.byID[id] = left; len(left) == 0 {
-		delete(s.byID, id)
 	}
-	return taken
+	s.drop(at)
+	return against
+}
+
+// drop removes the words on a fact. The caller releases the fact.
+func (s *wordSet) drop(at index) {
+	for place := s.table.facts[at].words; place != 0; {
+		next := s.words[place].next
+		s.unlink(place)
+		place = next
+	}
+	s.table.facts[at].words = 0
 }
 
 // follow adapts the set to the present members of the other shards: it drops the words of members
@@ -161,25 +227,23 @@ func (s *wordSet) follow(config *Config) (dropped int) {
 		}
 	}
 	s.share = max(1, config.Bounds.Words/max(1, tellers))
-	for member := range s.byMember {
+	for by := range s.tellers {
+		member, most := s.tellers[by].member, s.share
 		if !contains(config.Members(member.Shard), member.Index) &&
 			s.fault != FaultCountDeparted {
-			dropped += s.trim(member, 0)
-			delete(s.byMember, member)
-			continue
+			most = 0
 		}
-		dropped += s.trim(member, s.share)
+		dropped += s.trim(int32(by), most)
 	}
 	return dropped
 }
 
 // keys returns the verdicts with words in the set, each once, in canonical order.
 func (s *wordSet) keys() (keys []Key) {
-	for _, elements := range s.byID {
-		first := len(keys)
-		for _, element := range elements {
-			if key := KeyOf(&element.Value.(*word).verdict); !slices.Contains(keys[first:], key) {
-				keys = append(keys, key)
+	for by := range s.tellers {
+		for place := s.tellers[by].oldest; place != 0; place = s.words[place].after {
+			if f := &s.table.facts[s.words[place].fact]; f.words == place {
+				keys = append(keys, f.key)
 			}
 		}
 	}

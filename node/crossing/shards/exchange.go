@@ -224,23 +224,19 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 // tellBlock adds the verdicts of a block to the messages, by receiver, and sends full messages.
 func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, self int,
 	messages map[rdmanet.PeerID][]ledger.Verdict) error {
-	block, err := chain.Block(height)
+	told, err := chain.OwnVerdicts(height)
 	if err != nil {
 		return err
 	}
-	shard := v.config.Directory.Own()
-	for index, entry := range block.All() {
-		verdict, made := ledger.VerdictOf(entry, shard)
-		if !made || !verdicts.Tells(entry.ID, self, len(own), v.config.Vouched) {
+	for i := range told {
+		verdict := told[i].Verdict
+		if !verdicts.Tells(verdict.ID, self, len(own), v.config.Vouched) {
 			continue
 		}
-		for _, destination := range chain.Destinations(block, index) {
-			if destination == shard {
-				continue
-			}
+		for _, destination := range told[i].To {
 			_, members := v.config.Directory.Members(destination)
 			for at, member := range members {
-				if !verdicts.Told(entry.ID, at, len(members), v.config.Vouched) {
+				if !verdicts.Told(verdict.ID, at, len(members), v.config.Vouched) {
 					continue
 				}
 				messages[member.Peer] = append(messages[member.Peer], verdict)

@@ -64,17 +64,18 @@ func (c *fakeChain) AppendedHeight() ledger.Height {
 	return ledger.Height(len(c.blocks) - 1)
 }
 
-func (c *fakeChain) Block(height ledger.Height) (*ledger.Block, error) {
+func (c *fakeChain) OwnVerdicts(height ledger.Height) (own []state.OwnVerdict, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if int(height) >= len(c.blocks) {
 		return nil, store.ErrNotFound
 	}
-	return c.blocks[height], nil
-}
-
-func (c *fakeChain) Destinations(*ledger.Block, int) []ledger.ShardID {
-	return []ledger.ShardID{0, 1}
+	for i := range c.blocks[height].Unpacked {
+		if verdict, made := ledger.VerdictOf(&c.blocks[height].Unpacked[i], 0); made {
+			own = append(own, state.OwnVerdict{Verdict: verdict, To: []ledger.ShardID{1}})
+		}
+	}
+	return own, nil
 }
 
 func (c *fakeChain) Pending() []state.Pending {

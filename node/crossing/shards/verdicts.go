@@ -41,8 +41,7 @@ const (
 // Chain is the source of verdicts; *store.Store implements it. One goroutine reads it.
 type Chain interface {
 	AppendedHeight() ledger.Height
-	Block(height ledger.Height) (*ledger.Block, error)
-	Destinations(block *ledger.Block, index int) []ledger.ShardID
+	OwnVerdicts(height ledger.Height) ([]state.OwnVerdict, error)
 	Pending() []state.Pending
 	PendingCount() int
 	Standing(verdict *ledger.Verdict) (verdicts.Standing, error)

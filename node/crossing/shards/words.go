@@ -57,13 +57,7 @@ func (v *Verdicts) Contradictions(told []ledger.Verdict) (count uint64) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for i := range told {
-		if result, believed := v.exchange.Believed(verdicts.KeyOf(&told[i])); believed &&
-			result != told[i].Result {
-			count++
-		}
-	}
-	return count
+	return v.exchange.Against(told)
 }
 
 // recount counts all words anew after a change of any shard's members.
