@@ -109,7 +109,9 @@ func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
 			}
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(verdict ledger.Verdict) bool {
+		return !n.shards[shard].state.TakesVerdict(&verdict)
+	})
 }
 
 // stream returns the stream from the parent of a shard.

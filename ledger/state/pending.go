@@ -275,10 +275,20 @@ func (p *pending) wait(shard ledger.ShardID) *wait {
 	return nil
 }
 
-// Awaits reports whether a transaction waits for this verdict.
+// Awaits reports whether a transaction waits for this verdict. A chain waits for a verdict of a code
+// that it does not have yet only from the version on that has it: a block before leaves it out, and
+// all of its batch (Seal).
 func (s *State) Awaits(verdict *ledger.Verdict) bool {
+	if !s.TakesVerdict(verdict) {
+		return false
+	}
 	_, awaited := s.awaits(verdict)
 	return awaited != nil
+}
+
+// TakesVerdict reports whether the chain's version has the code of a verdict.
+func (s *State) TakesVerdict(verdict *ledger.Verdict) bool {
+	return ledger.TakesCode(s.Version(), verdict.Result.Code)
 }
 
 // awaits returns the transaction that waits for a verdict, and its wait for it, or nil.

@@ -36,7 +36,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	times := parent.times()
 	decoded := make([]*ledger.VerifiedBatch, 0, len(batches))
 	for _, batch := range batches {
-		if batch == nil || !takesVerdicts(s.Version(), batch.Verdicts) {
+		if batch == nil || !s.takesVerdicts(batch.Verdicts) {
 			sealing.Malformed++
 			continue
 		}
@@ -264,12 +264,12 @@ func (s *sealing) find(name ledger.OrganisationName) (ledger.Organisation, bool)
 	return s.state.Organisation(name)
 }
 
-// takesVerdicts reports whether a chain of a version has results as in all of these verdicts. A
-// program that does not know them cannot decode the batch, and leaves all of it out. So do newer
-// ones until the chain has the version.
-func takesVerdicts(version int, verdicts []ledger.Verdict) bool {
+// takesVerdicts reports whether the chain's version has the codes of all these verdicts. A program
+// that does not know them cannot decode the batch, and leaves all of it out. So do newer ones until
+// the chain has the version. Members do not propose such verdicts (Awaits).
+func (s *State) takesVerdicts(verdicts []ledger.Verdict) bool {
 	for i := range verdicts {
-		if !ledger.TakesCode(version, verdicts[i].Result.Code) {
+		if !s.TakesVerdict(&verdicts[i]) {
 			return false
 		}
 	}

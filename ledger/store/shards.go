@@ -260,10 +260,13 @@ func (s *Store) WaitingFor(shard ledger.ShardID) int {
 // Standing returns the standing of a verdict as of the head.
 func (s *Store) Standing(verdict *ledger.Verdict) (verdicts.Standing, error) {
 	s.mutex.RLock()
-	awaited := s.state.Awaits(verdict)
+	awaited, takes := s.state.Awaits(verdict), s.state.TakesVerdict(verdict)
 	s.mutex.RUnlock()
-	if awaited {
+	switch {
+	case awaited:
 		return verdicts.Awaited, nil
+	case !takes:
+		return verdicts.Early, nil
 	}
 	known, err := s.Known(verdict.ID)
 	if err != nil || !known {

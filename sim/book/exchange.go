@@ -178,7 +178,7 @@ func (m *member) judge() {
 	for _, verdict := range m.verdicts.TakeReceived(most) {
 		if !m.verdicts.Knows(verdicts.KeyOf(&verdict)) {
 			m.verdicts.Place(&verdict, verdicts.StandingOf(m.state.Awaits(&verdict),
-				m.ids[verdict.ID]), m.verdicts.Blocks())
+				m.ids[verdict.ID] && m.state.TakesVerdict(&verdict)), m.verdicts.Blocks())
 		}
 	}
 }
