@@ -275,9 +275,8 @@ func (p *pending) wait(shard ledger.ShardID) *wait {
 	return nil
 }
 
-// Awaits reports whether a transaction waits for this verdict. A chain waits for a verdict of a code
-// that it does not have yet only from the version on that has it: a block before leaves it out, and
-// all of its batch (Seal).
+// Awaits reports whether a transaction waits for this verdict. None waits for a verdict with a code
+// that the chain's version does not have yet: a block leaves it out, and all of its batch (Seal).
 func (s *State) Awaits(verdict *ledger.Verdict) bool {
 	if !s.TakesVerdict(verdict) {
 		return false
