@@ -187,6 +187,7 @@ func FuzzStateEntry(f *testing.F) {
 			return nil
 		})
 	}
+	f.Add([]byte("a\x00"), []byte("0\x01\x0000\x00")) // an account without a path
 	f.Add(append(append([]byte{'x'}, make([]byte, ledger.HashSize)...), "org0\x00"...), []byte{9})
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		for _, genesis := range []*ledger.Genesis{ledgertest.Genesis(), sharded} {

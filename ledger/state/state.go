@@ -276,6 +276,9 @@ func (s *State) Restore(key, value []byte) error {
 func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err error) {
 	switch key[0] {
 	case kindAccount:
+		if !IsAccountKey(key) {
+			return nil, false, fmt.Errorf("%w: an account without a path", ErrEntry)
+		}
 		path := s.keptPath(ledger.AccountPath(key[1 : len(key)-1]))
 		again = s.accounts.find(path) != nil
 		restored := s.accounts.add(path)
