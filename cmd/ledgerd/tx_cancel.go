@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -37,8 +38,10 @@ type cancelReport struct {
 
 // shardCancelReport is what came of it in one shard.
 type shardCancelReport struct {
-	Shard        uint32 `json:"shard"`
-	Outcome      string `json:"outcome"` // the same words: undecided means that it has agreed
+	Shard uint32 `json:"shard"`
+	// Outcome has the same words: undecided means that the shard has agreed. It is unknown if the
+	// shard gave no answer, or if that of another shard was enough.
+	Outcome      string `json:"outcome"`
 	Cancellation string `json:"cancellation,omitempty"`
 	Height       uint64 `json:"height,omitempty"` // the block with the cancellation
 	Reason       string `json:"reason,omitempty"`
@@ -214,7 +217,7 @@ func (c *cancelling) run(ctx context.Context) *cancelReport {
 		at := &report.Shards[got.place]
 		if got.err != nil {
 			if report.Outcome == outcomeUndecided {
-				at.Reason = got.err.Error()
+				at.Reason = strings.ReplaceAll(got.err.Error(), "\n", "; ")
 			}
 			continue
 		}
@@ -314,8 +317,11 @@ func (r *cancelReport) write(command *cobra.Command) error {
 	for i := range r.Shards {
 		each := &r.Shards[i]
 		words := each.Outcome
-		if words == outcomeUndecided {
+		switch {
+		case words == outcomeUndecided:
 			words = "too late: agreed"
+		case words == outcomeUnknown && each.Reason == "": // another shard's answer was enough
+			words = "-"
 		}
 		cancellation := each.Cancellation
 		if cancellation == "" {
