@@ -46,13 +46,19 @@ func (a Amount) Add(b Amount) (Amount, error) {
 
 // Sub returns a - b, or ErrOverflow.
 func (a Amount) Sub(b Amount) (Amount, error) {
-	low, borrow := bits.Sub64(a.low, b.low, 0)
-	high, _ := bits.Sub64(uint64(a.high), uint64(b.high), borrow)
-	difference := Amount{high: int64(high), low: low}
+	difference := a.Minus(b)
 	if (a.high < 0) != (b.high < 0) && (difference.high < 0) != (a.high < 0) {
 		return Amount{}, ErrOverflow
 	}
 	return difference, nil
+}
+
+// Minus returns a - b modulo 2^128. It takes back what was added, in any order: sums that are in
+// range as a whole may be out of range in between.
+func (a Amount) Minus(b Amount) Amount {
+	low, borrow := bits.Sub64(a.low, b.low, 0)
+	high, _ := bits.Sub64(uint64(a.high), uint64(b.high), borrow)
+	return Amount{high: int64(high), low: low}
 }
 
 // Neg returns -a, or ErrOverflow for -2^127.

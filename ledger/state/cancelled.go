@@ -15,7 +15,10 @@ import (
 const (
 	// MaxCancelled bounds those of one organisation, so that none can use up the memory for all.
 	MaxCancelled = 1 << 12
-	// MaxAllCancelled bounds those of all organisations.
+	// SureCancelled is how many each organisation may have, whatever others have. Anyone may
+	// register many organisations in an open book, and with them use up what all share.
+	SureCancelled = 1 << 4
+	// MaxAllCancelled bounds those of all organisations beyond these.
 	MaxAllCancelled = 1 << 18
 )
 
@@ -45,14 +48,24 @@ type cancelledSet struct {
 	by map[withdrawal]*cancelled
 	// next has the one that is forgotten first at its beginning.
 	next cancelledHeap
-	// ofOne and ofAll are MaxCancelled and MaxAllCancelled.
-	ofOne, ofAll int
+	// shared counts those beyond the first sure ones of each organisation.
+	shared int
+	// sure, ofOne and ofAll are SureCancelled, MaxCancelled and MaxAllCancelled.
+	sure, ofOne, ofAll int
 }
 
 func newCancelledSet() cancelledSet {
-	return cancelledSet{by: make(map[withdrawal]*cancelled), ofOne: MaxCancelled,
-		ofAll: MaxAllCancelled}
+	return cancelledSet{by: make(map[withdrawal]*cancelled), sure: SureCancelled,
+		ofOne: MaxCancelled, ofAll: MaxAllCancelled}
 }
+
+// hasRoom reports whether an organisation that has so many cancellations may have one more.
+func (c *cancelledSet) hasRoom(has int) bool {
+	return has < c.sure || has < c.ofOne && c.shared < c.ofAll
+}
+
+// sharedOf returns how many of an organisation's cancellations count towards those of all.
+func (c *cancelledSet) sharedOf(has int) int { return max(0, has-c.sure) }
 
 // cancelledHeap is a heap by deadline. Those of one deadline have an order too, so that all members
 // forget the same ones.
@@ -117,6 +130,13 @@ func (s *State) isCancelled(id *ledger.Hash, t *ledger.Transaction) bool {
 			return true
 		}
 	}
+	for i := range t.Postings {
+		posting := &t.Postings[i]
+		if s.cancelled.by[withdrawal{*id, posting.Account.Organisation()}] != nil &&
+			s.mustAccept(posting) {
+			return true
+		}
+	}
 	return false
 }
 
@@ -145,9 +165,11 @@ func (s *State) attemptCancellation(t *ledger.Transaction,
 		}
 		return ledger.CancelledTooLate
 	}
-	if s.cancelled.by[withdrawal{c.Transaction, t.Signer}] == nil &&
-		(len(s.cancelled.by) >= s.cancelled.ofAll || s.uses[t.Signer] != nil &&
-			s.uses[t.Signer].cancelled >= s.cancelled.ofOne) {
+	has := 0
+	if use := s.uses[t.Signer]; use != nil {
+		has = use.cancelled
+	}
+	if s.cancelled.by[withdrawal{c.Transaction, t.Signer}] == nil && !s.cancelled.hasRoom(has) {
 		return ledger.TooManyCancelled
 	}
 	return ledger.Applied
@@ -177,7 +199,15 @@ func (s *State) cancel(t *ledger.Transaction) {
 func (s *State) addCancelled(added *cancelled) {
 	s.cancelled.by[added.withdrawal] = added
 	heap.Push(&s.cancelled.next, added)
-	s.use(added.by).cancelled++
+	s.countCancelled(added.by, 1)
+}
+
+// countCancelled counts one cancellation of an organisation more, or less.
+func (s *State) countCancelled(by ledger.OrganisationName, more int) {
+	use := s.use(by)
+	s.cancelled.shared -= s.cancelled.sharedOf(use.cancelled)
+	use.cancelled += more
+	s.cancelled.shared += s.cancelled.sharedOf(use.cancelled)
 }
 
 // forgetCancelled forgets cancellations whose deadlines are over, in the order of their deadlines.
@@ -192,7 +222,7 @@ func (s *State) forgetCancelled() {
 		s.touchCancelled(first)
 		heap.Pop(&s.cancelled.next)
 		delete(s.cancelled.by, first.withdrawal)
-		s.use(first.by).cancelled--
+		s.countCancelled(first.by, -1)
 	}
 }
 

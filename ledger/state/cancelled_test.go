@@ -150,7 +150,7 @@ func TestCancellationsAreForgotten(t *testing.T) {
 func TestCancellationsAreBounded(t *testing.T) {
 	t.Parallel()
 	a := cancelling(t, 0, 0)
-	a.shards[1].state.LimitCancelled(2, 3)
+	a.shards[1].state.LimitCancelled(0, 2, 3)
 	deadline := a.time + 1000
 	for i, c := range []struct {
 		by   int
@@ -170,6 +170,29 @@ func TestCancellationsAreBounded(t *testing.T) {
 	if got := a.cancel(0, ledger.Hash{8}, deadline+1000, 1); got != taken ||
 		a.shards[1].state.CancelledCount() != 1 {
 		t.Errorf("after it: %d, %d are remembered", got, a.shards[1].state.CancelledCount())
+	}
+}
+
+// TestEachMayCancelSome: however many organisations cancel much, each may cancel some transactions.
+func TestEachMayCancelSome(t *testing.T) {
+	t.Parallel()
+	a := cancelling(t, 0, 0)
+	a.shards[1].state.LimitCancelled(1, 3, 1)
+	deadline := a.time + 1000
+	for i, c := range []struct {
+		by   int
+		want ledger.Code
+	}{{0, 0}, {0, 0}, {0, ledger.TooManyCancelled}, {1, 0}, {1, ledger.TooManyCancelled}} {
+		if got := a.cancel(c.by, ledger.Hash{byte(i)}, deadline, 1); got != int(c.want) {
+			t.Errorf("cancellation %d: %d, want %d", i, got, c.want)
+		}
+	}
+	a.time = deadline + 1
+	a.cancel(0, ledger.Hash{7}, deadline+1000, 1) // its block forgets those
+	for i := range 2 {
+		if got := a.cancel(1, ledger.Hash{8, byte(i)}, deadline+1000, 1); got != taken {
+			t.Errorf("after they are forgotten: %d", got)
+		}
 	}
 }
 
@@ -322,6 +345,35 @@ func TestRestoredCancellation(t *testing.T) {
 		}
 		if c.fits && !errors.Is(s.Restore(c.key, c.value), state.ErrEntry) {
 			t.Errorf("%s: taken twice", name)
+		}
+	}
+}
+
+// TestReceiverCancels: an organisation that has to sign for what it receives may cancel it.
+func TestReceiverCancels(t *testing.T) {
+	t.Parallel()
+	for _, refuses := range []bool{false, true} {
+		a := cancelling(t, 0, 0, 0)
+		policy := ledgertest.Policy(1, "org2")
+		policy.RefuseAssets = refuses
+		change := a.clients[2].Next()
+		change.Policy = &ledger.PolicyChange{Policy: policy}
+		a.enter(change)
+		a.flush()
+		transaction := by(a.time+10_000, a.transfer(1, 2, 30))
+		bundle := a.clients[1].Bundle(transaction)
+		bundle.Sign("org2", ledgertest.Key("org2"))
+		if got := a.cancel(2, bundle.ID(0), transaction.Deadline, 2); got != taken {
+			t.Errorf("the cancellation: %d", got)
+		}
+		a.submit(0, bundle)
+		a.flush()
+		want := int(ledger.SetAside)
+		if refuses {
+			want = cancelled
+		}
+		if got := a.result(2, bundle.ID(0)); got != want {
+			t.Errorf("refuses: %v, result %d, want %d", refuses, got, want)
 		}
 	}
 }

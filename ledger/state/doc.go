@@ -139,7 +139,8 @@
 //     refuses; they release as they do on any bad verdict.
 //   - A stranger cancels, or cancels much: a cancellation is remembered together with its signer,
 //     and counts only if the transaction needs that organisation's consent. No organisation has
-//     more than MaxCancelled of them in a shard, and all together no more than MaxAllCancelled.
+//     more than MaxCancelled of them in a shard, and all together no more than MaxAllCancelled,
+//     not counting the first SureCancelled of each.
 //   - Members whose program does not know deadlines or cancellations cannot decode a bundle with
 //     one. So Seal leaves such bundles out until the version before the block takes them. A stream
 //     does not skip one: it waits for the next block.

@@ -71,9 +71,9 @@ func (s *State) PlantForgotten(nets []ledger.Posting) {
 	}
 }
 
-// LimitCancelled lowers MaxCancelled and MaxAllCancelled for one state.
-func (s *State) LimitCancelled(ofOne, ofAll int) {
-	s.cancelled.ofOne, s.cancelled.ofAll = ofOne, ofAll
+// LimitCancelled lowers SureCancelled, MaxCancelled and MaxAllCancelled for one state.
+func (s *State) LimitCancelled(sure, ofOne, ofAll int) {
+	s.cancelled.sure, s.cancelled.ofOne, s.cancelled.ofAll = sure, ofOne, ofAll
 }
 
 // PlantMovedTwice plants a bug: a transaction takes effect twice.
@@ -109,7 +109,8 @@ func (s *State) PlantOperators(threshold int, more ...ledger.PublicKey) {
 // CheckUses counts what organisations keep again, and returns an error if the state's counts are
 // others.
 func (s *State) CheckUses() error {
-	again := State{uses: make(map[ledger.OrganisationName]*use)}
+	again := State{uses: make(map[ledger.OrganisationName]*use),
+		cancelled: cancelledSet{sure: s.cancelled.sure}}
 	for each := range s.accounts.all() {
 		counts := again.use(each.path.Organisation())
 		counts.Accounts++
@@ -138,7 +139,10 @@ func (s *State) CheckUses() error {
 		again.countPending(each.entry, true)
 	}
 	for key := range s.cancelled.by {
-		again.use(key.by).cancelled++
+		again.countCancelled(key.by, 1)
+	}
+	if got, want := s.cancelled.shared, again.cancelled.shared; got != want {
+		return fmt.Errorf("%d cancellations are shared, counted as %d", got, want)
 	}
 	for _, some := range []map[ledger.OrganisationName]*use{s.uses, again.uses} {
 		for name := range some {

@@ -48,13 +48,18 @@ func (s *State) changePolicy(t *ledger.Transaction) {
 // nothing that it signed for.
 func (s *State) refuses(p *ledger.Posting, t *ledger.Transaction,
 	signatures []ledger.Signature) bool {
+	return s.mustAccept(p) &&
+		s.authorised(p.Account.Organisation(), t, signatures) != ledger.Applied
+}
+
+// mustAccept reports whether the organisation of a posting's account receives an asset that it has
+// to sign for.
+func (s *State) mustAccept(p *ledger.Posting) bool {
 	if p.Amount.Sign() <= 0 {
 		return false
 	}
-	name := p.Account.Organisation()
-	found := s.organisation(name)
-	return found != nil && found.Policy != nil && !found.Policy.Accepts(p.Asset) &&
-		s.authorised(name, t, signatures) != ledger.Applied
+	found := s.organisation(p.Account.Organisation())
+	return found != nil && found.Policy != nil && !found.Policy.Accepts(p.Asset)
 }
 
 // appendPolicy appends the end of an organisation's entry. The entry of an organisation whose

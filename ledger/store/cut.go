@@ -99,35 +99,32 @@ func (s *Store) rewind(ctx context.Context, account *ledger.Account, place Place
 		if before && !hasDoubt(account, doubtful) {
 			return false, nil
 		}
-		found, err := s.stepAt(where)
+		found, crossed, err := s.stepAt(where)
 		if err != nil {
 			return false, err
 		}
-		postings := found.Entry.Transaction().Postings
+		moved := movedIn(account.Path, found.Entry.Transaction().Postings, crossed)
 		if place.Has(found.Height, uint32(found.Index)) {
 			// It counts, even if the verdict that let it take effect is after the place.
-			for i := range postings {
-				if postings[i].Account == account.Path {
-					delete(doubtful, postings[i].Asset)
-				}
+			for i := range moved {
+				delete(doubtful, moved[i].Asset)
 			}
 			return true, nil
 		}
-		for i := range postings {
-			if postings[i].Account != account.Path {
-				continue
-			}
-			doubtful[postings[i].Asset] = true
-			if err := takeBack(account, &postings[i]); err != nil {
+		for i := range moved {
+			doubtful[moved[i].Asset] = true
+			if err := takeBack(account, &moved[i]); err != nil {
 				return false, damaged(where.height, "transaction %d: %v", where.index, err)
 			}
 		}
 		return true, nil
 	})
 	// In a store that began with a snapshot, the steps up to there may not be found. If the place
-	// is later, most often they need not be.
-	if errors.Is(err, ErrAbsent) && unindexed > 0 && unindexed <= place.Height &&
-		!hasDoubt(account, doubtful) {
+	// is later, most often they need not be. But a step that is found may be the end of a wait that
+	// began before the snapshot. If the block with its transaction is absent, it has to be fetched.
+	block := (*AbsentError)(nil)
+	if errors.Is(err, ErrAbsent) && !errors.As(err, &block) && unindexed > 0 &&
+		unindexed <= place.Height && !hasDoubt(account, doubtful) {
 		err = nil
 	}
 	account.Balances = slices.DeleteFunc(account.Balances, func(balance ledger.Balance) bool {
@@ -177,33 +174,59 @@ func (s *Store) eachStep(ctx context.Context, account *ledger.Account,
 }
 
 // stepAt returns the transaction of a step: the one that is there, or the one that the verdict
-// there let take effect.
-func (s *Store) stepAt(where position) (Found, error) {
-	found, err := s.at(where)
+// there let take effect. Then it crossed shards.
+func (s *Store) stepAt(where position) (found Found, crossed bool, err error) {
+	found, err = s.at(where)
 	if err != nil {
-		return Found{}, err
+		return Found{}, false, err
 	}
 	if verdict := found.Entry.Transaction().Verdict; verdict != nil {
-		return s.Transaction(verdict.ID)
+		found, err = s.Transaction(verdict.ID)
+		return found, true, err
 	}
-	return found, nil
+	return found, false, nil
 }
 
-// takeBack takes back a posting.
-func takeBack(account *ledger.Account, posting *ledger.Posting) error {
+// movedIn returns what a transaction moved in an account. A transaction of the shard alone moves
+// each posting by itself. Of one that crossed, only the sum for each asset counts, if it is not 0.
+func movedIn(path ledger.AccountPath, postings []ledger.Posting,
+	crossed bool) (moved []ledger.Posting) {
+	for i := range postings {
+		posting := &postings[i]
+		if posting.Account != path {
+			continue
+		}
+		at := -1
+		if crossed {
+			at = slices.IndexFunc(moved, func(other ledger.Posting) bool {
+				return other.Asset == posting.Asset
+			})
+		}
+		if at < 0 {
+			moved = append(moved, *posting)
+		} else {
+			moved[at].Amount = moved[at].Amount.Minus(ledger.Amount{}.Minus(posting.Amount))
+		}
+	}
+	if crossed {
+		moved = slices.DeleteFunc(moved, func(posting ledger.Posting) bool {
+			return posting.Amount.Sign() == 0
+		})
+	}
+	return moved
+}
+
+// takeBack takes back what a transaction moved. The balance at the place is in range. What is taken
+// back one after the other may be out of it in between.
+func takeBack(account *ledger.Account, moved *ledger.Posting) error {
 	at := slices.IndexFunc(account.Balances, func(balance ledger.Balance) bool {
-		return balance.Asset == posting.Asset
+		return balance.Asset == moved.Asset
 	})
 	if at < 0 {
-		return fmt.Errorf("account %s has no asset %s, which it moved", account.Path,
-			posting.Asset)
+		return fmt.Errorf("account %s has no asset %s, which it moved", account.Path, moved.Asset)
 	}
 	balance := &account.Balances[at]
-	amount, err := balance.Amount.Sub(posting.Amount)
-	if err != nil {
-		return fmt.Errorf("taking it back from account %s: %v", account.Path, err)
-	}
-	balance.Amount = amount
+	balance.Amount = balance.Amount.Minus(moved.Amount)
 	return nil
 }
 

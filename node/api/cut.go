@@ -191,6 +191,13 @@ func (s *Service) placeIn(ctx context.Context, places []*ledgerdv1.Place) (place
 	return place, err
 }
 
+// ReachCut waits until this shard's chain has its place of a cut durably. Then this node knows all
+// organisations that are registered at the cut, and their homes.
+func (s *Service) ReachCut(ctx context.Context, places []*ledgerdv1.Place) error {
+	_, err := s.placeIn(ctx, places)
+	return err
+}
+
 const readingAtCut = "reading at a cut"
 
 // tooFarBack is the reason why a read at a cut gave up.

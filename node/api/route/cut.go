@@ -123,6 +123,9 @@ func (r *router) accountsAtCut(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
+	if err := r.ReachCut(ctx, request.Msg.GetCut()); err != nil {
+		return nil, err
+	}
 	shards := r.shardsOfPrefix(request.Msg.GetPrefix())
 	if request.Msg.Shard != nil {
 		shards = []ledger.ShardID{ledger.ShardID(request.Msg.GetShard())}
@@ -136,21 +139,21 @@ func (r *router) accountsAtCut(ctx context.Context,
 	}
 	pages, err := everyShard(ctx, r, r.Options().MaxReadTime, shards, func(ctx context.Context,
 		shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse, error) {
-		var answer *connect.Response[ledgerdv1.ListAccountsResponse]
-		var err error
 		if shard == r.shards.Own() {
-			answer, err = r.Service.ListAccounts(ctx, request)
-		} else {
-			answer, err = r.shards.Client(shard).ListAccounts(ctx,
-				connect.NewRequest(request.Msg))
+			answer, err := r.Service.ListAccounts(ctx, request)
+			if err != nil {
+				return nil, err
+			}
+			return answer.Msg, nil
 		}
+		answer, err := r.accountsOf(ctx, shard, request.Msg)
 		switch {
 		case err != nil:
 			return nil, err
-		case !answer.Msg.GetAtCut():
+		case !answer.GetAtCut():
 			return nil, knowsNoCuts(shard)
 		}
-		return answer.Msg, nil
+		return answer, nil
 	})
 	if err != nil {
 		return nil, err

@@ -102,15 +102,18 @@ func (r *router) blockElsewhere(ctx context.Context,
 func (r *router) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
-	shard, elsewhere := r.homeOfPath(request.Msg.GetAccount())
-	if !elsewhere {
-		return r.Service.GetAccount(ctx, request)
-	}
 	cut := request.Msg.GetCut()
-	if len(cut) > 0 {
+	if len(cut) > 0 { // the home may be known only once this chain is there
 		if err := api.CheckCut(r.shards.Tree(), cut); err != nil {
 			return nil, err
 		}
+		if err := r.ReachCut(ctx, cut); err != nil {
+			return nil, err
+		}
+	}
+	shard, elsewhere := r.homeOfPath(request.Msg.GetAccount())
+	if !elsewhere {
+		return r.Service.GetAccount(ctx, request)
 	}
 	answer, err := passOn(ctx, r, shard, request.Msg, client.GetAccount)
 	if err == nil && len(cut) > 0 && !answer.Msg.GetAtCut() {
@@ -206,11 +209,7 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 			if shard == r.shards.Own() {
 				return here, nil
 			}
-			answer, err := r.shards.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
-			if err != nil {
-				return nil, err
-			}
-			return answer.Msg, nil
+			return r.accountsOf(ctx, shard, request)
 		})
 	var unanswered []uint32
 	var answered []*ledgerdv1.ListAccountsResponse
@@ -225,6 +224,30 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 	slices.Sort(unanswered)
 	answer.UnansweredShards = unanswered
 	return answer
+}
+
+// accountsOf returns a page of accounts of another shard. The member that answers may lie, but only
+// about accounts of its own shard: its page must not send the caller back, nor cut others short.
+func (r *router) accountsOf(ctx context.Context, shard ledger.ShardID,
+	request *ledgerdv1.ListAccountsRequest) (*ledgerdv1.ListAccountsResponse, error) {
+	answer, err := r.shards.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
+	if err != nil {
+		return nil, err
+	}
+	next := answer.Msg.GetNextPageToken()
+	if next == "" {
+		return answer.Msg, nil
+	}
+	last := request.GetPageToken()
+	for _, account := range answer.Msg.GetAccounts() {
+		last = max(last, account.GetAccount())
+	}
+	if next < last || next == request.GetPageToken() {
+		return nil, connect.NewError(connect.CodeDataLoss, fmt.Errorf("a node of shard %d "+
+			"answered with accounts up to %s, and says that it ended with %s: ask another node",
+			shard, last, next))
+	}
+	return answer.Msg, nil
 }
 
 // mergeAccounts merges pages of accounts of different shards, and returns the first accounts. A

@@ -29,6 +29,7 @@ type liar struct {
 	list    func(*ledgerdv1.ListBlocksRequest, *ledgerdv1.ListBlocksResponse) // changes an answer
 	block   func(*ledgerdv1.GetBlockResponse)
 	states  func([]report.ShardState)
+	pages   func(*ledgerdv1.ListAccountsResponse)
 }
 
 type lyingClient struct {
@@ -67,6 +68,16 @@ func (l *lyingClient) GetBlock(ctx context.Context,
 	answer, err := l.LedgerServiceClient.GetBlock(ctx, request)
 	if err == nil && l.block != nil {
 		l.block(answer.Msg)
+	}
+	return answer, err
+}
+
+func (l *lyingClient) ListAccounts(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
+	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	answer, err := l.LedgerServiceClient.ListAccounts(ctx, request)
+	if err == nil && l.pages != nil {
+		l.pages(answer.Msg)
 	}
 	return answer, err
 }
@@ -293,5 +304,30 @@ func TestSubscriptionsCountBeforeTheyCall(t *testing.T) {
 	}
 	if made := calls.Load() - before; made > 0 {
 		t.Errorf("it made %d calls", made)
+	}
+}
+
+// A member of one shard cannot cut the pages of others short, nor send a reader back: a page that
+// says that it ended before its own accounts counts as no answer.
+func TestPagesEndureAForgedToken(t *testing.T) {
+	t.Parallel()
+	for _, forged := range []string{"a", "org1:a"} {
+		b := newBook(t)
+		door := b.deceive(&liar{pages: func(answer *ledgerdv1.ListAccountsResponse) {
+			answer.NextPageToken = forged
+		}})
+		answer, err := door.ListAccounts(b.context(), connect.NewRequest(
+			&ledgerdv1.ListAccountsRequest{PageToken: "org1:a"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paths []string
+		for _, account := range answer.Msg.GetAccounts() {
+			paths = append(paths, account.GetAccount())
+		}
+		if fmt.Sprint(paths, answer.Msg.GetUnansweredShards()) != "[org1:mint] [2]" ||
+			answer.Msg.GetNextPageToken() != "" {
+			t.Errorf("%s: %v", forged, answer.Msg)
+		}
 	}
 }
