@@ -257,9 +257,9 @@ test("block links carry the shard where there are several", () => {
 test("what came of a cancellation, by the place of the other transaction in the same chain", () => {
   const said = (took: boolean, state?: string): string =>
     cancellationText(took, state === undefined ? undefined : create(ShardPlaceSchema, { state }));
-  expect(said(true, "absent")).toContain("refuses it if it comes");
+  expect(said(true, "absent")).toContain("refuses it if it concerns");
   expect(said(false, "absent")).toBe("The shard has not executed it.");
-  expect(said(true, "refused")).toBe("It changed nothing.");
+  expect(said(true, "refused")).toBe("The transaction changed nothing.");
   expect(said(true, "settled")).toContain("took effect");
   expect(said(false, "waiting")).toContain("the other shards decide");
   for (const state of ["unanswered", "passed", undefined])

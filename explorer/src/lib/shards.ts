@@ -390,10 +390,11 @@ export function cancellationText(took: boolean, place: ShardPlace | undefined): 
   switch (place?.state) {
     case "absent":
       return took
-        ? "The shard has not executed it, and refuses it if it comes before the deadline."
+        ? "The shard has not executed it, and refuses it if it concerns this shard, its deadline " +
+          "is not later, and this organisation has to sign it."
         : "The shard has not executed it.";
     case "refused":
-      return "It changed nothing.";
+      return "The transaction changed nothing.";
     case "settled":
       return "It was too late: the transaction took effect.";
     case "waiting":
