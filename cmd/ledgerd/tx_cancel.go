@@ -94,7 +94,7 @@ others decide. The command says one of:
               command again once they answer
   remembered  the shards will refuse it, but only on conditions, which the command
               names: no chain has the transaction, so its content is not known
-  unknown     no shard took the cancellation, or none answered
+  unknown     no shard is known to refuse it
 
 The exit status is 0 only if it is cancelled.
 
@@ -573,8 +573,11 @@ func (r *cancelReport) failure() error {
 				reasons = append(reasons, fmt.Sprintf("shard %d: %s", r.Shards[i].Shard, reason))
 			}
 		}
-		return fmt.Errorf("not cancelled: no shard took the cancellation (%s)",
-			strings.Join(reasons, "; "))
+		text := "not cancelled for certain: no shard is known to refuse it"
+		if len(reasons) > 0 {
+			text += " (" + strings.Join(reasons, "; ") + ")"
+		}
+		return errors.New(text)
 	}
 	if len(r.WaitsFor) == 0 {
 		return fmt.Errorf("too late at %s, which has agreed; it awaits the others' verdicts",
@@ -592,7 +595,7 @@ func (r *cancelReport) write(command *cobra.Command) error {
 		outcomeTooLate:    "too late: it took effect",
 		outcomeUndecided:  "undecided",
 		outcomeRemembered: "remembered: it is refused on conditions",
-		outcomeUnknown:    "unknown: no shard took the cancellation",
+		outcomeUnknown:    "unknown: no shard is known to refuse it",
 	}[r.Outcome])
 	out := command.OutOrStdout()
 	if err := rows.write(out); err != nil {

@@ -390,8 +390,8 @@ export function cancellationText(took: boolean, place: ShardPlace | undefined): 
   switch (place?.state) {
     case "absent":
       return took
-        ? "The shard has not executed it, and refuses it if it concerns this shard, its deadline " +
-          "is not later, and this organisation has to sign it."
+        ? "The shard has not executed it, and refuses it if it concerns this shard, this " +
+          "organisation has to sign it, and it has a deadline that is not later."
         : "The shard has not executed it.";
     case "refused":
       return "The transaction changed nothing.";

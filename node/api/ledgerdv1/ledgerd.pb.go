@@ -1325,8 +1325,10 @@ type Transaction struct {
 	VerdictShard          uint32 `protobuf:"varint,10,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                            // the shard that gave it
 	Verdict               string `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
 	// For a cancellation that is in a block: where the transaction that it cancels is in the same
-	// chain, as of this answer. If it is absent, the shard will refuse it. If it is before the
-	// cancellation, that had no effect. Its level and waits_for are as in places.
+	// chain, as of this answer. If it is absent and the cancellation was applied, the shard will refuse
+	// it if it concerns this shard, the cancellation's signer has to sign it, and it has a deadline
+	// that is not after the cancellation's. If it is before the cancellation, that had no effect. Its
+	// level and waits_for are as in places.
 	CancelledPlace *ShardPlace `protobuf:"bytes,17,opt,name=cancelled_place,json=cancelledPlace,proto3" json:"cancelled_place,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -695,8 +695,10 @@ export type Transaction = Message<"ledgerd.v1.Transaction"> & {
 
   /**
    * For a cancellation that is in a block: where the transaction that it cancels is in the same
-   * chain, as of this answer. If it is absent, the shard will refuse it. If it is before the
-   * cancellation, that had no effect. Its level and waits_for are as in places.
+   * chain, as of this answer. If it is absent and the cancellation was applied, the shard will refuse
+   * it if it concerns this shard, the cancellation's signer has to sign it, and it has a deadline
+   * that is not after the cancellation's. If it is before the cancellation, that had no effect. Its
+   * level and waits_for are as in places.
    *
    * @generated from field: ledgerd.v1.ShardPlace cancelled_place = 17;
    */
