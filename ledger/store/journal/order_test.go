@@ -174,6 +174,15 @@ func TestEverythingIsReleased(t *testing.T) {
 		if err != nil || doubt != "" || len(groups) != 0 {
 			t.Fatalf("size %d: %d groups, doubt %q: %v", size, len(groups), doubt, err)
 		}
+		if err := o.j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		// It goes on in another one. Here a damaged segment might be reused next, and damage behind
+		// the last whole group is a doubt.
+		o = released(t, size)
+		if groups, doubt, err = o.open(); err != nil || doubt != "" || len(groups) != 0 {
+			t.Fatalf("size %d: %d groups, doubt %q: %v", size, len(groups), doubt, err)
+		}
 		if group, err := o.j.Append(nil); group != 31 || err != nil {
 			t.Fatalf("group %d: %v", group, err)
 		}
