@@ -143,50 +143,75 @@ func crossings(t *testing.T, c *Client, key Key, stream uint64, count int) *ledg
 // A Sender goes on with what does not cross to the shard, and gives up the rest at once.
 func TestSenderAndAShardThatIsDown(t *testing.T) {
 	t.Parallel()
+	h := newHeldSender(t, func(book *apitest.Book) string { return book.Door(0).URL })
+	for range 5 {
+		h.post("org1:a", wasApplied)
+		h.post("org0:a", wasApplied)
+		h.post("org2:a", wasDown)
+	}
+	until(t, "those of the same shard wait", func() bool {
+		h.sender.mutex.Lock()
+		defer h.sender.mutex.Unlock()
+		waiting := 0
+		for _, each := range h.sender.queues {
+			waiting += each.waiting.length
+		}
+		return waiting >= 5
+	})
+	h.release()
+}
+
+// heldSender is a Sender of org1 whose first transaction is under way until release is called, so
+// that the next ones gather behind it. Shard 2 is down.
+type heldSender struct {
+	t       *testing.T
+	book    *apitest.Book
+	sender  *Sender
+	posting sync.WaitGroup
+}
+
+// newHeldSender makes one that knows the node of shard 1, and another one.
+func newHeldSender(t *testing.T, other func(*apitest.Book) string) *heldSender {
+	t.Helper()
 	book, keys := newSplitBook(t)
-	c := newTestClient(t, book.Door(1).URL, book.Door(0).URL)
+	c := newTestClient(t, book.Door(1).URL, other(book))
 	sender, err := c.NewSender(testContext(t), SenderOptions{Keys: keys[1:2],
 		InFlight: 1, Patience: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	book.Shard(1).Node(0).Hold() // so that the others gather behind the first
-	var posting sync.WaitGroup
-	post := func(to ledger.AccountPath, check func(Answer, error) bool) {
-		posting.Go(func() {
-			answer, err := sender.Post(testContext(t), transfer("org1:mint", to, 1))
-			if !check(answer, err) {
-				t.Errorf("to %s: %+v, %v", to, answer, err)
-			}
-		})
-	}
-	applied := func(answer Answer, err error) bool { return err == nil && answer.Applied() }
-	post("org1:a", applied)
+	h := &heldSender{t: t, book: book, sender: sender}
+	book.Shard(1).Node(0).Hold()
+	h.post("org1:a", wasApplied)
 	until(t, "the first is under way", func() bool {
 		return book.Shard(1).Node(0).NodeState().PoolTransactions == 1
 	})
-	for range 5 {
-		post("org1:a", applied)
-		post("org0:a", applied)
-		post("org2:a", func(_ Answer, err error) bool { return isDown(err) })
-	}
-	until(t, "those of the same shard wait", func() bool {
-		sender.mutex.Lock()
-		defer sender.mutex.Unlock()
-		waiting := 0
-		for _, each := range sender.queues {
-			waiting += each.waiting.length
+	return h
+}
+
+// post posts a transfer to an account beside the others, and checks its answer.
+func (h *heldSender) post(to ledger.AccountPath, check func(Answer, error) bool) {
+	h.posting.Go(func() {
+		answer, err := h.sender.Post(testContext(h.t), transfer("org1:mint", to, 1))
+		if !check(answer, err) {
+			h.t.Errorf("to %s: %+v, %v", to, answer, err)
 		}
-		return waiting >= 5
 	})
-	book.Shard(1).Node(0).Release()
-	posting.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := sender.Close(ctx); err != nil {
-		t.Error(err)
+}
+
+// release lets all go, waits for their answers and closes the Sender.
+func (h *heldSender) release() {
+	h.t.Helper()
+	h.book.Shard(1).Node(0).Release()
+	h.posting.Wait()
+	if err := h.sender.Close(testContext(h.t)); err != nil {
+		h.t.Error(err)
 	}
 }
+
+func wasApplied(answer Answer, err error) bool { return err == nil && answer.Applied() }
+
+func wasDown(_ Answer, err error) bool { return isDown(err) }
 
 // A shard took a payment, and goes down before the signer's home has it. Post does not say that it
 // was refused.
@@ -250,40 +275,15 @@ func TestSenderAndAShardThatIsDownWithANodeAway(t *testing.T) {
 		"takes nothing": server.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			book, keys := newSplitBook(t)
-			c := newTestClient(t, book.Door(1).URL, other)
-			sender, err := c.NewSender(testContext(t), SenderOptions{Keys: keys[1:2],
-				InFlight: 1, Patience: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			book.Shard(1).Node(0).Hold() // so that the others gather behind the first
-			var posting sync.WaitGroup
-			post := func(to ledger.AccountPath, check func(Answer, error) bool) {
-				posting.Go(func() {
-					answer, err := sender.Post(testContext(t), transfer("org1:mint", to, 1))
-					if !check(answer, err) {
-						t.Errorf("to %s: %+v, %v", to, answer, err)
-					}
-				})
-			}
-			applied := func(answer Answer, err error) bool { return err == nil && answer.Applied() }
-			post("org1:a", applied)
-			until(t, "the first is under way", func() bool {
-				return book.Shard(1).Node(0).NodeState().PoolTransactions == 1
-			})
-			post("org0:a", applied) // nobody knows yet where that and the next one enter
-			post("org2:a", func(_ Answer, err error) bool { return isDown(err) })
+			h := newHeldSender(t, func(*apitest.Book) string { return other })
+			h.post("org0:a", wasApplied) // nobody knows yet where that and the next one enter
+			h.post("org2:a", wasDown)
 			until(t, "the others wait", func() bool {
-				sender.mutex.Lock()
-				defer sender.mutex.Unlock()
-				return sender.queues[0].waiting.length == 2
+				h.sender.mutex.Lock()
+				defer h.sender.mutex.Unlock()
+				return h.sender.queues[0].waiting.length == 2
 			})
-			book.Shard(1).Node(0).Release()
-			posting.Wait()
-			if err := sender.Close(testContext(t)); err != nil {
-				t.Error(err)
-			}
+			h.release()
 		})
 	}
 }

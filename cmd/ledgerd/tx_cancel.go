@@ -260,31 +260,14 @@ func (c *cancelling) lookUp(ctx context.Context, signed *ledger.Transaction) err
 
 // learn takes the content of the transaction from an answer of the nodes, if it has that.
 func (c *cancelling) learn(known *ledgerdv1.Transaction) {
-	body := known.GetBody()
-	if body == nil {
+	if known.GetBody() == nil {
 		return
 	}
-	read := &ledger.Transaction{Signer: ledger.OrganisationName(body.GetSigner()),
-		Deadline: ledger.Milliseconds(body.GetDeadline())}
-	for _, opening := range body.GetAccounts() {
-		read.Openings = append(read.Openings,
-			ledger.Opening{Account: ledger.AccountPath(opening.GetAccount())})
+	read, err := api.BodyFromProto(known.GetBody(), ledger.Hash{})
+	if err != nil {
+		return // as if it were not known
 	}
-	for _, posting := range body.GetPostings() {
-		amount, err := ledger.ParseAmount(posting.GetAmount())
-		if err != nil {
-			return
-		}
-		read.Postings = append(read.Postings, ledger.Posting{
-			Account: ledger.AccountPath(posting.GetAccount()), Amount: amount})
-	}
-	for _, record := range body.GetRecords() {
-		read.Records = append(read.Records, ledger.Record{Key: ledger.RecordKey(record.GetKey())})
-	}
-	if body.GetCancellation() != nil {
-		read.Cancellation = &ledger.Cancellation{}
-	}
-	c.body, c.concerned = read, nil
+	c.body, c.concerned = &read, nil
 	for _, shard := range known.GetStatus().GetDestinations() {
 		c.concerned = append(c.concerned, ledger.ShardID(shard))
 	}

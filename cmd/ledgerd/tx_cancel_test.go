@@ -259,10 +259,12 @@ func TestTxCancelRelayed(t *testing.T) {
 		ledger.Hash{}); err != nil {
 		t.Fatal(err)
 	}
-	for id := bundle.ID(0); ; time.Sleep(20 * time.Millisecond) {
-		if known, err := nodes.Transaction(t.Context(), id); err == nil &&
-			known.GetBody() != nil {
-			break
+	end := time.Now().Add(time.Minute)
+	for known := false; !known; time.Sleep(time.Millisecond) {
+		shown, err := nodes.Transaction(t.Context(), bundle.ID(0))
+		known = err == nil && shown.GetBody() != nil
+		if !known && time.Now().After(end) {
+			t.Fatalf("the payment is not known: %v, %v", shown, err)
 		}
 	}
 	late := s.run("tx cancel " + bundle.ID(0).String() + " --timeout 3s --json %n %k")

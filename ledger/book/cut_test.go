@@ -468,6 +468,32 @@ func TestCheckCut(t *testing.T) {
 	}
 }
 
+// restored returns a store that begins with a snapshot of shard 0, and the snapshot's height.
+func (b *shards) restored() (*store.Store, ledger.Height) {
+	b.t.Helper()
+	var snapshot bytes.Buffer
+	taken, err := b.stores[0].WriteSnapshot(b.t.Context(), &snapshot)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	dir := filepath.Join(b.t.TempDir(), "restored")
+	options := store.Options{ReserveBytes: -1}
+	if _, err := store.Restore(b.t.Context(), dir, genesis, options, &snapshot,
+		func(ledger.Height, ledger.Hash, bool) error { return nil }); err != nil {
+		b.t.Fatal(err)
+	}
+	opened, err := store.Open(dir, genesis, options)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = opened.Close() })
+	return opened, taken.Height
+}
+
 // A store that began with a snapshot reads at places after the snapshot, also accounts that nothing
 // touched since. Before, it says that the steps are absent.
 func TestCutsAfterASnapshot(t *testing.T) {
@@ -477,29 +503,9 @@ func TestCutsAfterASnapshot(t *testing.T) {
 		b.trade()
 	}
 	b.settle()
-	first := b.stores[0]
-	var snapshot bytes.Buffer
-	taken, err := first.WriteSnapshot(t.Context(), &snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "restored")
-	options := store.Options{ReserveBytes: -1}
-	if _, err := store.Restore(t.Context(), dir, genesis, options, &snapshot,
-		func(ledger.Height, ledger.Hash, bool) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	restored, err := store.Open(dir, genesis, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = restored.Close() })
+	restored, taken := b.restored()
 	b.stores[0] = restored
-	place := store.Place{Height: taken.Height}
+	place := store.Place{Height: taken}
 	before, err := b.read(0, place)
 	if err != nil {
 		t.Fatal(err)
@@ -511,7 +517,7 @@ func TestCutsAfterASnapshot(t *testing.T) {
 	if err != nil || fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("%v, and later %v: %v", before, after, err)
 	}
-	if _, err := b.read(0, store.Place{Height: taken.Height / 2}); !errors.Is(err,
+	if _, err := b.read(0, store.Place{Height: taken / 2}); !errors.Is(err,
 		store.ErrAbsent) {
 		t.Errorf("before the snapshot: %v", err)
 	}

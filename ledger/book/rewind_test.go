@@ -1,9 +1,7 @@
 package book
 
 import (
-	"bytes"
 	"errors"
-	"path/filepath"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -25,34 +23,15 @@ func TestWhatWaitedAtASnapshot(t *testing.T) {
 	if first.PendingCount() != 1 {
 		t.Fatal(first.PendingCount())
 	}
-	var snapshot bytes.Buffer
-	taken, err := first.WriteSnapshot(t.Context(), &snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "restored")
-	options := store.Options{ReserveBytes: -1}
-	if _, err := store.Restore(t.Context(), dir, genesis, options, &snapshot,
-		func(ledger.Height, ledger.Hash, bool) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	restored, err := store.Open(dir, genesis, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = restored.Close() })
-	place := store.Place{Height: taken.Height}
+	restored, taken := b.restored()
+	place := store.Place{Height: taken}
 	b.round(0, b.clients[0].Transfer("org0:issuer", "org0:a", 1))
 	b.round(1)
 	b.round(0)
 	if first.PendingCount() != 0 {
 		t.Fatal("still waits")
 	}
-	for height := taken.Height + 1; height <= first.AppendedHeight(); height++ {
+	for height := taken + 1; height <= first.AppendedHeight(); height++ {
 		block, err := first.Block(height)
 		if err != nil {
 			t.Fatal(err)

@@ -149,6 +149,9 @@ func (s *Store) tooEarly(block *ledger.Block, version int) string {
 		}) {
 		return "packed bundles"
 	}
+	if version >= ledger.NewestVersion {
+		return ""
+	}
 	for i := range block.Unpacked {
 		transaction := block.Unpacked[i].Transaction()
 		switch {

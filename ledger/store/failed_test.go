@@ -169,8 +169,8 @@ func (c *copies) checkKnown(s *Store) error {
 	return nil
 }
 
-// run makes blocks, sometimes opens the store again, and verifies it in the end. spoil is called
-// before each block.
+// run makes blocks and sometimes opens the store again. At the end it verifies the store. It calls
+// spoil before each block.
 func (c *copies) run(t *testing.T, blocks int, spoil func(s *Store)) (failure error) {
 	dir, options := t.TempDir(), small()
 	s := openBook(t, dir, timedGenesis(), options)

@@ -241,8 +241,9 @@ func keysToProto(keys []ledger.PublicKey) [][]byte {
 	return shown
 }
 
-// bodyFromProto reads a transaction's parts, for the ledger with this genesis hash.
-func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger.Transaction,
+// BodyFromProto reads a transaction's parts, for the ledger with this genesis hash. It checks form
+// and bounds.
+func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger.Transaction,
 	error) {
 	t := ledger.Transaction{
 		Ledger: genesis,

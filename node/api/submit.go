@@ -260,7 +260,7 @@ func (s *Service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 		if part.GetMembershipChange() != nil {
 			named = opened.GenesisHash() // a change of the members is for one shard's chain
 		}
-		if transactions[i], err = bodyFromProto(part, named); err != nil {
+		if transactions[i], err = BodyFromProto(part, named); err != nil {
 			return nil, invalid("transaction %d: %w", i+1, err)
 		}
 	}

@@ -63,7 +63,8 @@ func checkAdvice(book Book, advice Advice) error {
 	after, err := EstimateOf(book)
 	if err != nil || !reflect.DeepEqual(after, advice.After) ||
 		!slices.Equal(book.Homes, advice.Homes) {
-		return errors.Join(fmt.Errorf("in the end %+v, it says %+v", after, advice.After), err)
+		return errors.Join(fmt.Errorf("after all moves the estimate is %+v, the advice says %+v",
+			after, advice.After), err)
 	}
 	return nil
 }
