@@ -208,8 +208,8 @@ func PlaceIn(ctx context.Context, from *store.Store, cut []Position,
 	}
 	said := &cut[from.Shard()]
 	if said.Place.Height > durable || said.Place.Last() > durable {
-		return store.Place{}, fmt.Errorf("%w: block %d is the last durable one, before the end of "+
-			"block %d", store.ErrNotYet, durable, said.Place.Height)
+		return store.Place{}, fmt.Errorf("%w: block %d is the last durable one, and the "+
+			"place is in or after block %d", store.ErrNotYet, durable, said.Place.Last())
 	}
 	if err := from.CheckPlace(said.Place); errors.Is(err, store.ErrNotFound) {
 		return store.Place{}, fmt.Errorf("%w: shard %d: %w", ErrNoCut, from.Shard(), err)

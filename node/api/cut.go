@@ -20,6 +20,10 @@ import (
 // shard asks several members in turn before it gives up, so it is short.
 const tooEarlyTime = time.Second
 
+// farAhead is how many blocks a chain can surely not grow while callers ask one member after the
+// other.
+const farAhead = 10_000
+
 // accountsAtOnce is how many accounts a page at a cut reads at a time.
 const accountsAtOnce = 64
 
@@ -84,17 +88,34 @@ func (s *Service) children() []ledger.ShardID {
 // findPlace answers a question from this node's store.
 func (s *Service) findPlace(ctx context.Context, question *book.Question) (found book.Position,
 	err error) {
-	head := s.backend.Store().AppendedHeight()
-	if !question.Latest && !question.Exact && question.Height > head {
-		return found, connect.NewError(connect.CodeOutOfRange, fmt.Errorf("the chain of shard %d "+
-			"ends with block %d: ask for an earlier one than %d", s.backend.Store().Shard(), head,
-			question.Height))
+	if !question.Latest && !question.Exact {
+		if err := s.comesSoon(question.Height); err != nil {
+			return found, err
+		}
 	}
 	err = s.onceThere(ctx, "finding a place", func(durable ledger.Height) error {
 		found, err = book.Find(ctx, s.backend.Store(), question, durable)
 		return err
 	})
 	return found, err
+}
+
+// comesSoon returns an error if a block is so far above all heads that this node knows of that no
+// member will have it soon. A block that is nearer may come while the call waits, or another member
+// may have it.
+func (s *Service) comesSoon(height ledger.Height) error {
+	head := s.backend.Store().AppendedHeight()
+	if height <= head || height-head <= farAhead {
+		return nil
+	}
+	for _, member := range s.backend.ClusterState().Members {
+		head = max(head, member.OrderedHeight)
+	}
+	if height <= head || height-head <= farAhead {
+		return nil
+	}
+	return connect.NewError(connect.CodeOutOfRange, fmt.Errorf("the chain of shard %d ends with "+
+		"block %d: ask for an earlier one than %d", s.backend.Store().Shard(), head, height))
 }
 
 // GetCut returns the cut of a book of one shard: a place in its chain.
