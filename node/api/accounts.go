@@ -46,7 +46,11 @@ func (s *Service) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	if len(request.Msg.GetCut()) > 0 {
-		return s.accountAt(ctx, request.Msg)
+		at, err := s.ReachCut(ctx, request.Msg.GetCut())
+		if err != nil {
+			return nil, err
+		}
+		return s.AccountAtCut(ctx, request.Msg.GetAccount(), at)
 	}
 	account, height, err := s.account(ctx, request.Msg.GetAccount())
 	if err != nil {
@@ -81,29 +85,38 @@ const (
 	HistoryPage  = 50
 )
 
+// pageOfAccounts checks a request for a page of accounts, and returns how many it has at most.
+func (s *Service) pageOfAccounts(request *ledgerdv1.ListAccountsRequest) (size int, err error) {
+	if size, err = PageSize(request.GetPageSize(), AccountsPage); err != nil {
+		return 0, err
+	}
+	prefix, after := request.GetPrefix(), request.GetPageToken()
+	if len(prefix) > ledger.MaxAccountPath {
+		return 0, invalid("prefix: at most %d characters", ledger.MaxAccountPath)
+	}
+	if len(after) > ledger.MaxAccountPath || !strings.HasPrefix(after, prefix) && after != "" {
+		return 0, badToken()
+	}
+	return size, s.answersFor(request.Shard)
+}
+
 // ListAccounts returns accounts by path.
 func (s *Service) ListAccounts(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
 	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
-	size, err := PageSize(request.Msg.GetPageSize(), AccountsPage)
+	size, err := s.pageOfAccounts(request.Msg)
 	if err != nil {
 		return nil, err
 	}
-	prefix := request.Msg.GetPrefix()
-	if len(prefix) > ledger.MaxAccountPath {
-		return nil, invalid("prefix: at most %d characters", ledger.MaxAccountPath)
-	}
-	after := request.Msg.GetPageToken()
-	if len(after) > ledger.MaxAccountPath || !strings.HasPrefix(after, prefix) && after != "" {
-		return nil, badToken()
-	}
-	if err := s.answersFor(request.Msg.Shard); err != nil {
-		return nil, err
-	}
 	if len(request.Msg.GetCut()) > 0 {
-		return s.listAt(ctx, request.Msg, size)
+		at, err := s.ReachCut(ctx, request.Msg.GetCut())
+		if err != nil {
+			return nil, err
+		}
+		return s.AccountsAtCut(ctx, request.Msg, at)
 	}
-	accounts, more, err := s.accountsFrom(prefix, ledger.AccountPath(after), size)
+	accounts, more, err := s.accountsFrom(request.Msg.GetPrefix(),
+		ledger.AccountPath(request.Msg.GetPageToken()), size)
 	if err != nil {
 		return nil, s.failure(ctx, "reading the accounts", err)
 	}

@@ -188,11 +188,6 @@ func PositionsOf(places ...*ledgerdv1.Place) []book.Position {
 	return positions
 }
 
-// CheckCut returns an error unless a request's places are those of a cut, by what they say.
-func CheckCut(tree *ledger.ShardTree, places []*ledgerdv1.Place) error {
-	return badCut(book.CheckCut(tree, PositionsOf(places...)))
-}
-
 // badCut converts book.ErrNoCut to the error of a call.
 func badCut(err error) error {
 	if errors.Is(err, book.ErrNoCut) {
@@ -201,22 +196,21 @@ func badCut(err error) error {
 	return err
 }
 
-// placeIn returns this shard's place of a cut, once the chain has it durably.
-func (s *Service) placeIn(ctx context.Context, places []*ledgerdv1.Place) (place store.Place,
-	err error) {
+// Reached is this shard's place of a cut. ReachCut alone makes one, so it was checked, wherever the
+// cut came from.
+type Reached struct{ place store.Place }
+
+// ReachCut returns this shard's place of a cut, once the chain has it durably. It refuses places
+// that are no cut, as far as this chain can tell. Then this node knows all organisations that are
+// registered at the cut, and their homes.
+func (s *Service) ReachCut(ctx context.Context, places []*ledgerdv1.Place) (Reached, error) {
+	var reached Reached
 	cut := PositionsOf(places...)
-	err = s.onceThere(ctx, readingAtCut, func(durable ledger.Height) error {
-		place, err = book.PlaceIn(ctx, s.backend.Store(), cut, durable)
+	err := s.onceThere(ctx, readingAtCut, func(durable ledger.Height) (err error) {
+		reached.place, err = book.PlaceIn(ctx, s.backend.Store(), cut, durable)
 		return badCut(err)
 	})
-	return place, err
-}
-
-// ReachCut waits until this shard's chain has its place of a cut durably. Then this node knows all
-// organisations that are registered at the cut, and their homes.
-func (s *Service) ReachCut(ctx context.Context, places []*ledgerdv1.Place) error {
-	_, err := s.placeIn(ctx, places)
-	return err
+	return reached, err
 }
 
 const readingAtCut = "reading at a cut"
@@ -239,22 +233,18 @@ func (s *Service) forPage(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, limit)
 }
 
-// accountAt returns an account with the balances that it has at a cut.
-func (s *Service) accountAt(ctx context.Context, request *ledgerdv1.GetAccountRequest) (
+// AccountAtCut returns an account with the balances that it has at a cut.
+func (s *Service) AccountAtCut(ctx context.Context, account string, at Reached) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
-	path, err := ledger.ParseAccountPath(request.GetAccount())
+	path, err := ledger.ParseAccountPath(account)
 	if err != nil {
 		return nil, invalid("account: %w", err)
 	}
-	place, err := s.placeIn(ctx, request.GetCut())
-	if err != nil {
-		return nil, err
-	}
 	bounded, cancel := s.forPage(ctx)
 	defer cancel()
-	var account ledger.Account
+	var found ledger.Account
 	err = s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
-		account, err = s.backend.Store().AccountAt(bounded, path, place)
+		found, err = s.backend.Store().AccountAt(bounded, path, at.place)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return notFound("no account %s is open at the cut", path)
@@ -267,14 +257,14 @@ func (s *Service) accountAt(ctx context.Context, request *ledgerdv1.GetAccountRe
 		return nil, err
 	}
 	return connect.NewResponse(&ledgerdv1.GetAccountResponse{AtCut: true,
-		Account: s.accountToProto(&account, place.Height)}), nil
+		Account: s.accountToProto(&found, at.place.Height)}), nil
 }
 
-// listAt lists accounts with the balances that they have at a cut. The page's token is the last
-// path that it looked at.
-func (s *Service) listAt(ctx context.Context, request *ledgerdv1.ListAccountsRequest, size int) (
-	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
-	place, err := s.placeIn(ctx, request.GetCut())
+// AccountsAtCut lists accounts with the balances that they have at a cut. The page's token is the
+// last path that it looked at.
+func (s *Service) AccountsAtCut(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
+	at Reached) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	size, err := s.pageOfAccounts(request)
 	if err != nil {
 		return nil, err
 	}
@@ -285,8 +275,7 @@ func (s *Service) listAt(ctx context.Context, request *ledgerdv1.ListAccountsReq
 	if after == "" && prefix != "" {
 		// The store lists accounts after a path, and the prefix itself may be an account's path.
 		after = ledger.AccountPath(prefix)
-		exact, err := s.accountAt(ctx, &ledgerdv1.GetAccountRequest{Account: prefix,
-			Cut: request.GetCut()})
+		exact, err := s.AccountAtCut(ctx, prefix, at)
 		switch connect.CodeOf(err) {
 		case connect.CodeNotFound, connect.CodeInvalidArgument: // the prefix is no account
 		default:
@@ -302,7 +291,8 @@ func (s *Service) listAt(ctx context.Context, request *ledgerdv1.ListAccountsReq
 		var last ledger.AccountPath
 		var more bool
 		err := s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
-			page, last, more, err = s.backend.Store().AccountsAt(bounded, place, after, limit)
+			page, last, more, err = s.backend.Store().AccountsAt(bounded, at.place, after,
+				limit)
 			if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 				return s.tooFarBack()
 			}
@@ -316,7 +306,8 @@ func (s *Service) listAt(ctx context.Context, request *ledgerdv1.ListAccountsReq
 		}
 		for i := range page {
 			if strings.HasPrefix(string(page[i].Path), prefix) {
-				answer.Accounts = append(answer.Accounts, s.accountToProto(&page[i], place.Height))
+				answer.Accounts = append(answer.Accounts, s.accountToProto(&page[i],
+					at.place.Height))
 			}
 		}
 		if !more || !strings.HasPrefix(string(last), prefix) {

@@ -117,13 +117,11 @@ func (r *router) accountsAtCut(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
 	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
 	size, err := api.PageSize(request.Msg.GetPageSize(), api.AccountsPage)
-	if err == nil {
-		err = api.CheckCut(r.shards.Tree(), request.Msg.GetCut())
-	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.ReachCut(ctx, request.Msg.GetCut()); err != nil {
+	at, err := r.ReachCut(ctx, request.Msg.GetCut())
+	if err != nil {
 		return nil, err
 	}
 	shards := r.shardsOfPrefix(request.Msg.GetPrefix())
@@ -132,7 +130,7 @@ func (r *router) accountsAtCut(ctx context.Context,
 	}
 	if len(shards) == 1 && (shards[0] == r.shards.Own() ||
 		int64(shards[0]) >= int64(r.shards.Tree().Shards())) {
-		return r.Service.ListAccounts(ctx, request)
+		return r.AccountsAtCut(ctx, request.Msg, at)
 	}
 	if err := r.allHeard(shards); err != nil {
 		return nil, err
@@ -140,7 +138,7 @@ func (r *router) accountsAtCut(ctx context.Context,
 	pages, err := everyShard(ctx, r, r.Options().MaxReadTime, shards, func(ctx context.Context,
 		shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse, error) {
 		if shard == r.shards.Own() {
-			answer, err := r.Service.ListAccounts(ctx, request)
+			answer, err := r.AccountsAtCut(ctx, request.Msg, at)
 			if err != nil {
 				return nil, err
 			}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -17,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 	"github.com/ledgerd/ledgerd/node/api/route"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // cut asks a node for a cut.
@@ -362,6 +364,73 @@ func (w withEarlier) Client(shard ledger.ShardID) ledgerdv1connect.LedgerService
 		return w.Shards.Client(shard)
 	}
 	return ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, w.url)
+}
+
+// counting is a node that counts how often a call looks how far its chain is.
+type counting struct {
+	api.Backend
+	looks atomic.Int32
+}
+
+func (c *counting) Heights() (report.Heights, <-chan struct{}) {
+	c.looks.Add(1)
+	return c.Backend.Heights()
+}
+
+// The node that is asked checks its place of a cut once, and then reads there.
+func TestPlacesAreCheckedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	places := b.cut(0, nil).GetPlaces()
+	node := &counting{Backend: b.Shard(1).Node(0)}
+	server, err := route.New(node, b.Shards(1), api.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := httptest.NewServer(server.Handler())
+	defer door.Close()
+	defer func() { _ = server.Shutdown(context.Background()) }()
+	client := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, door.URL)
+	own := uint32(1)
+	for _, each := range []struct {
+		name string
+		read func() error
+		want int32 // one look for the check, and one for each read
+	}{
+		{"an account of this shard", func() error {
+			_, err := client.GetAccount(b.context(), connect.NewRequest(
+				&ledgerdv1.GetAccountRequest{Account: "org1:a", Cut: places}))
+			return err
+		}, 2},
+		{"an account of another shard", func() error {
+			_, err := client.GetAccount(b.context(), connect.NewRequest(
+				&ledgerdv1.GetAccountRequest{Account: "org2:a", Cut: places}))
+			return err
+		}, 1},
+		{"accounts of this shard", func() error {
+			_, err := client.ListAccounts(b.context(), connect.NewRequest(
+				&ledgerdv1.ListAccountsRequest{Shard: &own, Cut: places}))
+			return err
+		}, 2},
+		{"accounts of all shards", func() error {
+			_, err := client.ListAccounts(b.context(), connect.NewRequest(
+				&ledgerdv1.ListAccountsRequest{Cut: places}))
+			return err
+		}, 2},
+		{"accounts with a prefix that is one", func() error {
+			_, err := client.ListAccounts(b.context(), connect.NewRequest(
+				&ledgerdv1.ListAccountsRequest{Prefix: "org1:a", Cut: places}))
+			return err
+		}, 3},
+	} {
+		before := node.looks.Load()
+		if err := each.read(); err != nil {
+			t.Errorf("%s: %v", each.name, err)
+		}
+		if looks := node.looks.Load() - before; looks != each.want {
+			t.Errorf("%s: %d looks, want %d", each.name, looks, each.want)
+		}
+	}
 }
 
 // Nodes of a version before cuts would answer with the balances of now. They are not believed.

@@ -103,20 +103,22 @@ func (r *router) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	cut := request.Msg.GetCut()
-	if len(cut) > 0 { // the home may be known only once this chain is there
-		if err := api.CheckCut(r.shards.Tree(), cut); err != nil {
-			return nil, err
+	if len(cut) == 0 {
+		if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
+			return passOn(ctx, r, shard, request.Msg, client.GetAccount)
 		}
-		if err := r.ReachCut(ctx, cut); err != nil {
-			return nil, err
-		}
+		return r.Service.GetAccount(ctx, request)
+	}
+	at, err := r.ReachCut(ctx, cut) // the home may be known only once this chain is there
+	if err != nil {
+		return nil, err
 	}
 	shard, elsewhere := r.homeOfPath(request.Msg.GetAccount())
 	if !elsewhere {
-		return r.Service.GetAccount(ctx, request)
+		return r.AccountAtCut(ctx, request.Msg.GetAccount(), at)
 	}
 	answer, err := passOn(ctx, r, shard, request.Msg, client.GetAccount)
-	if err == nil && len(cut) > 0 && !answer.Msg.GetAtCut() {
+	if err == nil && !answer.Msg.GetAtCut() {
 		return nil, knowsNoCuts(shard)
 	}
 	return answer, err
