@@ -242,7 +242,8 @@ func (e storeExporter) ExportBalances(ctx context.Context,
 	for after, more := ledger.AccountPath(""), true; more; {
 		var accounts []ledger.Account
 		var err error
-		if accounts, after, more, err = e.AccountsAt(ctx, *e.place, after, page); err != nil {
+		accounts, after, more, err = e.AccountsAt(ctx, *e.place, after, page, nil)
+		if err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {

@@ -49,7 +49,8 @@ func (b *shards) read(shard ledger.ShardID,
 	for after, more := ledger.AccountPath(""), true; more; {
 		var accounts []ledger.Account
 		var err error
-		accounts, after, more, err = b.stores[shard].AccountsAt(b.t.Context(), place, after, 1)
+		accounts, after, more, err = b.stores[shard].AccountsAt(b.t.Context(), place, after, 1,
+			nil)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ func (b *shards) read(shard ledger.ShardID,
 			for _, balance := range account.Balances {
 				balances[string(account.Path)+" "+string(balance.Asset)] = balance.Amount
 			}
-			alone, err := b.stores[shard].AccountAt(b.t.Context(), account.Path, place)
+			alone, err := b.stores[shard].AccountAt(b.t.Context(), account.Path, place, nil)
 			if err != nil || !slices.Equal(alone.Balances, account.Balances) {
 				b.t.Errorf("account %s alone: %+v, and not %+v: %v", account.Path, alone, account,
 					err)
@@ -364,7 +365,7 @@ func TestCutsOfOneShard(t *testing.T) {
 		if err != nil || len(cut.Ask()) != 0 {
 			t.Fatal(err)
 		}
-		account, err := alone.AccountAt(t.Context(), "acme:a", cut.Positions()[0].Place)
+		account, err := alone.AccountAt(t.Context(), "acme:a", cut.Positions()[0].Place, nil)
 		want := int64(height)*2 - 4
 		switch {
 		case height < 2:

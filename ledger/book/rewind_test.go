@@ -46,11 +46,11 @@ func TestWhatWaitedAtASnapshot(t *testing.T) {
 	}
 	asked := 0
 	for _, path := range []ledger.AccountPath{"org0:issuer", "org0:a"} {
-		want, err := first.AccountAt(t.Context(), path, place)
+		want, err := first.AccountAt(t.Context(), path, place, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := restored.AccountAt(t.Context(), path, place)
+		got, err := restored.AccountAt(t.Context(), path, place, nil)
 		if absent := (*store.AbsentError)(nil); errors.As(err, &absent) {
 			asked++
 			block, failure := first.Block(absent.Height)
@@ -60,7 +60,7 @@ func TestWhatWaitedAtASnapshot(t *testing.T) {
 			if failure := restored.Borrow(block); failure != nil {
 				t.Fatal(failure)
 			}
-			got, err = restored.AccountAt(t.Context(), path, place)
+			got, err = restored.AccountAt(t.Context(), path, place, nil)
 		}
 		if err != nil || got.Balances[0] != want.Balances[0] {
 			t.Errorf("%s has %v at %+v, want %v: %v", path, got.Balances, place, want.Balances, err)
@@ -112,7 +112,7 @@ func TestTakingBackInAnyOrder(t *testing.T) {
 		{Account: "acme:a", Asset: "x", Amount: ledger.NewAmount(-50)},
 		{Account: "acme:mint", Asset: "x", Amount: ledger.NewAmount(-50)}}
 	apply(twice)
-	page, _, _, err := alone.AccountsAt(t.Context(), place, "", 10)
+	page, _, _, err := alone.AccountsAt(t.Context(), place, "", 10, nil)
 	if err != nil || len(page) != 2 || page[1].Balances[0].Amount != negative {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -130,7 +130,7 @@ func TestAnAssetThatNetsToNothing(t *testing.T) {
 	b.round(1)
 	b.round(0)
 	place := store.Place{Height: b.stores[0].AppendedHeight()}
-	before, err := b.stores[0].AccountAt(t.Context(), "org0:a", place)
+	before, err := b.stores[0].AccountAt(t.Context(), "org0:a", place, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestAnAssetThatNetsToNothing(t *testing.T) {
 		later.Postings[i].Asset = "z"
 	}
 	b.round(0, later)
-	after, err := b.stores[0].AccountAt(t.Context(), "org0:a", place)
+	after, err := b.stores[0].AccountAt(t.Context(), "org0:a", place, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

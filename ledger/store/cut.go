@@ -9,13 +9,65 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
+// ErrFarBack reports that reading at a place takes more effort than allowed, because too much
+// happened since.
+var ErrFarBack = errors.New("store: too much happened since the place")
+
+// blockEffort is what a block counts for in an effort, above its entries.
+const blockEffort = 16
+
+// Effort bounds the work of reads at places, which may share it one after the other. Nil is without
+// a bound.
+type Effort struct {
+	// Most is how much work the reads may do in all: for each step that they take back 1, and for
+	// each block that they look into 16 and its entries. Then they return ErrFarBack.
+	Most int
+	// Far, unless it is nil, is called once they have done more than Near, before they go on. It
+	// may wait. Its error ends this read and the next ones.
+	Near int
+	Far  func(ctx context.Context) error
+
+	done, last int // last is the height of the last block
+	far        bool
+	ended      error
+}
+
+// look counts a look into a block, for a step.
+func (e *Effort) look(ctx context.Context, block *ledger.Block) error {
+	if e == nil || e.ended != nil {
+		return e.why()
+	}
+	e.done++
+	if height := int(block.Header.Height); height != e.last {
+		e.done, e.last = e.done+blockEffort+block.Len(), height
+	}
+	if e.done > e.Most {
+		e.ended = ErrFarBack
+	} else if e.done > e.Near && !e.far && e.Far != nil {
+		e.far = true
+		e.ended = e.Far(ctx)
+	}
+	return e.ended
+}
+
+// why returns the error that ended the reads, or nil.
+func (e *Effort) why() error {
+	if e == nil {
+		return nil
+	}
+	return e.ended
+}
+
+// Over reports whether a read ended because of the effort.
+func (e *Effort) Over() bool { return e.why() != nil }
+
 // AccountAt returns an account as of a place: its balances are those that it has once every
 // transaction before the place is decided, and no later one took effect. So a transaction that
 // waited for other shards there counts if it took effect since. AccountAt returns ErrNotYet while
 // one still waits, and ErrNotFound if the account was not open at the place. It takes the longer
-// the more often the account changed since.
-func (s *Store) AccountAt(ctx context.Context, path ledger.AccountPath,
-	place Place) (ledger.Account, error) {
+// the more often the account changed since, and returns ErrFarBack once that is more than effort.
+func (s *Store) AccountAt(ctx context.Context, path ledger.AccountPath, place Place,
+	effort *Effort) (ledger.Account, error) {
 	if err := s.decided(place); err != nil {
 		return ledger.Account{}, err
 	}
@@ -23,7 +75,7 @@ func (s *Store) AccountAt(ctx context.Context, path ledger.AccountPath,
 	if err != nil {
 		return ledger.Account{}, err
 	}
-	open, err := s.rewind(ctx, &account, place)
+	open, err := s.rewind(ctx, &account, place, effort)
 	if err == nil && !open {
 		err = errNoAccount(path)
 	}
@@ -32,10 +84,10 @@ func (s *Store) AccountAt(ctx context.Context, path ledger.AccountPath,
 
 // AccountsAt returns at most limit accounts after the given path, ordered by path, as of a place
 // (see AccountAt). more reports whether there may be accounts after the last path that it looked
-// at, which it returns as well. If ctx ends meanwhile, it returns what it has, or the error of ctx
-// if it has looked at no account.
-func (s *Store) AccountsAt(ctx context.Context, place Place, after ledger.AccountPath,
-	limit int) (page []ledger.Account, last ledger.AccountPath, more bool, err error) {
+// at, which it returns as well. If ctx or the effort ends meanwhile, it returns what it has, or the
+// error if it has looked at no account.
+func (s *Store) AccountsAt(ctx context.Context, place Place, after ledger.AccountPath, limit int,
+	effort *Effort) (page []ledger.Account, last ledger.AccountPath, more bool, err error) {
 	if err := s.decided(place); err != nil {
 		return nil, "", false, err
 	}
@@ -44,8 +96,8 @@ func (s *Store) AccountsAt(ctx context.Context, place Place, after ledger.Accoun
 		return nil, after, false, err
 	}
 	for i := range accounts {
-		open, err := s.rewind(ctx, &accounts[i], place)
-		if err != nil && ctx.Err() != nil && i > 0 {
+		open, err := s.rewind(ctx, &accounts[i], place, effort)
+		if err != nil && (ctx.Err() != nil || effort.Over()) && i > 0 {
 			return page, accounts[i-1].Path, true, nil
 		}
 		if err != nil {
@@ -76,8 +128,8 @@ func (s *Store) decided(place Place) error {
 
 // rewind takes back what happened to an account after a place, and reports whether it was open
 // there. Nothing before the place may wait for other shards.
-func (s *Store) rewind(ctx context.Context, account *ledger.Account, place Place) (open bool,
-	err error) {
+func (s *Store) rewind(ctx context.Context, account *ledger.Account, place Place,
+	effort *Effort) (open bool, err error) {
 	if open, err = s.openAt(account, place); !open || err != nil {
 		return false, err
 	}
@@ -99,7 +151,7 @@ func (s *Store) rewind(ctx context.Context, account *ledger.Account, place Place
 		if before && !hasDoubt(account, doubtful) {
 			return false, nil
 		}
-		found, crossed, err := s.stepAt(where)
+		found, crossed, err := s.stepAt(ctx, where, effort)
 		if err != nil {
 			return false, err
 		}
@@ -175,16 +227,22 @@ func (s *Store) eachStep(ctx context.Context, account *ledger.Account,
 
 // stepAt returns the transaction of a step: the one that is there, or the one that the verdict
 // there let take effect. Then it crossed shards.
-func (s *Store) stepAt(where position) (found Found, crossed bool, err error) {
-	found, err = s.at(where)
+func (s *Store) stepAt(ctx context.Context, where position, effort *Effort) (found Found,
+	crossed bool, err error) {
+	if found, err = s.at(where); err == nil {
+		err = effort.look(ctx, found.Block)
+	}
 	if err != nil {
 		return Found{}, false, err
 	}
-	if verdict := found.Entry.Transaction().Verdict; verdict != nil {
-		found, err = s.Transaction(verdict.ID)
-		return found, true, err
+	verdict := found.Entry.Transaction().Verdict
+	if verdict == nil {
+		return found, false, nil
 	}
-	return found, false, nil
+	if found, err = s.Transaction(verdict.ID); err == nil {
+		err = effort.look(ctx, found.Block)
+	}
+	return found, true, err
 }
 
 // movedIn returns what a transaction moved in an account. A transaction of the shard alone moves

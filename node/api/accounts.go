@@ -46,7 +46,7 @@ func (s *Service) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	if len(request.Msg.GetCut()) > 0 {
-		at, err := s.ReachCut(ctx, request.Msg.GetCut())
+		at, err := s.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (s *Service) ListAccounts(ctx context.Context,
 		return nil, err
 	}
 	if len(request.Msg.GetCut()) > 0 {
-		at, err := s.ReachCut(ctx, request.Msg.GetCut())
+		at, err := s.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
 		if err != nil {
 			return nil, err
 		}

@@ -196,15 +196,19 @@ func badCut(err error) error {
 	return err
 }
 
-// Reached is this shard's place of a cut. ReachCut alone makes one, so it was checked, wherever the
-// cut came from.
-type Reached struct{ place store.Place }
+// Reached is this shard's place of a cut, for the reads of a call. ReachCut alone makes one, so the
+// place was checked, wherever the cut came from.
+type Reached struct {
+	place  store.Place
+	caller string // its address
+}
 
-// ReachCut returns this shard's place of a cut, once the chain has it durably. It refuses places
-// that are no cut, as far as this chain can tell. Then this node knows all organisations that are
-// registered at the cut, and their homes.
-func (s *Service) ReachCut(ctx context.Context, places []*ledgerdv1.Place) (Reached, error) {
-	var reached Reached
+// ReachCut returns this shard's place of a cut for the caller at an address, once the chain has it
+// durably. It refuses places that are no cut, as far as this chain can tell. Then this node knows
+// all organisations that are registered at the cut, and their homes.
+func (s *Service) ReachCut(ctx context.Context, caller string,
+	places []*ledgerdv1.Place) (Reached, error) {
+	reached := Reached{caller: caller}
 	cut := PositionsOf(places...)
 	err := s.onceThere(ctx, readingAtCut, func(durable ledger.Height) (err error) {
 		reached.place, err = book.PlaceIn(ctx, s.backend.Store(), cut, durable)
@@ -218,9 +222,33 @@ const readingAtCut = "reading at a cut"
 // tooFarBack is the reason why a read at a cut gave up.
 func (s *Service) tooFarBack() *connect.Error {
 	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("an account of shard %d "+
-		"changed so often since the cut that reading it there takes too long: ask for a later "+
-		"cut, or read the folder of a stopped node with `ledgerd export --cut`",
+		"changed so often since the cut that reading it there takes too much work: ask for a "+
+		"later cut, or read the folder of a stopped node with `ledgerd export --cut`",
 		s.backend.Store().Shard()))
+}
+
+// effort returns the bound of the work of a caller's read at a cut. The read calls done at its end.
+func (s *Service) effort(caller string) (effort *store.Effort, done func()) {
+	release := func() {}
+	most := s.options.MaxReadEffort
+	effort = &store.Effort{Most: most, Near: most / 30, Far: func(ctx context.Context) error {
+		placed, err := s.limits.readFarBack(ctx, caller)
+		if err == nil {
+			release = placed
+		}
+		return err
+	}}
+	return effort, func() { release() }
+}
+
+// gaveUp returns the error of a read at a cut: tooFarBack if its time or its effort was over.
+func (s *Service) gaveUp(ctx, bounded context.Context, err error) error {
+	coded := (*connect.Error)(nil)
+	if errors.Is(err, store.ErrFarBack) ||
+		err != nil && !errors.As(err, &coded) && bounded.Err() != nil && ctx.Err() == nil {
+		return s.tooFarBack()
+	}
+	return err
 }
 
 // forPage returns a context that bounds the time of a page at a cut, so that its caller gets what
@@ -242,16 +270,16 @@ func (s *Service) AccountAtCut(ctx context.Context, account string, at Reached) 
 	}
 	bounded, cancel := s.forPage(ctx)
 	defer cancel()
+	effort, done := s.effort(at.caller)
+	defer done()
 	var found ledger.Account
 	err = s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
-		found, err = s.backend.Store().AccountAt(bounded, path, at.place)
+		found, err = s.backend.Store().AccountAt(bounded, path, at.place, effort)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return notFound("no account %s is open at the cut", path)
-		case err != nil && bounded.Err() != nil && ctx.Err() == nil:
-			return s.tooFarBack()
 		}
-		return err
+		return s.gaveUp(ctx, bounded, err)
 	})
 	if err != nil {
 		return nil, err
@@ -270,6 +298,8 @@ func (s *Service) AccountsAtCut(ctx context.Context, request *ledgerdv1.ListAcco
 	}
 	bounded, cancel := s.forPage(ctx)
 	defer cancel()
+	effort, done := s.effort(at.caller)
+	defer done()
 	prefix, answer := request.GetPrefix(), &ledgerdv1.ListAccountsResponse{AtCut: true}
 	after := ledger.AccountPath(request.GetPageToken())
 	if after == "" && prefix != "" {
@@ -292,13 +322,10 @@ func (s *Service) AccountsAtCut(ctx context.Context, request *ledgerdv1.ListAcco
 		var more bool
 		err := s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
 			page, last, more, err = s.backend.Store().AccountsAt(bounded, at.place, after,
-				limit)
-			if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-				return s.tooFarBack()
-			}
-			return err
+				limit, effort)
+			return s.gaveUp(ctx, bounded, err)
 		})
-		if err != nil && (looked == 0 || bounded.Err() == nil) {
+		if err != nil && (looked == 0 || bounded.Err() == nil && !effort.Over()) {
 			return nil, err
 		}
 		if err != nil {

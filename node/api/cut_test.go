@@ -64,7 +64,8 @@ func readsBehind(next uint64) map[string]func(ctx context.Context,
 			return err
 		},
 		"cut": func(ctx context.Context, client ledgerdv1connect.LedgerServiceClient) error {
-			_, err := client.GetCut(ctx, connect.NewRequest(&ledgerdv1.GetCutRequest{Height: &next}))
+			_, err := client.GetCut(ctx,
+				connect.NewRequest(&ledgerdv1.GetCutRequest{Height: &next}))
 			return err
 		},
 		"account": func(ctx context.Context, client ledgerdv1connect.LedgerServiceClient) error {
@@ -151,5 +152,52 @@ func TestCutsOfTheFarFuture(t *testing.T) {
 	}
 	if len(node.looked) > 0 {
 		t.Error("the call waited for a block that cannot come")
+	}
+}
+
+// A read at a cut that takes more work than a call may do fails, and says what to do. What is
+// nearer can be read, and the accounts before the one that takes long.
+func TestReadsAtACutAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{MaxReadEffort: 400})
+	first := b.cluster.Node(0).Store().AppendedHeight()
+	b.done(transfer("bank:mint", "bank:a", 1))
+	for range 30 {
+		b.done(transfer("bank:mint", "bank:b", 1))
+	}
+	last := b.cluster.Node(0).Store().AppendedHeight()
+	account := func(name string, height ledger.Height) error {
+		_, err := b.client.GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{
+			Account: name, Cut: []*ledgerdv1.Place{{Height: uint64(height)}}}))
+		return err
+	}
+	for _, err := range []error{account("bank:a", first), account("bank:b", last-10)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	err := account("bank:b", first)
+	codeIs(t, err, connect.CodeFailedPrecondition)
+	if !strings.Contains(err.Error(), "ask for a later cut") {
+		t.Error(err)
+	}
+	token, listed := "", []string(nil)
+	for {
+		page, err := b.client.ListAccounts(b.context(), connect.NewRequest(
+			&ledgerdv1.ListAccountsRequest{PageToken: token,
+				Cut: []*ledgerdv1.Place{{Height: uint64(first)}}}))
+		if err != nil {
+			codeIs(t, err, connect.CodeFailedPrecondition)
+			break
+		}
+		for _, account := range page.Msg.GetAccounts() {
+			listed = append(listed, account.GetAccount())
+		}
+		if token = page.Msg.GetNextPageToken(); token == "" {
+			t.Fatalf("the list came to an end: %v", listed)
+		}
+	}
+	if strings.Join(listed, " ") != "bank:a" {
+		t.Errorf("listed %v before the account that takes long", listed)
 	}
 }

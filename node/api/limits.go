@@ -15,12 +15,15 @@ import (
 // maxAddresses bounds how many remote addresses are tracked.
 const maxAddresses = 8_192
 
-// limits counts calls and streams by remote address.
+// limits counts calls, streams and reads far back by remote address.
 type limits struct {
 	callsPerSecond      rate.Limit
 	burst               int
 	maxStreams          int
 	maxStreamsOfAddress int
+	maxFarOfAddress     int
+	// far has a place for each read far back.
+	far chan struct{}
 
 	mutex     sync.Mutex
 	addresses map[string]*addressLimits
@@ -28,8 +31,12 @@ type limits struct {
 }
 
 type addressLimits struct {
-	calls    *rate.Limiter
-	streams  int
+	calls   *rate.Limiter
+	streams int
+	// far has a place for each read far back of the address. farReads are those that have one or
+	// wait for one.
+	far      chan struct{}
+	farReads int
 	lastUsed time.Time
 }
 
@@ -39,6 +46,8 @@ func newLimits(options Options) *limits {
 		burst:               options.CallBurst,
 		maxStreams:          options.MaxStreams,
 		maxStreamsOfAddress: options.MaxStreamsPerAddress,
+		maxFarOfAddress:     options.MaxFarReadsPerAddress,
+		far:                 make(chan struct{}, farAddresses*options.MaxFarReadsPerAddress),
 		addresses:           make(map[string]*addressLimits),
 	}
 	if l.callsPerSecond < 0 {
@@ -61,22 +70,23 @@ func (l *limits) of(host string, now time.Time) *addressLimits {
 		if len(l.addresses) >= maxAddresses {
 			l.forgetOldest()
 		}
-		found = &addressLimits{calls: rate.NewLimiter(l.callsPerSecond, l.burst)}
+		found = &addressLimits{calls: rate.NewLimiter(l.callsPerSecond, l.burst),
+			far: make(chan struct{}, l.maxFarOfAddress)}
 		l.addresses[host] = found
 	}
 	found.lastUsed = now
 	return found
 }
 
-// forgetOldest makes room: it samples a few addresses without streams and drops the least recently
-// used.
+// forgetOldest makes room: it samples a few addresses that have nothing under way and drops the
+// least recently used.
 func (l *limits) forgetOldest() {
 	const sample = 16
 	var oldest string
 	var oldestUsed time.Time
 	seen := 0
 	for host, entry := range l.addresses {
-		if entry.streams > 0 {
+		if entry.streams+entry.farReads > 0 {
 			continue
 		}
 		if seen == 0 || entry.lastUsed.Before(oldestUsed) {
@@ -137,4 +147,50 @@ func (l *limits) openStream(address string) (func(), error) {
 		l.streams--
 		entry.streams--
 	}, nil
+}
+
+// farAddresses is how many addresses may have all the reads far back that one may have at once.
+const farAddresses = 4
+
+// readFarBack waits until an address may read far back, at most until ctx ends. The caller releases
+// the place with the returned function.
+func (l *limits) readFarBack(ctx context.Context, address string) (func(), error) {
+	l.mutex.Lock()
+	entry := l.of(hostOf(address), time.Now())
+	entry.farReads++
+	l.mutex.Unlock()
+	release := func(places ...chan struct{}) {
+		for _, place := range places {
+			<-place
+		}
+		l.mutex.Lock()
+		entry.farReads--
+		l.mutex.Unlock()
+	}
+	if !take(ctx, entry.far) {
+		release()
+		return nil, Retryable(connect.CodeResourceExhausted, errors.New("too many reads at early "+
+			"cuts from this address: wait until one of them ends, and try again"), nil)
+	}
+	if !take(ctx, l.far) {
+		release(entry.far)
+		return nil, Retryable(connect.CodeResourceExhausted, errors.New("this node is busy with "+
+			"reads at early cuts: try again later or ask another node"), nil)
+	}
+	return func() { release(entry.far, l.far) }, nil
+}
+
+// take takes a place, if one gets free before ctx ends.
+func take(ctx context.Context, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -63,6 +63,12 @@ type Options struct {
 	MaxIdleTime time.Duration
 
 	MaxReadTime time.Duration // of a call that only reads; default 30 s
+	// MaxReadEffort bounds the work of a call that reads at a cut (store.Effort), and with it how
+	// far back it can read an account that changes often; default 2,000,000, which takes some
+	// seconds. Of calls that take more than a thirtieth of it, one address may have
+	// MaxFarReadsPerAddress at once, default 2, and all together four times as many. The others
+	// wait.
+	MaxReadEffort, MaxFarReadsPerAddress int
 	// Of a call that waits for a level; default 60 s. The call then returns the statuses of that
 	// moment.
 	MaxWaitTime time.Duration
@@ -97,6 +103,12 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxBodyPatience, 10*time.Second)
 	defaultTo(&o.MaxIdleTime, 2*time.Minute)
 	defaultTo(&o.MaxReadTime, 30*time.Second)
+	if o.MaxReadEffort <= 0 {
+		o.MaxReadEffort = 2_000_000
+	}
+	if o.MaxFarReadsPerAddress <= 0 {
+		o.MaxFarReadsPerAddress = 2
+	}
 	defaultTo(&o.MaxWaitTime, 60*time.Second)
 	defaultTo(&o.MaxStuckTime, 2*time.Minute)
 	defaultTo(&o.ClusterInterval, 250*time.Millisecond)

@@ -120,7 +120,7 @@ func (r *router) accountsAtCut(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	at, err := r.ReachCut(ctx, request.Msg.GetCut())
+	at, err := r.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,8 @@ func (r *router) GetAccount(ctx context.Context,
 		}
 		return r.Service.GetAccount(ctx, request)
 	}
-	at, err := r.ReachCut(ctx, cut) // the home may be known only once this chain is there
+	// The home may be known only once this chain is there.
+	at, err := r.ReachCut(ctx, request.Peer().Addr, cut)
 	if err != nil {
 		return nil, err
 	}
