@@ -82,9 +82,22 @@ func (s *Store) bundlesBefore(place Place) (uint32, error) {
 	return uint32(block.Unpacked[place.Entries].Bundle), nil
 }
 
+// walkDefault bounds the work of a look-up in blocks of an earlier version, which have no rows for
+// the entries of the parent's stream (Effort). It takes a second or two.
+const walkDefault = 500_000
+
+func (s *Store) walk() *Effort { return &Effort{Most: s.options.walk, Near: s.options.walk} }
+
 // CarriedAt returns the number of the last entry of the parent's stream in the blocks up to a
-// height, or 0 if they have none.
+// height, or 0 if they have none. It returns ErrFarBack if an earlier version wrote the blocks, and
+// many of them are without an entry.
 func (s *Store) CarriedAt(ctx context.Context, height ledger.Height) (uint64, error) {
+	return s.carriedAt(ctx, height, s.walk())
+}
+
+// carriedAt is CarriedAt with a bound of the work for all look-ups of a call.
+func (s *Store) carriedAt(ctx context.Context, height ledger.Height,
+	effort *Effort) (uint64, error) {
 	s.mutex.RLock()
 	head, last := s.head.Header.Height, s.state.Carried()
 	s.mutex.RUnlock()
@@ -96,7 +109,7 @@ func (s *Store) CarriedAt(ctx context.Context, height ledger.Height) (uint64, er
 		return where.height <= height, err
 	})
 	if errors.Is(err, errMissing) {
-		return s.walkToCarried(ctx, height, head, last)
+		return s.walkToCarried(ctx, height, head, last, effort)
 	}
 	return carried, err
 }
@@ -105,7 +118,19 @@ func (s *Store) CarriedAt(ctx context.Context, height ledger.Height) (uint64, er
 // the block. It looks for the nearest block with an entry, before and after. Last is the last entry
 // of the chain up to the block head.
 func (s *Store) walkToCarried(ctx context.Context, height, head ledger.Height,
-	last uint64) (uint64, error) {
+	last uint64, effort *Effort) (uint64, error) {
+	read := func(at ledger.Height) (*ledger.Block, error) {
+		block, err := s.Block(at)
+		if err == nil {
+			err = effort.look(ctx, block)
+		}
+		if errors.Is(err, ErrFarBack) {
+			err = fmt.Errorf("%w: an earlier version wrote the blocks around block %d and did "+
+				"not index the entries of the stream from above, and there is none near it",
+				ErrFarBack, height)
+		}
+		return block, err
+	}
 	for before, after := height, height+1; ; after++ {
 		if err := ctx.Err(); err != nil {
 			return 0, err
@@ -113,7 +138,7 @@ func (s *Store) walkToCarried(ctx context.Context, height, head ledger.Height,
 		if after > head {
 			return last, nil
 		}
-		block, err := s.Block(after)
+		block, err := read(after)
 		if err != nil {
 			return 0, err
 		}
@@ -126,7 +151,7 @@ func (s *Store) walkToCarried(ctx context.Context, height, head ledger.Height,
 		if before <= s.Absent() {
 			continue // the blocks after it have the answer, too
 		}
-		if block, err = s.Block(before); err != nil {
+		if block, err = read(before); err != nil {
 			return 0, err
 		}
 		if _, number := carriedIn(block); number != 0 {
@@ -209,9 +234,9 @@ func (s *Store) carriedPlace(number uint64) (where position, err error) {
 
 // firstWith returns the block up to a height with which the chain gets an entry of the parent's
 // stream, or ErrNotYet.
-func (s *Store) firstWith(ctx context.Context, number uint64, upTo ledger.Height) (ledger.Height,
-	error) {
-	carried, err := s.CarriedAt(ctx, upTo)
+func (s *Store) firstWith(ctx context.Context, number uint64, upTo ledger.Height,
+	effort *Effort) (ledger.Height, error) {
+	carried, err := s.carriedAt(ctx, upTo, effort)
 	if err != nil {
 		return 0, err
 	}
@@ -224,7 +249,7 @@ func (s *Store) firstWith(ctx context.Context, number uint64, upTo ledger.Height
 		return where.height, err
 	}
 	last, err := lastOf(uint64(upTo), func(height uint64) (bool, error) {
-		carried, err := s.CarriedAt(ctx, ledger.Height(height))
+		carried, err := s.carriedAt(ctx, ledger.Height(height), effort)
 		return carried < number, err
 	})
 	return ledger.Height(last) + 1, err
@@ -264,24 +289,26 @@ func lastOf(last uint64, isBelow func(number uint64) (bool, error)) (uint64, err
 // PlaceWith returns a place where the chain has exactly this many entries of the parent's stream:
 // the end of block near if it has so many there, else the place nearest to it that has. It looks at
 // the blocks up to upTo only, and returns ErrNotYet if these have fewer entries. A block may have
-// several entries, so the place may be within a block, before an entry.
+// several entries, so the place may be within a block, before an entry. It returns ErrFarBack as
+// CarriedAt does.
 func (s *Store) PlaceWith(ctx context.Context, carried uint64, near,
 	upTo ledger.Height) (Place, error) {
 	near = min(near, upTo)
-	there, err := s.CarriedAt(ctx, near)
+	effort := s.walk()
+	there, err := s.carriedAt(ctx, near, effort)
 	switch {
 	case err != nil:
 		return Place{}, err
 	case there == carried:
 		return Place{Height: near}, nil
 	case there > carried:
-		next, err := s.firstWith(ctx, carried+1, near)
+		next, err := s.firstWith(ctx, carried+1, near, effort)
 		if err != nil {
 			return Place{}, err
 		}
 		return s.before(next, carried+1)
 	}
-	height, err := s.firstWith(ctx, carried, upTo)
+	height, err := s.firstWith(ctx, carried, upTo, effort)
 	if err != nil {
 		return Place{}, err
 	}

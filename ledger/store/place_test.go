@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -44,6 +45,54 @@ func placesOf(t *testing.T, s *Store) (text string) {
 		}
 	}
 	return text
+}
+
+// A look-up in blocks of an earlier version, which have no rows for the entries of the parent's
+// stream, does a bounded work.
+func TestWalkToEntriesIsBounded(t *testing.T) {
+	t.Parallel()
+	dir, genesis, random := t.TempDir(), shardGenesis(), rand.New(rand.NewPCG(5, 5))
+	s := openBook(t, dir, genesis, small())
+	b := newShardBook(1)
+	for s.state.Carried() == 0 {
+		b.apply(t, s, 2, random)
+	}
+	first := s.AppendedHeight()
+	last := first + 40
+	for s.AppendedHeight() < last { // blocks without entries
+		batch := b.batch(s, 1, random)
+		batch.Carried = nil
+		if _, err := s.Apply(1, ledger.Round(s.Head().Height+1),
+			[][]byte{batch.Encode()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	carried := s.state.Carried()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, dir, without(rowCarried))
+	for walk, far := range map[int]bool{200: true, 5000: false} {
+		options := small()
+		options.walk = walk
+		s = openBook(t, dir, genesis, options)
+		found, err := s.CarriedAt(t.Context(), first+20)
+		_, placeErr := s.PlaceWith(t.Context(), carried, first+20, s.AppendedHeight())
+		for _, err := range []error{err, placeErr} {
+			if far != errors.Is(err, ErrFarBack) || !far && err != nil {
+				t.Errorf("with %d: %v", walk, err)
+			}
+		}
+		if !far && found != carried {
+			t.Errorf("with %d: %d entries, want %d", walk, found, carried)
+		}
+		if near, err := s.CarriedAt(t.Context(), first); err != nil || near > carried {
+			t.Errorf("with %d, at an entry: %d, %v", walk, near, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // The places of a chain are the same in memory and on disk, and in a store of an earlier version,

@@ -71,6 +71,8 @@ type Options struct {
 	// residentAtStart is up to how many accounts a start makes resident, and groupBytes how many
 	// bytes the groups of the file of leaves may have at least. Only tests set them.
 	residentAtStart, groupBytes int
+	// walk bounds the work of a look-up in blocks of an earlier version (walkDefault).
+	walk int
 	// keepCold makes no account resident behind a start. Only tests set it.
 	keepCold bool
 	// slice is how long work behind goes on without a rest. Only tests set it.
@@ -127,6 +129,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.groupBytes <= 0 {
 		o.groupBytes = groupBytesDefault
+	}
+	if o.walk <= 0 {
+		o.walk = walkDefault
 	}
 	if o.slice <= 0 {
 		o.slice = sliceDefault

@@ -39,6 +39,10 @@ func (s *Service) onceThere(ctx context.Context, doing string,
 		if err == nil {
 			return nil
 		}
+		if errors.Is(err, store.ErrFarBack) {
+			return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%s in shard %d: "+
+				"%w: ask for a later cut", doing, s.backend.Store().Shard(), err))
+		}
 		if !errors.Is(err, store.ErrNotYet) {
 			return s.failure(ctx, doing, err)
 		}

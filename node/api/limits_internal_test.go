@@ -3,10 +3,16 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // far begins a read at a cut, and does more than little work.
@@ -66,5 +72,33 @@ func TestReadsFarBackAtOnce(t *testing.T) {
 		len(s.limits.far) != 7 {
 		t.Errorf("%d reads of the address, %d places of %d are taken", of.farReads, len(of.far),
 			len(s.limits.far))
+	}
+}
+
+// still is a node whose chain does not grow.
+type still struct {
+	Backend
+	opened *store.Store
+}
+
+func (s still) Store() *store.Store { return s.opened }
+
+func (s still) Heights() (report.Heights, <-chan struct{}) { return report.Heights{}, nil }
+
+// A look-up that takes too much work is no damage, and asking again does not help.
+func TestFarBackIsNoDamage(t *testing.T) {
+	t.Parallel()
+	opened, err := store.Open(t.TempDir(), ledgertest.Genesis(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = opened.Close() }()
+	s := NewService(still{opened: opened}, Options{})
+	err = s.onceThere(t.Context(), "finding a place", func(ledger.Height) error {
+		return fmt.Errorf("%w: too much", store.ErrFarBack)
+	})
+	if connect.CodeOf(err) != connect.CodeFailedPrecondition ||
+		!strings.Contains(err.Error(), "ask for a later cut") {
+		t.Error(err)
 	}
 }
