@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -855,41 +856,33 @@ func BenchmarkSender(b *testing.B) {
 // had no room: the lanes of the other queues end, too.
 func TestSenderCloseOnceTheLastHasLeft(t *testing.T) {
 	t.Parallel()
-	_, _, c, key := newGuardedBank(t)
-	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 1})
-	s.mutex.Lock()
-	q := s.addQueue(1)
-	waits := &Submission{sender: s, queue: q, done: make(chan struct{}, 1)}
-	blocked := &Submission{sender: s, queue: q, done: make(chan struct{}, 1),
-		room: make(chan struct{})}
-	q.gathering = true // the lane let go of the mutex
-	s.hold(waits)
-	s.held += s.options.MaxBytes
-	s.blocked.push(blocked)
-	s.mutex.Unlock()
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close(testContext(t)) }()
-	until(t, "the Sender is closed", func() bool {
+	_, _, c, key := newGuardedBank(t) // the client knows the genesis: it calls no node any more
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 1})
 		s.mutex.Lock()
-		defer s.mutex.Unlock()
-		return s.closed
+		q := s.addQueue(1)
+		waits := &Submission{sender: s, queue: q, done: make(chan struct{}, 1)}
+		blocked := &Submission{sender: s, queue: q, done: make(chan struct{}, 1),
+			room: make(chan struct{})}
+		q.gathering = true // the lane let go of the mutex
+		s.hold(waits)
+		s.held += s.options.MaxBytes
+		s.blocked.push(blocked)
+		s.mutex.Unlock()
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(testContext(t)) }()
+		synctest.Wait() // the Sender is closed, and all lanes have looked once more and sleep
+		for _, each := range []*Submission{blocked, waits} {
+			if err := each.leave(context.Canceled); !errors.Is(err, ErrNotSent) {
+				t.Error(err)
+			}
+		}
+		s.mutex.Lock()
+		q.gathering = false
+		q.wake.Broadcast() // as the lane goes on: it takes nothing, finds nothing to do, and ends
+		s.mutex.Unlock()
+		if err := <-closed; err != nil {
+			t.Errorf("Close hangs until its time is over: %v", err)
+		}
 	})
-	time.Sleep(10 * time.Millisecond) // most lanes look once more, and sleep
-	for _, each := range []*Submission{blocked, waits} {
-		if err := each.leave(context.Canceled); !errors.Is(err, ErrNotSent) {
-			t.Error(err)
-		}
-	}
-	s.mutex.Lock()
-	q.gathering = false
-	q.wake.Broadcast() // as the lane goes on: it takes nothing, finds nothing to do, and ends
-	s.mutex.Unlock()
-	select {
-	case err := <-closed:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("Close hangs")
-	}
 }
