@@ -408,9 +408,13 @@ func (l *life) writers() []string {
 	lasts := l.hearsayLasts()
 	for server := range l.node.peers.table.Load().ids {
 		h := l.heard(order.ServerID(server))
-		if h.Mode == shard.Ordering && time.Since(h.at) < lasts {
+		if takesWrites(&h.Announcement) && time.Since(h.at) < lasts {
 			addresses = append(addresses, h.APIAddress)
 		}
 	}
 	return addresses
 }
+
+// takesWrites reports whether a node takes writes, as it announces. One with a full disk may still
+// order, and refuses them.
+func takesWrites(said *shard.Announcement) bool { return said.Mode == shard.Ordering && !said.Full }

@@ -597,7 +597,7 @@ func TestFailuresAsJSON(t *testing.T) {
 	failure := object(t,
 		s.run("tx transfer acme:cash acme:vault 1 --timeout 10s --json %n %k").errs)
 	if failure["next"] != "these nodes take writes: --node http://127.0.0.1:8082" ||
-		strings.Contains(fmt.Sprint(failure["error"]), "--node") {
+		strings.Contains(fmt.Sprint(failure["error"]), "take writes") {
 		t.Error(failure)
 	}
 }

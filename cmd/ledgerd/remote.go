@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	reported "github.com/ledgerd/ledgerd/node/report"
 )
 
 // nodeVariable is the environment variable that names the nodes to ask.
@@ -358,15 +359,26 @@ func parseAsset(text string) (ledger.AssetName, error) {
 	return name, nil
 }
 
-// withWriters adds to a refusal the nodes that accept writes, if the asked node knows them.
+// withWriters adds to a refusal the nodes that accept writes, if the asked node knows any. They
+// are named once, in the form of the flag.
 func withWriters(err error) error {
 	failure := (*client.Failure)(nil)
 	if errors.As(err, &failure) && len(failure.Writers) > 0 {
-		return &hintedError{err, "these nodes take writes: --node " + strings.Join(failure.Writers,
-			",")}
+		text := strings.Replace(err.Error(), "; "+reported.TheseTakeWrites(failure.Writers), "", 1)
+		return &hintedError{&rewordedError{err, text}, "these nodes take writes: --node " +
+			strings.Join(failure.Writers, ",")}
 	}
 	return err
 }
+
+// rewordedError is an error with another text.
+type rewordedError struct {
+	error
+	text string
+}
+
+func (e *rewordedError) Error() string { return e.text }
+func (e *rewordedError) Unwrap() error { return e.error }
 
 // hintedError is an error with advice on what to do next.
 type hintedError struct {

@@ -47,7 +47,12 @@ func (r *Refusal) Error() string {
 	if len(r.Writers) == 0 {
 		return r.Reason
 	}
-	return r.Reason + "; these nodes take writes: " + strings.Join(r.Writers, ", ")
+	return r.Reason + "; " + TheseTakeWrites(r.Writers)
+}
+
+// TheseTakeWrites names nodes that take writes, as Error does at its end.
+func TheseTakeWrites(writers []string) string {
+	return "these nodes take writes: " + strings.Join(writers, ", ")
 }
 
 // Word returns a stable word for programs, or "" if the kind of refusal has none.
