@@ -86,6 +86,10 @@ func TestTxCancel(t *testing.T) {
 		cancels["shard"] != 2.0 || cancels["place"].(map[string]any)["state"] != "absent" {
 		t.Error(shown)
 	}
+	proven := s.must("tx status " + cancellation + " --proof %n")
+	if !strings.Contains(proven, unknown+" at shard 2, where it is absent (this is not proven)") {
+		t.Error(proven)
+	}
 	if text := s.must("tx status " + cancellation + " %n"); !strings.Contains(text,
 		unknown+" at shard 2, where it is absent") {
 		t.Error(text)

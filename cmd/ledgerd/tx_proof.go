@@ -214,6 +214,10 @@ func reportProven(proof *ledger.Proof, change *changeReport) (*transactionReport
 			change))
 	}
 	report.Proof.SignedBy = report.SignedBy
+	if c := transaction.Cancellation; c != nil {
+		report.Cancels = &cancelsReport{Transaction: c.Transaction.String(),
+			Shard: uint32(c.Shard)}
+	}
 	for i := range transaction.Postings {
 		posting := &transaction.Postings[i]
 		report.Postings = append(report.Postings, postingReport{Account: string(posting.Account),
@@ -231,7 +235,7 @@ func crosses(proof *ledger.Proof) bool {
 func (r *transactionReport) agrees(proven *transactionReport, proof *ledger.Proof) error {
 	switch {
 	case r.Signer != proven.Signer || r.LastValid != proven.LastValid ||
-		r.DeadlineMS != proven.DeadlineMS ||
+		r.DeadlineMS != proven.DeadlineMS || !r.Cancels.same(proven.Cancels) ||
 		!slices.Equal(r.Postings, proven.Postings):
 		return errors.New("the transaction that the node shows is not the one that it proved: " +
 			"do not trust this node")
@@ -241,6 +245,14 @@ func (r *transactionReport) agrees(proven *transactionReport, proof *ledger.Proo
 			"not trust this node", r.place(), proven.place())
 	}
 	return nil
+}
+
+// same reports whether both cancel the same at the same shard. What became of that is in no proof.
+func (r *cancelsReport) same(other *cancelsReport) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.Transaction == other.Transaction && r.Shard == other.Shard
 }
 
 // reportFinality describes certificates that were checked.

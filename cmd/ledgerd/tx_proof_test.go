@@ -221,6 +221,35 @@ func TestNodeThatSaysAnotherOutcome(t *testing.T) {
 			t.Errorf("another %s than the proven one is shown", name)
 		}
 	}
+	cancels := client.Next()
+	cancels.Deadline = 5
+	cancels.Cancellation = &ledger.Cancellation{Transaction: ledger.Hash{1}, Shard: 2}
+	cancellation := ledgertest.Block(genesis, client.Bundle(cancels)).Proof(0)
+	if proven, err = reportProven(cancellation, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := (cancelsReport{Transaction: ledger.Hash{1}.String(), Shard: 2}); *proven.Cancels !=
+		want {
+		t.Errorf("the proof cancels %+v, want %+v", *proven.Cancels, want)
+	}
+	for name, lie := range map[string]*cancelsReport{
+		"nothing":           nil,
+		"something else":    {Transaction: ledger.Hash{2}.String(), Shard: 2},
+		"at another shard":  {Transaction: ledger.Hash{1}.String(), Shard: 1},
+		"none that it does": {},
+	} {
+		shown := *proven
+		shown.Cancels = lie
+		if err := shown.agrees(proven, cancellation); err == nil {
+			t.Errorf("a cancellation is shown that cancels %s", name)
+		}
+	}
+	shown := *proven
+	shown.Cancels = &cancelsReport{Transaction: ledger.Hash{1}.String(), Shard: 2,
+		Place: &placeReport{State: "absent"}}
+	if err := shown.agrees(proven, cancellation); err != nil {
+		t.Error(err)
+	}
 	proof.Result.Code = ledger.SetAside
 	if waiting, err := reportProven(proof, nil); err != nil || waiting.State != "waiting" ||
 		waiting.failure() != nil {

@@ -46,7 +46,8 @@ type verdictReport struct {
 }
 
 // cancelsReport is what a cancellation cancels. Place is where that is in the chain of the same
-// shard, once the cancellation is in a block.
+// shard, once the cancellation is in a block, as the node says: no proof of the cancellation covers
+// it.
 type cancelsReport struct {
 	Transaction string       `json:"transaction"`
 	Shard       uint32       `json:"shard"`
@@ -366,6 +367,9 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		text := fmt.Sprintf("%s at shard %d", r.Cancels.Transaction, r.Cancels.Shard)
 		if r.Cancels.Place != nil {
 			text += ", where it is " + sanitize(r.Cancels.Place.State, 0)
+			if r.Proof != nil {
+				text += " (this is not proven)"
+			}
 		}
 		rows.add("cancels", text)
 	}
