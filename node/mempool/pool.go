@@ -94,8 +94,9 @@ type Pool struct {
 	next    int     // the first one that no round has taken yet
 	places  places  // of the transactions that are in no block yet
 	bytes   int
-	blocks  int // blocks applied
-	expires int // items that may expire
+	blocks  int      // blocks applied
+	watches []*watch // of the look-ups that blocks came in between of too often
+	expires int      // items that may expire
 	// earliest is a lower bound of the height after which the next waiting item expires.
 	earliest ledger.Height
 	marks    Marks // for the next batch
@@ -195,11 +196,17 @@ func transfers(bundle *ledger.Bundle) int {
 	return 0
 }
 
+// watch notes which of some transactions come in blocks. The pool's mutex guards it.
+type watch struct{ came map[ledger.Hash]bool }
+
+// lookUpsMost bounds the look-ups of a bundle.
+const lookUpsMost = 4
+
 // lookUp asks which transactions of a bundle are in the chain, and locks the pool. The answer holds
 // for as long as the pool is locked.
 func (p *Pool) lookUp(bundle *ledger.Bundle,
 	known func(*ledger.Bundle) ([]bool, error)) (inChain []bool, err error) {
-	for attempt := 0; ; attempt++ {
+	for range lookUpsMost - 1 {
 		// Look up the chain without the lock, and again if a block came in the meantime. A
 		// transaction that is applied before it is added would never leave the pool.
 		p.mu.Lock()
@@ -210,11 +217,31 @@ func (p *Pool) lookUp(bundle *ledger.Bundle,
 		if p.blocks == blocks || err != nil {
 			return inChain, err
 		}
-		if attempt == 3 { // blocks come faster than the disk answers: hold them up once
-			return known(bundle)
-		}
 		p.mu.Unlock()
 	}
+	// Blocks come faster than the disk answers: watch what they bring. A block is readable before
+	// it is applied here. So the look-up finds what was applied before the watch began.
+	ids := placedIDs(bundle)
+	w := &watch{came: make(map[ledger.Hash]bool, len(ids))}
+	for i := range ids {
+		w.came[ids[i]] = false
+	}
+	p.mu.Lock()
+	p.watches = append(p.watches, w)
+	p.mu.Unlock()
+	inChain, err = known(bundle)
+	p.mu.Lock()
+	at := slices.Index(p.watches, w)
+	p.watches = slices.Delete(p.watches, at, at+1)
+	for i := range ids {
+		if err == nil && w.came[ids[i]] {
+			if inChain == nil {
+				inChain = make([]bool, bundle.Len())
+			}
+			inChain[i] = true
+		}
+	}
+	return inChain, err
 }
 
 // lastValid returns the last height at which any transaction of the bundle is valid. It returns 0
@@ -351,6 +378,11 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 	p.blocks++
 	var last *item
 	for head := range block.Heads() {
+		for _, w := range p.watches {
+			if _, watched := w.came[head.ID]; watched {
+				w.came[head.ID] = true
+			}
+		}
 		it := p.places.remove(&head.ID)
 		if it == nil {
 			continue
