@@ -102,6 +102,41 @@ type PromptHost interface {
 	ReceivePrompt(lane string, receiver PromptReceiver) error
 }
 
+// IntroductionHost is a Host with a door for strangers: peers that are in its member set no more, or
+// not yet. A stranger may hand over one bounded message, an introduction, and gets a short answer.
+// It gets nothing else. What the introduction has to prove is up to the program. A host of a
+// provider that has no such door is only a Host.
+//
+//	host.Introduced(func(from string, read func() ([]byte, error)) ([]byte, error) {
+//		... // this address may not speak now: return an error, and nothing is read
+//		introduction, err := read()
+//		... // believe it or not; host.SetMembers
+//	})
+//	answer, err := host.Introduce(ctx, peer, introduction)
+type IntroductionHost interface {
+	Host
+	// Introduced registers the function that takes introductions. Any peer that reaches this host
+	// causes calls of it, a bounded number at a time, from several goroutines. from is the address
+	// that the stranger calls from, without a port, or what the provider has in its place. Nothing
+	// proves who the stranger is. read returns the introduction, or an error if it is larger than
+	// IntroductionMax or takes too long. An error of take ends the connection, and the stranger is
+	// told nothing. An answer has at most IntroductionAnswerMax bytes. The function must return once
+	// the program wants its host to close. Until it is registered nobody can introduce itself. It
+	// returns ErrClosed, or ErrDuplicate if there is one already.
+	Introduced(take func(from string, read func() ([]byte, error)) (answer []byte, err error)) error
+	// Introduce hands an introduction to a peer in this host's member set, which may not have this
+	// host in its own, and returns the answer. It returns ctx's error, ErrTooLarge, ErrNotMember,
+	// ErrClosed, or ErrUnreachable if the peer cannot be reached or does not answer. The answer is
+	// not authenticated: it may come from another process at the peer's address.
+	Introduce(ctx context.Context, peer PeerID, introduction []byte) (answer []byte, err error)
+}
+
+// The bounds of introductions and of their answers, in bytes.
+const (
+	IntroductionMax       = 512 << 10
+	IntroductionAnswerMax = 64
+)
+
 // PromptReceiver receives the frames of a lane from the goroutine that reads the network. The rules
 // of ReceiveFunc apply to Receive and TryReceive together: one of them is called at a time for each
 // lane.

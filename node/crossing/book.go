@@ -39,14 +39,16 @@ type book struct {
 	obstacles *shards.Obstacles
 	announcer *shards.Announcer
 	trails    *shards.TrailExchange // nil without vouched crossings
-	streams   *streams.Streams
-	verdicts  *shards.Verdicts
-	calls     *calls.Calls
-	clients   []ledgerdv1connect.LedgerServiceClient // by shard
-	serving   chan struct{}                          // closed once Serve has set calls and clients
-	lies      lies
-	alarm     *alarm
-	started   atomic.Bool // verdicts and streams are there
+	// introductions is nil if the fabric has no door for strangers.
+	introductions *shards.Introductions
+	streams       *streams.Streams
+	verdicts      *shards.Verdicts
+	calls         *calls.Calls
+	clients       []ledgerdv1connect.LedgerServiceClient // by shard
+	serving       chan struct{}                          // closed once Serve has set calls and clients
+	lies          lies
+	alarm         *alarm
+	started       atomic.Bool // verdicts and streams are there
 	// chain is the hash of this shard's genesis.
 	chain ledger.Hash
 	// members is closed when the members that the fabric knows have changed.
@@ -156,6 +158,12 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 		}
 		announcing.Newer = b.trails.Newer
 	}
+	if door, has := host.(rdmanet.IntroductionHost); has {
+		if b.introductions, err = shards.NewIntroductions(shards.IntroductionsConfig{
+			Directory: b.directory, Host: door, Own: b.ownTrail, Logger: logger}); err != nil {
+			return err
+		}
+	}
 	if b.announcer, err = shards.NewAnnouncer(announcing); err != nil {
 		return err
 	}
@@ -242,6 +250,9 @@ func (b *book) Close() {
 	}
 	if b.trails != nil {
 		b.trails.Close()
+	}
+	if b.introductions != nil {
+		b.introductions.Close()
 	}
 }
 

@@ -37,6 +37,8 @@ type Host struct {
 	// The members, or nil if every peer is one. Guarded by the network's lock. The map is replaced,
 	// never changed.
 	members map[rdmanet.PeerID]bool
+	// introduced takes introductions. Guarded by the network's lock.
+	introduced takeFunc
 
 	mu      sync.Mutex
 	closing bool // no new lane, receiver or frame

@@ -53,6 +53,7 @@ type Host struct {
 	libp2p libp2phost.Host
 	swarm  *swarm.Swarm
 	gater  *gater
+	door   *door
 	peers  *peers.Tracker
 	lanes  *lane.Lanes
 	poller *poller // nil if there is none
@@ -81,7 +82,10 @@ type Host struct {
 	closeDone chan struct{}
 }
 
-var _ rdmanet.PromptHost = (*Host)(nil)
+var (
+	_ rdmanet.PromptHost       = (*Host)(nil)
+	_ rdmanet.IntroductionHost = (*Host)(nil)
+)
 
 // New starts a host that listens and admits its members.
 func New(options Options) (*Host, error) {
@@ -103,9 +107,9 @@ func New(options Options) (*Host, error) {
 	}
 	gate := &gater{log: options.Logger}
 	gate.members.Store(&memberSet{})
-	tickets := newTicketOffice()
+	tickets, door := newTicketOffice(), new(door)
 	node, err := newLibp2p(libp2pConfig{key: key, listen: listen, gate: gate, tickets: tickets,
-		membersMax: options.MembersMax, local: options.Local})
+		door: door, membersMax: options.MembersMax, local: options.Local})
 	if err != nil {
 		return nil, fmt.Errorf("p2p host on %s: %w", options.Listen, err)
 	}
@@ -118,6 +122,7 @@ func New(options Options) (*Host, error) {
 		libp2p:      node,
 		swarm:       node.Network().(*swarm.Swarm),
 		gater:       gate,
+		door:        door,
 		trusted:     options.Trusted,
 		local:       options.Local,
 		tickets:     tickets,

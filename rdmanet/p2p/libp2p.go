@@ -26,6 +26,7 @@ type libp2pConfig struct {
 	listen     multiaddr.Multiaddr
 	gate       *gater
 	tickets    *ticketRegistry
+	door       *door
 	membersMax int
 	local      bool // listen for UNIX sockets, too
 }

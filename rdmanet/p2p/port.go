@@ -31,8 +31,7 @@ const (
 )
 
 // newcomersMax bounds the connections that are not yet identified: an eighth of the descriptors
-// that the process may open, from 16 to 256. One more closes the oldest of the address that has the
-// most, so that silent connections cannot block others.
+// that the process may open, from 16 to 256.
 var newcomersMax = sync.OnceValue(func() int {
 	const fewest, most = 16, 256
 	var limit syscall.Rlimit
@@ -53,6 +52,7 @@ type sharedTransport struct {
 	tickets  *ticketRegistry
 	own      peer.ID
 	gate     *gater
+	door     *door
 	local    bool
 }
 
@@ -67,7 +67,7 @@ func newSharedTransport(upgrader transport.Upgrader, resources network.ResourceM
 		return nil, fmt.Errorf("TCP: %w", err)
 	}
 	return &sharedTransport{TcpTransport: plain, upgrader: upgrader, tickets: config.tickets,
-		own: own, gate: config.gate, local: config.local}, nil
+		own: own, gate: config.gate, door: config.door, local: config.local}, nil
 }
 
 var _ transport.DialUpdater = (*sharedTransport)(nil)
@@ -109,7 +109,7 @@ func (t *sharedTransport) listenLocal(beside net.Addr) (net.Listener, error) {
 
 // port separates the connections to one address by their first bytes. It passes libp2p's
 // connections to the caller of Accept, and direct ones to the goroutine that waits for their token.
-// It closes connections that show neither in time.
+// Strangers may introduce themselves. It closes connections that show nothing of this in time.
 type port struct {
 	manet.Listener
 	plain    net.Listener // the listener below it
@@ -122,27 +122,82 @@ type port struct {
 	once     sync.Once
 	work     sync.WaitGroup
 
-	mu        sync.Mutex
-	newcomers []*newcomer // oldest first
+	newcomers crowd // connections that are not identified
+	strangers crowd // connections of those who introduce themselves
 }
 
 // newcomer is a connection that has no owner yet.
 type newcomer struct {
 	net.Conn
-	from     string        // the address, without the port
-	expelled chan struct{} // closed with the connection, by the port
+	from string // the address, without the port
 }
 
-// expel closes the connection to make room for others.
-func (n *newcomer) expel() {
-	close(n.expelled)
-	n.Close()
+// crowd is a bounded number of connections. One more closes the oldest of the address that has the
+// most, so that silent connections cannot block others.
+type crowd struct {
+	most int
+
+	mu     sync.Mutex
+	closed bool
+	list   []*newcomer // oldest first
+}
+
+// add takes a connection. It returns false if the port is closed.
+func (c *crowd) add(n *newcomer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	if len(c.list) >= c.most {
+		i := c.crowded()
+		c.list[i].Close()
+		c.list = slices.Delete(c.list, i, i+1)
+	}
+	c.list = append(c.list, n)
+	return true
+}
+
+// crowded returns the index of the oldest connection of the address with the most. The caller holds
+// the mutex.
+func (c *crowd) crowded() (oldest int) {
+	counts := map[string]int{}
+	for _, n := range c.list {
+		counts[n.from]++
+	}
+	for i, n := range c.list {
+		if counts[n.from] > counts[c.list[oldest].from] {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
+// remove forgets a connection, which is not closed to make room any more.
+func (c *crowd) remove(n *newcomer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.list, n); i >= 0 {
+		c.list = slices.Delete(c.list, i, i+1)
+	}
+}
+
+// close closes all connections, and takes no more.
+func (c *crowd) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, n := range c.list {
+		n.Close()
+	}
+	c.list = nil
 }
 
 func newPort(listener manet.Listener, plain, local net.Listener, owner *sharedTransport,
 	patience time.Duration) *port {
 	p := &port{Listener: listener, plain: plain, local: local, owner: owner, patience: patience,
-		libp2p: make(chan manet.Conn), closed: make(chan struct{})}
+		libp2p: make(chan manet.Conn), closed: make(chan struct{}),
+		newcomers: crowd{most: newcomersMax()}, strangers: crowd{most: strangersSpeakingMax}}
 	p.work.Go(func() { p.run(plain) })
 	if local != nil {
 		p.work.Go(func() { p.run(local) })
@@ -167,12 +222,8 @@ func (p *port) Close() error {
 	if p.local != nil {
 		err = errors.Join(err, p.local.Close())
 	}
-	p.mu.Lock()
-	for _, n := range p.newcomers {
-		n.expel()
-	}
-	p.newcomers = nil
-	p.mu.Unlock()
+	p.newcomers.close()
+	p.strangers.close()
 	p.work.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -185,9 +236,8 @@ func (p *port) run(from net.Listener) {
 		conn, err := from.Accept()
 		switch {
 		case err == nil:
-			n := &newcomer{Conn: conn, from: hostOf(conn.RemoteAddr()),
-				expelled: make(chan struct{})}
-			if !p.note(n) {
+			n := &newcomer{Conn: conn, from: hostOf(conn.RemoteAddr())}
+			if !p.newcomers.add(n) {
 				conn.Close()
 				return
 			}
@@ -212,48 +262,6 @@ func hostOf(address net.Addr) string {
 	return host
 }
 
-// note adds a connection to the newcomers. It returns false if the port is closed.
-func (p *port) note(n *newcomer) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.closed:
-		return false
-	default:
-	}
-	if len(p.newcomers) >= newcomersMax() {
-		i := p.crowded()
-		p.newcomers[i].expel()
-		p.newcomers = slices.Delete(p.newcomers, i, i+1)
-	}
-	p.newcomers = append(p.newcomers, n)
-	return true
-}
-
-// crowded returns the index of the oldest newcomer of the address with the most newcomers. The
-// caller holds the mutex.
-func (p *port) crowded() (oldest int) {
-	counts := map[string]int{}
-	for _, n := range p.newcomers {
-		counts[n.from]++
-	}
-	for i, n := range p.newcomers {
-		if counts[n.from] > counts[p.newcomers[oldest].from] {
-			oldest = i
-		}
-	}
-	return oldest
-}
-
-// known removes a connection from the newcomers.
-func (p *port) known(n *newcomer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(p.newcomers, n); i >= 0 {
-		p.newcomers = slices.Delete(p.newcomers, i, i+1)
-	}
-}
-
 // identify reads the first bytes of a connection, and the pass or the token that they announce, and
 // passes the connection on.
 func (p *port) identify(n *newcomer) {
@@ -269,6 +277,9 @@ func (p *port) identify(n *newcomer) {
 	switch {
 	case direct:
 		_, err = io.ReadFull(conn, token[:])
+	case err == nil && string(start[:]) == introductionMagic && isTCP(conn):
+		p.introduce(n)
+		return
 	case err == nil && string(start[:]) == passMagic && isTCP(conn):
 		member, err = checkPass(conn, p.owner.own, p.owner.gate.isMember)
 	case err == nil:
@@ -280,8 +291,8 @@ func (p *port) identify(n *newcomer) {
 	if err == nil {
 		err = conn.SetReadDeadline(time.Time{})
 	}
-	// From here on it has an owner, or none at all: note cannot expel it any more.
-	p.known(n)
+	// From here on it has an owner, or none at all: it is not closed to make room any more.
+	p.newcomers.remove(n)
 	switch {
 	case err != nil:
 		conn.Close()

@@ -3,6 +3,7 @@ package p2p
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 	libp2pcrypto "github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 	manet "github.com/multiformats/go-multiaddr/net"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // testPort listens on loopback and passes libp2p's connections to the channel.
@@ -75,7 +78,7 @@ func portOwner(t *testing.T) *sharedTransport {
 	gate := &gater{log: slog.New(slog.DiscardHandler)}
 	gate.members.Store(&set)
 	_, own := portMember(t, 0)
-	return &sharedTransport{tickets: newTicketOffice(), own: own, gate: gate}
+	return &sharedTransport{tickets: newTicketOffice(), own: own, gate: gate, door: new(door)}
 }
 
 // dialPass connects as a member or a stranger, and returns the error of its pass.
@@ -205,11 +208,11 @@ func TestPortInACrowd(t *testing.T) {
 		dialPort(t, address, nil)
 	}
 	closedSoon(t, "the oldest of a crowd", oldest)
-	p.mu.Lock()
-	if len(p.newcomers) > newcomersMax() {
-		t.Errorf("%d connections are kept", len(p.newcomers))
+	p.newcomers.mu.Lock()
+	if len(p.newcomers.list) > newcomersMax() {
+		t.Errorf("%d connections are kept", len(p.newcomers.list))
 	}
-	p.mu.Unlock()
+	p.newcomers.mu.Unlock()
 	if _, err := dialPass(t, address, 1, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -336,4 +339,104 @@ func taken(p *port) int {
 	p.members.mu.Lock()
 	defer p.members.mu.Unlock()
 	return len(p.members.open)
+}
+
+// takes makes a port's owner take introductions.
+func takes(p *port, take takeFunc) { p.owner.door.take.Store(&take) }
+
+// introductionOf returns the bytes of an introduction that claims to have a length.
+func introductionOf(length uint32, said string) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte(introductionMagic), length), said...)
+}
+
+// TestPortOfStrangers checks that strangers who introduce themselves get an answer and nothing else:
+// not with too many bytes or too slowly, not before the program asks for what they say, and without
+// reaching libp2p.
+func TestPortOfStrangers(t *testing.T) {
+	t.Parallel()
+	p, address, libp2p := testPort(t, 500*time.Millisecond)
+	closedSoon(t, "an introduction before anybody takes it", dialPort(t, address,
+		introductionOf(2, "me")))
+	read := make(chan error, 1)
+	takes(p, func(_ string, hear func() ([]byte, error)) ([]byte, error) {
+		said, err := hear()
+		read <- err
+		return said, err
+	})
+	for what, said := range map[string][]byte{
+		"too large":      introductionOf(rdmanet.IntroductionMax+1, "me"),
+		"too slow":       introductionOf(3, "me"),
+		"without length": []byte(introductionMagic + "\x00"),
+	} {
+		closedSoon(t, what, dialPort(t, address, said))
+		if err := <-read; !errors.Is(err, errMute) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	conn := dialPort(t, address, introductionOf(2, "me"+passMagic+"\x13/multistream/1.0.0\n"))
+	answer, err := io.ReadAll(conn)
+	if string(answer) != "\x02me" || <-read != nil {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+	patient, patientAddress, _ := testPort(t, time.Minute) // it would wait for the nine bytes
+	takes(patient, func(string, func() ([]byte, error)) ([]byte, error) {
+		return nil, errors.New("not heard")
+	})
+	closedSoon(t, "one that is not heard", dialPort(t, patientAddress, introductionOf(9, "")))
+	select {
+	case <-libp2p:
+		t.Error("a stranger reached libp2p")
+	default:
+	}
+}
+
+// TestCrowdOfStrangers checks that strangers who say nothing keep neither other strangers away nor
+// members, and that no more of them are heard than may be.
+func TestCrowdOfStrangers(t *testing.T) {
+	t.Parallel()
+	p, address, libp2p := testPort(t, time.Minute)
+	takes(p, func(_ string, hear func() ([]byte, error)) ([]byte, error) { return hear() })
+	crowded := func() int {
+		p.strangers.mu.Lock()
+		defer p.strangers.mu.Unlock()
+		return len(p.strangers.list)
+	}
+	oldest := dialPort(t, address, introductionOf(9, "half"))
+	for begin := time.Now(); crowded() == 0 && time.Since(begin) < 20*time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	for range strangersSpeakingMax {
+		dialPort(t, address, introductionOf(9, "half"))
+	}
+	closedSoon(t, "the oldest of a crowd", oldest)
+	if count := crowded(); count != strangersSpeakingMax {
+		t.Errorf("%d strangers are heard", count)
+	}
+	conn := dialPort(t, address, introductionOf(2, "me"))
+	if answer, err := io.ReadAll(conn); string(answer) != "\x02me" {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+	if _, err := dialPass(t, address, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case forwarded := <-libp2p:
+		forwarded.Close()
+	case <-time.After(20 * time.Second):
+		t.Fatal("a member does not get through")
+	}
+}
+
+// FuzzIntroduction reads any bytes as an introduction.
+func FuzzIntroduction(f *testing.F) {
+	f.Add(introductionOf(2, "me")[len(introductionMagic):])
+	f.Add(introductionOf(3, "me")[len(introductionMagic):])
+	f.Add(introductionOf(1<<31, "")[len(introductionMagic):])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		said, err := readIntroduction(bytes.NewReader(b))
+		if err == nil && !bytes.HasPrefix(b, append(binary.BigEndian.AppendUint32(nil,
+			uint32(len(said))), said...)) || err != nil && !errors.Is(err, errMute) {
+			t.Fatalf("%x gave %x, error %v", b, said, err)
+		}
+	})
 }

@@ -44,7 +44,7 @@ type Directory struct {
 	mu      sync.RWMutex
 	self    rdmanet.PeerID
 	shards  []members // by shard
-	trails  []trail   // by shard; none in a book without vouched crossings
+	trails  []trail   // by shard; without vouched crossings, only what strangers proved
 	places  map[rdmanet.PeerID]place
 	heard   map[rdmanet.PeerID]heard
 	full    map[rdmanet.PeerID]saidFull
@@ -96,18 +96,14 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
 		full: map[rdmanet.PeerID]saidFull{}, waiting: map[rdmanet.PeerID]heardWaiting{},
 		changed: make(chan struct{}), genesis: genesis, vouched: genesis.VouchedCrossings,
-	}
-	if d.vouched {
-		d.trails = make([]trail, len(genesis.Shards))
+		trails: make([]trail, len(genesis.Shards)),
 	}
 	for shard := range genesis.Shards {
 		of, err := genesis.ForShard(ledger.ShardID(shard))
 		if err != nil {
 			return nil, fmt.Errorf("shards: %w", err)
 		}
-		if d.vouched {
-			d.trails[shard].auditor = *ledger.NewAuditor(of)
-		}
+		d.trails[shard].auditor = *ledger.NewAuditor(of)
 		membership := of.Membership()
 		d.put(ledger.ShardID(shard), membersOf(&membership))
 	}
@@ -387,6 +383,25 @@ func (d *Directory) peers(lately bool) (peers []rdmanet.PeerID) {
 	for shard := range ledger.ShardID(d.tree.Shards()) {
 		if shard != d.own {
 			add(shard)
+		}
+	}
+	return peers
+}
+
+// unheard returns the members of other shards without a current announcement. It begins with other
+// ones at different nodes.
+func (d *Directory) unheard() (peers []rdmanet.PeerID) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	now := d.now()
+	for shard := range d.shards {
+		list := d.shards[shard].list
+		for i := range list {
+			peer := list[(d.rotation(len(list))+i)%len(list)].Peer
+			if ledger.ShardID(shard) != d.own && d.places[peer].shard == ledger.ShardID(shard) &&
+				!d.heard[peer].lately(now) {
+				peers = append(peers, peer)
+			}
 		}
 	}
 	return peers

@@ -59,38 +59,95 @@ func (d *Directory) LearnTrail(shard ledger.ShardID, certificates []*ledger.Cert
 	}
 	further := certificates[len(known.certificates):]
 	auditor := known.auditor
-	if err := follow(&auditor, further); err != nil {
+	if _, err := follow(&auditor, further); err != nil {
 		return false, fmt.Errorf("shard %d: %w", shard, err)
 	}
-	membership := auditor.Membership()
-	if err := membership.Validate(); err != nil {
-		return false, fmt.Errorf("shard %d: %w", shard, err)
-	}
-	m := membersOf(&membership)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.checkForeign(shard, m.list); err != nil {
+	if err := d.adopt(shard, further, auditor); err != nil {
 		return false, err
 	}
-	d.trails[shard] = trail{certificates: slices.Concat(known.certificates, further),
-		auditor: auditor}
-	d.replace(shard, m)
 	return true, nil
 }
 
-// follow leads an auditor along certificates, which must be those of the next changes.
-func follow(auditor *ledger.Auditor, certificates []*ledger.Certificate) error {
-	for _, c := range certificates {
+// LearnIntroduction is LearnTrail for a stranger's introduction: the certificates after an epoch, or
+// the first part of these. It takes part in a book without vouched crossings, too. It adopts what
+// holds even if the rest does not, so a stranger that adds a forged certificate to true ones causes
+// no signature to be verified twice. wasted is the number of signatures that were verified, or are
+// reckoned so, and proved nothing. Certificates that are known are not looked at.
+func (d *Directory) LearnIntroduction(shard ledger.ShardID, from ledger.MembersEpoch,
+	certificates []*ledger.Certificate) (learned bool, wasted int, err error) {
+	if shard == d.own || int(shard) >= d.tree.Shards() {
+		return false, 0, nil
+	}
+	d.learning.Lock()
+	defer d.learning.Unlock()
+	known := d.trails[shard]
+	epoch := ledger.MembersEpoch(len(known.certificates))
+	if from > epoch || uint64(len(certificates)) <= uint64(epoch-from) {
+		return false, 0, nil
+	}
+	further := certificates[epoch-from:]
+	auditor := known.auditor
+	held, err := follow(&auditor, further)
+	if err != nil {
+		err = fmt.Errorf("shard %d: %w", shard, err)
+		wasted = len(further[held].Seals)
+	}
+	if held == 0 {
+		return false, wasted, err
+	}
+	if refused := d.adopt(shard, further[:held], auditor); refused != nil {
+		for _, c := range further[:held] {
+			wasted += len(c.Seals)
+		}
+		return false, wasted, refused
+	}
+	return true, wasted, err
+}
+
+// adopt extends the known trail of a shard by certificates that hold, which led the auditor, and
+// adopts the members after them. The caller holds d.learning.
+func (d *Directory) adopt(shard ledger.ShardID, further []*ledger.Certificate,
+	auditor ledger.Auditor) error {
+	membership := auditor.Membership()
+	if err := membership.Validate(); err != nil {
+		return fmt.Errorf("shard %d: %w", shard, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := membersOf(&membership)
+	if err := d.checkForeign(shard, m.list); err != nil {
+		return err
+	}
+	known := &d.trails[shard]
+	*known = trail{certificates: slices.Concat(known.certificates, further), auditor: auditor}
+	if !d.vouched {
+		present := &d.shards[shard]
+		if membership.Height <= present.said.Height {
+			return nil // members have announced later ones
+		}
+		// Announced numbers also count admissions of disks. This one is above that of the members
+		// which it replaces, and not above the true one.
+		membership.Number = max(membership.Number, present.number+1)
+		m = membersOf(&membership)
+	}
+	d.replace(shard, m)
+	return nil
+}
+
+// follow leads an auditor along certificates, which must be those of the next changes, up to the
+// first that does not hold. It returns the number of those that hold.
+func follow(auditor *ledger.Auditor, certificates []*ledger.Certificate) (held int, err error) {
+	for i, c := range certificates {
 		// Follow passes over old epochs without a check.
 		if epoch := auditor.Members().Epoch; c.Epoch != epoch {
-			return fmt.Errorf("%w: the change in block %d is of epoch %d, not %d",
+			return i, fmt.Errorf("%w: the change in block %d is of epoch %d, not %d",
 				ledger.ErrCertificate, c.Height, c.Epoch, epoch)
 		}
 		if err := auditor.Follow(c); err != nil {
-			return err
+			return i, err
 		}
 	}
-	return nil
+	return len(certificates), nil
 }
 
 // sameBlock reports whether two certificates are of one block. Their signers may differ.
@@ -105,7 +162,7 @@ func (d *Directory) contradiction(shard ledger.ShardID, certificates []*ledger.C
 	if err != nil {
 		return err
 	}
-	if err := follow(ledger.NewAuditor(genesis), certificates); err != nil {
+	if _, err := follow(ledger.NewAuditor(genesis), certificates); err != nil {
 		return fmt.Errorf("shard %d: %w", shard, err)
 	}
 	return fmt.Errorf("%w: shard %d: this node keeps to the members that it learned first; ask "+
