@@ -12,8 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// All members of one of two shards are replaced while the other shard is away, which comes back with
-// a clock that was moved. There is no third shard to tell it who they are. They introduce themselves.
+// All members of one of two shards are replaced while the other shard is away, which comes back
+// with a clock that was moved. There is no third shard to tell it who they are. They introduce
+// themselves.
 func TestReplacedShardIntroducesItself(t *testing.T) {
 	t.Parallel()
 	for _, vouched := range []bool{true, false} {
@@ -24,7 +25,9 @@ func TestReplacedShardIntroducesItself(t *testing.T) {
 				var moved atomic.Int64
 				right := func() time.Time { return time.Now() }
 				b.clocks = []func() time.Time{right, right, right, right}
-				b.clocks[away] = func() time.Time { return time.Now().Add(time.Duration(moved.Load())) }
+				b.clocks[away] = func() time.Time {
+					return time.Now().Add(time.Duration(moved.Load()))
+				}
 				b.open()
 				b.stop(away)
 				moved.Store(int64(20 * time.Minute * time.Duration(2*away-1)))

@@ -57,6 +57,12 @@
 //	}
 //	err = host.Close(ctx) // waits until the sent frames are taken, as long as ctx allows
 //
+// # Strangers
+//
+// A host has lanes and regions with its members only. A host that implements IntroductionHost also
+// takes introductions: one bounded message of a peer that is no member, with one short answer. A
+// program that knows how strangers prove themselves can admit them that way.
+//
 // # Ownership of bytes
 //
 // A frame is immutable from the moment it is given to Send. Providers hand it over or send it again

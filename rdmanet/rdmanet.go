@@ -102,10 +102,10 @@ type PromptHost interface {
 	ReceivePrompt(lane string, receiver PromptReceiver) error
 }
 
-// IntroductionHost is a Host with a door for strangers: peers that are in its member set no more, or
-// not yet. A stranger may hand over one bounded message, an introduction, and gets a short answer.
-// It gets nothing else. What the introduction has to prove is up to the program. A host of a
-// provider that has no such door is only a Host.
+// IntroductionHost is a Host with a door for strangers: peers that are in its member set no more,
+// or not yet. A stranger may hand over one bounded message, an introduction, and gets a short
+// answer. It gets nothing else. What the introduction has to prove is up to the program. A host of
+// a provider that has no such door is only a Host.
 //
 //	host.Introduced(func(from string, read func() ([]byte, error)) ([]byte, error) {
 //		... // this address may not speak now: return an error, and nothing is read
@@ -120,9 +120,9 @@ type IntroductionHost interface {
 	// that the stranger calls from, without a port, or what the provider has in its place. Nothing
 	// proves who the stranger is. read returns the introduction, or an error if it is larger than
 	// IntroductionMax or takes too long. An error of take ends the connection, and the stranger is
-	// told nothing. An answer has at most IntroductionAnswerMax bytes. The function must return once
-	// the program wants its host to close. Until it is registered nobody can introduce itself. It
-	// returns ErrClosed, or ErrDuplicate if there is one already.
+	// told nothing. An answer has at most IntroductionAnswerMax bytes. The function must return
+	// once the program wants its host to close. Until it is registered nobody can introduce itself.
+	// It returns ErrClosed, or ErrDuplicate if there is one already.
 	Introduced(take func(from string, read func() ([]byte, error)) (answer []byte, err error)) error
 	// Introduce hands an introduction to a peer in this host's member set, which may not have this
 	// host in its own, and returns the answer. It returns ctx's error, ErrTooLarge, ErrNotMember,

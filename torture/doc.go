@@ -19,6 +19,8 @@
 //   - Testnet (testnet_test.go): `ledgerd testnet --run` over a fabric other than the default, an
 //     import, and a kill -9 in its middle. The node comes back by itself, and all exports are the
 //     same bytes. LEDGERD_TEST_FABRIC selects the fabric: scripts/verbs-test runs it over verbs.
+//   - Strangers (strangers_test.go): all nodes of one of two shards are killed, and meanwhile
+//     commands replace all members of the other one. The shard that comes back finds the new ones.
 //   - Kill (kill_test.go): all nodes are killed at a random moment, under writes by several
 //     clients. Everything acknowledged as durable is there afterwards.
 //   - Linearizable (linearizable_test.go): clients move money and write and read records at several

@@ -27,7 +27,7 @@ var errNoRegions = errors.New("the fabric has no one-sided memory, which a book 
 // book is the Crossing of a book of several shards: their members, the streams of the tree, the
 // verdicts on crossing transactions, and calls.
 //
-//	directory  the members of all shards; the announcer and the trails keep it up to date
+//	directory  the members of all shards; announcer, trails and introductions keep it up to date
 //	streams    from the parent shard into this node's batches, from the own chain to the children
 //	verdicts   this shard's verdicts for the other shards, and theirs into this node's batches
 //	obstacles  why transactions that cross to some shards are refused
@@ -39,16 +39,16 @@ type book struct {
 	obstacles *shards.Obstacles
 	announcer *shards.Announcer
 	trails    *shards.TrailExchange // nil without vouched crossings
-	// introductions is nil if the fabric has no door for strangers.
-	introductions *shards.Introductions
-	streams       *streams.Streams
-	verdicts      *shards.Verdicts
-	calls         *calls.Calls
-	clients       []ledgerdv1connect.LedgerServiceClient // by shard
-	serving       chan struct{}                          // closed once Serve has set calls and clients
-	lies          lies
-	alarm         *alarm
-	started       atomic.Bool // verdicts and streams are there
+	// strangers is nil if the fabric has no door for strangers.
+	strangers *shards.Introductions
+	streams   *streams.Streams
+	verdicts  *shards.Verdicts
+	calls     *calls.Calls
+	clients   []ledgerdv1connect.LedgerServiceClient // by shard
+	serving   chan struct{}                          // closed once Serve has set calls and clients
+	lies      lies
+	alarm     *alarm
+	started   atomic.Bool // verdicts and streams are there
 	// chain is the hash of this shard's genesis.
 	chain ledger.Hash
 	// members is closed when the members that the fabric knows have changed.
@@ -159,7 +159,7 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 		announcing.Newer = b.trails.Newer
 	}
 	if door, has := host.(rdmanet.IntroductionHost); has {
-		if b.introductions, err = shards.NewIntroductions(shards.IntroductionsConfig{
+		if b.strangers, err = shards.NewIntroductions(shards.IntroductionsConfig{
 			Directory: b.directory, Host: door, Own: b.ownTrail, Logger: logger}); err != nil {
 			return err
 		}
@@ -251,8 +251,8 @@ func (b *book) Close() {
 	if b.trails != nil {
 		b.trails.Close()
 	}
-	if b.introductions != nil {
-		b.introductions.Close()
+	if b.strangers != nil {
+		b.strangers.Close()
 	}
 }
 

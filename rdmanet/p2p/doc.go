@@ -14,6 +14,12 @@
 // resource manager's limits are sized for the member set. No limit of members is per address, so
 // hundreds of them can share one.
 //
+// A stranger may hand one message to the host's program, an introduction of at most half a MiB, and
+// gets a short answer (Host.Introduced, Host.Introduce). The program decides before anything is
+// read whether the stranger's address may speak. At most 16 strangers speak at a time; one more
+// ends the oldest of the address that has the most. The bytes are plain, and prove nobody's
+// identity.
+//
 // # Lanes
 //
 // Each lane is a TCP connection of its own, a direct connection. So bulk is separate from control,
@@ -153,12 +159,12 @@
 //
 // # The port
 //
-// libp2p and direct connections share one port. Their first bytes distinguish them. A connection
-// has ten seconds to show a pass or a token. At most 256 connections may be in that state, and at
-// most an eighth of the files that the process may open; one more closes the oldest of the address
-// that has the most. An unknown token closes its connection at once. A host
-// holds one direct connection for each lane to and from a member, beside libp2p's one for the
-// member.
+// libp2p, direct connections and introductions share one port. Their first bytes distinguish them.
+// A connection has ten seconds to show a pass, a token or an introduction. At most 256 connections
+// may be in that state, and at most an eighth of the files that the process may open; one more
+// closes the oldest of the address that has the most. An unknown token closes its connection at
+// once. A host holds one direct connection for each lane to and from a member, beside libp2p's one
+// for the member.
 //
 // # Bytes
 //

@@ -128,7 +128,7 @@ func (h *Host) Introduce(ctx context.Context, to rdmanet.PeerID, introduction []
 	return nil, fmt.Errorf("introduction to %s: %w: %w", to, rdmanet.ErrUnreachable, err)
 }
 
-// introduceAt hands an introduction to whoever listens at an address.
+// introduceAt hands an introduction to the process that listens at an address.
 func introduceAt(ctx context.Context, kind, address string, introduction []byte) (answer []byte,
 	err error) {
 	var dialer net.Dialer

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -349,9 +350,9 @@ func introductionOf(length uint32, said string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte(introductionMagic), length), said...)
 }
 
-// TestPortOfStrangers checks that strangers who introduce themselves get an answer and nothing else:
-// not with too many bytes or too slowly, not before the program asks for what they say, and without
-// reaching libp2p.
+// TestPortOfStrangers checks that strangers who introduce themselves get an answer and nothing
+// else: not with too many bytes or too slowly, not before the program asks for what they say, and
+// without reaching libp2p.
 func TestPortOfStrangers(t *testing.T) {
 	t.Parallel()
 	p, address, libp2p := testPort(t, 500*time.Millisecond)
@@ -364,7 +365,6 @@ func TestPortOfStrangers(t *testing.T) {
 		return said, err
 	})
 	for what, said := range map[string][]byte{
-		"too large":      introductionOf(rdmanet.IntroductionMax+1, "me"),
 		"too slow":       introductionOf(3, "me"),
 		"without length": []byte(introductionMagic + "\x00"),
 	} {
@@ -383,6 +383,9 @@ func TestPortOfStrangers(t *testing.T) {
 		return nil, errors.New("not heard")
 	})
 	closedSoon(t, "one that is not heard", dialPort(t, patientAddress, introductionOf(9, "")))
+	takes(patient, func(_ string, hear func() ([]byte, error)) ([]byte, error) { return hear() })
+	closedSoon(t, "one that is too large", dialPort(t, patientAddress,
+		introductionOf(rdmanet.IntroductionMax+1, "me")))
 	select {
 	case <-libp2p:
 		t.Error("a stranger reached libp2p")
@@ -412,6 +415,11 @@ func TestCrowdOfStrangers(t *testing.T) {
 	if count := crowded(); count != strangersSpeakingMax {
 		t.Errorf("%d strangers are heard", count)
 	}
+	p.newcomers.mu.Lock()
+	if count := len(p.newcomers.list); count > 0 {
+		t.Errorf("%d of them are newcomers, too", count)
+	}
+	p.newcomers.mu.Unlock()
 	conn := dialPort(t, address, introductionOf(2, "me"))
 	if answer, err := io.ReadAll(conn); string(answer) != "\x02me" {
 		t.Errorf("answer %q, %v", answer, err)
@@ -424,6 +432,34 @@ func TestCrowdOfStrangers(t *testing.T) {
 		forwarded.Close()
 	case <-time.After(20 * time.Second):
 		t.Fatal("a member does not get through")
+	}
+}
+
+// TestCrowdOfOneAddress checks that an address that has many connections loses its own.
+func TestCrowdOfOneAddress(t *testing.T) {
+	t.Parallel()
+	c := crowd{most: 3}
+	conns := map[string]*newcomer{}
+	for _, name := range []string{"oldest", "a1", "a2", "another", "a3"} {
+		here, there := net.Pipe()
+		t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+		from := name
+		if name[0] == 'a' && len(name) == 2 {
+			from = "a"
+		}
+		conns[name] = &newcomer{Conn: here, from: from}
+		if !c.add(conns[name]) {
+			t.Fatal("it is closed")
+		}
+	}
+	// a1 made room for another. Then each address had one, and the oldest of all made room for a3.
+	if want := []*newcomer{conns["a2"], conns["another"], conns["a3"]}; !slices.Equal(c.list,
+		want) {
+		t.Errorf("%d are left", len(c.list))
+	}
+	c.close()
+	if c.add(conns["oldest"]) || len(c.list) > 0 {
+		t.Error("a closed crowd takes more")
 	}
 }
 

@@ -59,7 +59,10 @@ type host struct {
 	closeErr  error
 }
 
-var _ Host = (*host)(nil)
+var (
+	_ Host                     = (*host)(nil)
+	_ rdmanet.IntroductionHost = (*host)(nil)
+)
 
 // errEnded: the receiver reported that its end of a lane's queue pair is over.
 var errEnded = errors.New("the receiver's end is over")
@@ -163,6 +166,18 @@ func (h *host) SetMembers(members map[rdmanet.PeerID]string) error {
 		a.end(rdmanet.ErrNotMember)
 	}
 	return nil
+}
+
+// Introduced implements rdmanet.IntroductionHost. Strangers come to the control plane's port.
+func (h *host) Introduced(take func(from string, read func() ([]byte, error)) ([]byte,
+	error)) error {
+	return h.p2p.Introduced(take)
+}
+
+// Introduce implements rdmanet.IntroductionHost.
+func (h *host) Introduce(ctx context.Context, peer rdmanet.PeerID, introduction []byte) ([]byte,
+	error) {
+	return h.p2p.Introduce(ctx, peer, introduction)
 }
 
 func (h *host) noteMembers() {

@@ -22,8 +22,7 @@
 // counts only if it comes from a member of the shard that it describes, and is bounded and
 // validated. There is one exception: members of the own shard may also relay the members of other
 // shards. A node that has just joined, or was away while a shard's members were replaced, learns
-// them this way from its fellows. If no node of a shard runs while all members of another shard are
-// replaced, the first shard cannot find the other by itself.
+// them this way from its fellows.
 //
 // With vouched crossings (Genesis.VouchedCrossings), any member may lie. A node believes the trail
 // of a shard and nothing else (Directory.LearnTrail): the certificates of all joins and leaves from
@@ -35,6 +34,13 @@
 //
 //	trails, err := shards.NewTrailExchange(shards.TrailExchangeConfig{Directory: directory, Host: host, Own: store.Trail})
 //	announcer, err := shards.NewAnnouncer(shards.AnnouncerConfig{..., Newer: trails.Newer})
+//
+// A shard may be away while all members of another shard are replaced. It then knows nobody who
+// runs, and its fabric refuses them. So members introduce themselves (Introductions), with or
+// without vouched crossings: a node hands the trail of its shard to each member of another shard
+// that it does not hear, through the fabric's door for strangers.
+//
+//	introductions, err := shards.NewIntroductions(shards.IntroductionsConfig{Directory: directory, Host: host, Own: store.Trail})
 //
 // What always holds of trails:
 //
@@ -49,6 +55,11 @@
 //   - A peer can hold a trail back. It cannot keep it from a node that reaches an honest peer: one
 //     goroutine asks one peer at a time, with a deadline, and leaves peers that were wrong alone
 //     for a while. Requests, answers and the peers that wait are bounded.
+//   - A stranger can only prove members by certificates, and lower nothing. What strangers cost is
+//     bounded for each address and for all together (gate).
+//   - Without vouched crossings, a trail counts if its last change is in a later block than the
+//     members that were announced. Its members get a number above theirs, and not above the true
+//     one, so that later announcements count.
 //
 // # Obstacles
 //
@@ -141,6 +152,8 @@
 //	waiting.go    the nodes' reports about what waits in their chains
 //	trail.go      the members that certificates prove
 //	trail_exchange.go  getting trails, and giving them
+//	introductions.go  strangers that prove who they are
+//	gate.go       what strangers may cost
 //	verdicts.go   the exchange of verdicts, as the node sees it
 //	exchange.go   its goroutine: judging, answering, telling, asking
 //	words.go      what members of other shards say, and the contradictions to log

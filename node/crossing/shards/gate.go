@@ -34,8 +34,8 @@ type gate struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// callers has the time from which on an address is as if it had never called. It lies callerPause
-	// further for each introduction.
+	// callers has the time from which on an address is as if it had never called. It lies
+	// callerPause further for each introduction.
 	callers map[string]time.Time
 	// waste is such a time for the signatures that were verified for nothing.
 	waste time.Time

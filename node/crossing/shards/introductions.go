@@ -101,7 +101,7 @@ func (x *Introductions) Close() {
 
 // run introduces this node to one member after the other.
 func (x *Introductions) run() {
-	// Whoever knows this node is heard before the first turn.
+	// The members that know this node are heard before the first turn.
 	soon := x.config.Every / soonShare
 	turn := time.NewTimer(2 * soon)
 	defer turn.Stop()
@@ -130,8 +130,9 @@ func (x *Introductions) inTurn() (peer rdmanet.PeerID, any bool) {
 	return unheard[(x.turns-1)%len(unheard)], true
 }
 
-// introduce shows a member of another shard the trail of this one, as far as it has not seen it. The
-// trail may need several introductions. A shard whose members are those of the genesis needs none.
+// introduce shows a member of another shard the trail of this one, as far as it has not seen it.
+// The trail may need several introductions. A shard whose members are those of the genesis needs
+// none.
 func (x *Introductions) introduce(peer rdmanet.PeerID) error {
 	own := x.config.Directory.Own()
 	for from := ledger.MembersEpoch(0); ; {

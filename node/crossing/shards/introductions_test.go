@@ -178,6 +178,9 @@ func TestFalseIntroductions(t *testing.T) {
 				d.Epoch(1) > 0 {
 				t.Errorf("an introduction %s: members %+v", name, after)
 			}
+			if wasted := open.gate.waste.Sub(open.time); name == "of another book" && wasted > 0 {
+				t.Errorf("an introduction %s wasted %v", name, wasted)
+			}
 			read := open.read
 			if _, err := open.hear("192.0.2.1", said(d, 1, 0, good)); !errors.Is(err, errGate) ||
 				open.read > read {
@@ -194,8 +197,8 @@ func TestFalseIntroductions(t *testing.T) {
 	}
 }
 
-// An old trail lowers nothing, whoever repeats it, nor does a newer one that does not begin where
-// the known one ends. What is known is not verified again.
+// An old trail lowers nothing, whichever caller repeats it, nor does a newer one that does not
+// begin where the known one ends. What is known is not verified again.
 func TestRepeatedIntroductions(t *testing.T) {
 	t.Parallel()
 	for _, vouched := range []bool{true, false} {
@@ -226,6 +229,23 @@ func TestRepeatedIntroductions(t *testing.T) {
 		}
 		if epoch, err := open.hear("a", said(d, 1, 1, further[1:])); err != nil || epoch != 5 {
 			t.Errorf("epoch %d, %v", epoch, err)
+		}
+	}
+}
+
+// Two introductions may be read at a time. The second one begins before what is known by then.
+func TestIntroductionsThatOverlap(t *testing.T) {
+	t.Parallel()
+	d, h := vouchedDirectory(t, 0), newHistory(t, 1).join(20).leave(0).join(21)
+	for _, each := range []struct {
+		from, to, known int
+		learned         bool
+	}{{0, 2, 2, true}, {0, 2, 2, false}, {1, 3, 3, true}, {3, 3, 3, false}, {4, 4, 3, false}} {
+		learned, wasted, err := d.LearnIntroduction(1, ledger.MembersEpoch(each.from),
+			h.trail[min(each.from, 3):min(each.to, 3)])
+		if learned != each.learned || wasted != 0 || err != nil || d.Epoch(1) !=
+			ledger.MembersEpoch(each.known) {
+			t.Errorf("%+v: %v, %d, %v", each, learned, wasted, err)
 		}
 	}
 }

@@ -68,11 +68,11 @@ func (d *Directory) LearnTrail(shard ledger.ShardID, certificates []*ledger.Cert
 	return true, nil
 }
 
-// LearnIntroduction is LearnTrail for a stranger's introduction: the certificates after an epoch, or
-// the first part of these. It takes part in a book without vouched crossings, too. It adopts what
-// holds even if the rest does not, so a stranger that adds a forged certificate to true ones causes
-// no signature to be verified twice. wasted is the number of signatures that were verified, or are
-// reckoned so, and proved nothing. Certificates that are known are not looked at.
+// LearnIntroduction is LearnTrail for a stranger's introduction: the certificates after an epoch,
+// or the first part of these. It takes part in a book without vouched crossings, too. It adopts
+// what holds even if the rest does not, so a stranger that adds a forged certificate to true ones
+// causes no signature to be verified twice. wasted is the number of signatures that were verified,
+// or are reckoned so, and proved nothing. Certificates that are known are not looked at.
 func (d *Directory) LearnIntroduction(shard ledger.ShardID, from ledger.MembersEpoch,
 	certificates []*ledger.Certificate) (learned bool, wasted int, err error) {
 	if shard == d.own || int(shard) >= d.tree.Shards() {
