@@ -21,62 +21,69 @@ func TestReplacedShardIntroducesItself(t *testing.T) {
 		for away, name := range []string{"the one above is away", "the one below is away"} {
 			t.Run(fmt.Sprintf("%s, vouched: %t", name, vouched), func(t *testing.T) {
 				t.Parallel()
-				b := newBookOf(t, vouched, 1, 0, 0)
+				// With two members, those that stay can certify what the last member did.
+				b := newBookOf(t, vouched, 2, 0, 0)
 				var moved atomic.Int64
-				right := func() time.Time { return time.Now() }
-				b.clocks = []func() time.Time{right, right, right, right}
-				b.clocks[away] = func() time.Time {
-					return time.Now().Add(time.Duration(moved.Load()))
-				}
-				b.open()
-				b.stop(away)
-				moved.Store(int64(20 * time.Minute * time.Duration(2*away-1)))
-				present := b.replaceAll(1-away, 2)
-				b.start(away)
-				b.finds(away, 1-away, present)
-				b.finds(present, away, away)
-				paying, other := b.pay(1-away, away, 3), b.pay(away, 1-away, 5)
-				b.executed(b.submitAt(present, paying))
-				b.executed(b.submitAt(away, other))
-				for shard, k := range map[int]int{away: away, 1 - away: present} {
-					amount := ledger.NewAmount(998)
-					if shard == 1-away {
-						amount = ledger.NewAmount(1002)
-					}
-					b.eventually(fmt.Sprintf("shard %d has %s", shard, amount), func() bool {
-						account, _ := b.nodes[k].Store().Account(b.clients[shard].Account("a"))
-						return account.Balance(ledger.DefaultAsset) == amount
+				for k := range 2 * len(b.nodes) {
+					b.clocks = append(b.clocks, func() time.Time {
+						if k/2 == away {
+							return time.Now().Add(time.Duration(moved.Load()))
+						}
+						return time.Now()
 					})
 				}
-				b.stop(away)
-				b.stop(present)
-				b.start(away)
-				if names := b.seen(away, 1-away); len(names) != 1 ||
-					names[0] != b.homes[present].Name()+" silent" {
-					t.Errorf("after a restart: %v", names)
+				b.open()
+				for _, k := range b.of(away) {
+					b.stop(k)
+				}
+				moved.Store(int64(20 * time.Minute * time.Duration(2*away-1)))
+				present := b.replaceAll(1 - away)
+				b.start(b.of(away)...)
+				b.ordering(b.of(away)...)
+				b.find(b.of(away), 1-away, present)
+				b.find(present, away, b.of(away))
+				b.executed(b.submitAt(present[0], b.pay(1-away, away, 3)))
+				b.executed(b.submitAt(2*away, b.pay(away, 1-away, 5)))
+				for _, k := range append(b.of(away), present...) {
+					b.stop(k)
+				}
+				b.start(2 * away) // from its file
+				if names, want := b.seen(2*away, 1-away), b.names(present, "silent"); !slices.Equal(
+					names, want) {
+					t.Errorf("after a restart: %v, want %v", names, want)
 				}
 			})
 		}
 	}
 }
 
-// replaceAll replaces the one member of a shard several times, and returns the last one.
-func (b *book) replaceAll(shard, times int) (present int) {
+// replaceAll replaces the members of a shard, one after the other, and returns the new ones.
+func (b *book) replaceAll(shard int) (present []int) {
 	b.t.Helper()
-	present = shard
-	operator := ledgertest.NewOperator(b.homes[shard].Genesis)
-	for range times {
-		joined := b.join(operator, present)
+	present = b.of(shard)
+	operator := ledgertest.NewOperator(b.homes[present[0]].Genesis)
+	for _, old := range b.of(shard) {
+		joined := b.join(operator, old)
 		b.start(joined)
-		b.ordering(present, joined)
+		present = append(present, joined)
+		b.ordering(present...)
 		b.order(joined, func() *ledger.Bundle {
-			return operator.Leave(ledger.MemberIndex(b.homes[present].Self))
+			return operator.Leave(ledger.MemberIndex(b.homes[old].Self))
 		})
-		b.ended(present)
-		b.gone[present] = true
-		present = joined
+		b.ended(old)
+		b.gone[old] = true
+		present = present[1:]
+		b.ordering(present...)
 	}
 	return present
+}
+
+// names returns the names of nodes, with a mode.
+func (b *book) names(which []int, mode string) (names []string) {
+	for _, k := range which {
+		names = append(names, b.homes[k].Name()+" "+mode)
+	}
+	return names
 }
 
 // seen returns the names and modes of a shard's members at a node.
@@ -94,11 +101,13 @@ func (b *book) seen(at, shard int) (names []string) {
 	return names
 }
 
-// finds waits until a node sees that the one member of a shard orders.
-func (b *book) finds(at, shard, member int) {
+// find waits until nodes see that these members of a shard order, and no others.
+func (b *book) find(which []int, shard int, members []int) {
 	b.t.Helper()
-	want := []string{b.homes[member].Name() + " ordering"}
-	b.eventually(fmt.Sprintf("node %d finds node %d", at, member), func() bool {
-		return slices.Equal(b.seen(at, shard), want)
-	})
+	want := b.names(members, "ordering")
+	for _, at := range which {
+		b.eventually(fmt.Sprintf("node %d finds nodes %v", at, members), func() bool {
+			return slices.Equal(b.seen(at, shard), want)
+		})
+	}
 }
