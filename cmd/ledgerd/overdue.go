@@ -17,6 +17,8 @@ type waitsReport struct {
 	WaitsFor             []waitReport `json:"waits_for"` // the shards for whose verdicts they wait
 	// UntakenBy are the shards below that have not taken entries for longer than alarm_after.
 	UntakenBy []waitReport `json:"untaken_by"`
+	// Lacks is what the shard can never take from the shard above, since it is lost there.
+	Lacks *waitReport `json:"lacks,omitempty"`
 }
 
 // waitReport is how entries wait for one other shard.
@@ -25,6 +27,10 @@ type waitReport struct {
 	Count                uint64  `json:"count"`
 	Overdue              uint64  `json:"overdue"`
 	OldestWaitingSeconds float64 `json:"oldest_waiting_seconds"`
+	// Lost entries can never be taken: no member of the shard that they come from has the blocks up
+	// to LostHeight.
+	Lost       uint64 `json:"lost,omitempty"`
+	LostHeight uint64 `json:"lost_height,omitempty"`
 }
 
 // waiting is what the API says of a shard or a node.
@@ -33,6 +39,7 @@ type waiting interface {
 	GetOldestWaitingMs() uint64
 	GetWaitsFor() []*ledgerdv1.ShardWait
 	GetUntakenBy() []*ledgerdv1.ShardWait
+	GetLacks() *ledgerdv1.ShardWait
 }
 
 // reportWaits converts what waits to a report. now is the time of the node that says so, in
@@ -48,11 +55,16 @@ func reportWaits(shown waiting, now uint64) waitsReport {
 		reports := []waitReport{}
 		for _, wait := range waits {
 			reports = append(reports, waitReport{wait.GetShard(), wait.GetCount(),
-				wait.GetOverdue(), seconds(wait.GetSinceMs())})
+				wait.GetOverdue(), seconds(wait.GetSinceMs()), wait.GetLost(),
+				wait.GetLostHeight()})
 		}
 		return reports
 	}
-	return waitsReport{Overdue: shown.GetOverdue(),
+	var lacks *waitReport
+	if lost := shown.GetLacks(); lost != nil {
+		lacks = &list([]*ledgerdv1.ShardWait{lost})[0]
+	}
+	return waitsReport{Lacks: lacks, Overdue: shown.GetOverdue(),
 		OldestWaitingSeconds: seconds(shown.GetOldestWaitingMs()),
 		WaitsFor:             list(shown.GetWaitsFor()), UntakenBy: list(shown.GetUntakenBy())}
 }
@@ -78,6 +90,9 @@ func (r *waitsReport) alarms(shard uint32) (lines []string) {
 		}
 		lines = append(lines, fmt.Sprintf("alarm: %s of shard %d overdue, not taken by shard %d, "+
 			"the oldest for %s", entries, shard, wait.Shard, age(wait)))
+		if wait.Lost > 0 {
+			lines = append(lines, lostLine(wait, shard, wait.Shard))
+		}
 	}
 	return lines
 }
@@ -85,3 +100,14 @@ func (r *waitsReport) alarms(shard uint32) (lines []string) {
 // alarmAdvice says what to do about an alarm.
 const alarmAdvice = "start the nodes of the shards that are waited for, or mend the network to " +
 	"them: docs/shards.md"
+
+// lostLine says which entries of the stream from one shard to another are lost.
+func lostLine(wait *waitReport, from, to uint32) string {
+	entries := "1 entry"
+	if wait.Lost != 1 {
+		entries = fmt.Sprintf("%d entries", wait.Lost)
+	}
+	return fmt.Sprintf("alarm: %s of shard %d that shard %d needs cannot be had any more: all "+
+		"members of shard %d say that they lack the blocks up to %d", entries, from, to, from,
+		wait.LostHeight)
+}

@@ -223,6 +223,10 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 			node.waitsReport = &waits
 			if member.GetIndex() == own {
 				report.alarms = waits.alarms(report.Shard)
+				if lacks := waits.Lacks; lacks != nil {
+					report.alarms = append(report.alarms, lostLine(lacks, lacks.Shard,
+						report.Shard))
+				}
 			}
 		}
 		report.Nodes = append(report.Nodes, node)

@@ -116,6 +116,10 @@ test("what is overdue is told by the shard that is waited for, the longest wait 
     [3, 1, "verdict", 1n],
   ]);
   expect(overdueText(overdue[0]!)).toBe("2 transactions of shard 2 wait for its verdict");
+  expect(overdueText({ ...overdue[0]!, kind: "stream", count: 3n, lost: 2n })).toBe(
+    "it has not taken 3 entries that shard 2 streamed to it, of which 2 cannot be had any more: " +
+      "no member there has them",
+  );
   expect(overdueText(overdue[1]!)).toBe("1 transaction of shard 1 waits for its verdict");
   const behind = new FakeShards({ parents: [0, 0, 1], silent: [1], awaited: 1 });
   behind.step(4);

@@ -65,6 +65,7 @@ func (s *Service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
 		OldestWaitingMs:       milliseconds(state.Waiting.Since),
 		WaitsFor:              waitsToProto(state.Waiting.Verdicts),
 		UntakenBy:             waitsToProto(state.Waiting.Streams),
+		Lacks:                 lacksToProto(state.Waiting.Lacks),
 	}
 	if b := state.Backfill; b != nil {
 		shown.Backfill = &ledgerdv1.Backfill{

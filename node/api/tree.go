@@ -92,6 +92,7 @@ func ShardToProto(state *report.ShardState) *ledgerdv1.Shard {
 		OldestWaitingMs:   milliseconds(state.Waiting.Since),
 		WaitsFor:          waitsToProto(state.Waiting.Verdicts),
 		UntakenBy:         waitsToProto(state.Waiting.Streams),
+		Lacks:             lacksToProto(state.Waiting.Lacks),
 	}
 	for i := range state.Members {
 		member := &state.Members[i]
@@ -112,9 +113,18 @@ func waitsToProto(waits []report.Wait) (shown []*ledgerdv1.ShardWait) {
 	for i := range waits {
 		shown = append(shown, &ledgerdv1.ShardWait{Shard: uint32(waits[i].Shard),
 			Count: waits[i].Count, Overdue: waits[i].Overdue,
-			SinceMs: milliseconds(waits[i].Since)})
+			SinceMs: milliseconds(waits[i].Since), Lost: waits[i].Lost,
+			LostHeight: uint64(waits[i].LostHeight)})
 	}
 	return shown
+}
+
+// lacksToProto converts what a shard can never take, or returns nil if there is nothing.
+func lacksToProto(lacks report.Wait) *ledgerdv1.ShardWait {
+	if lacks.Lost == 0 {
+		return nil
+	}
+	return waitsToProto([]report.Wait{lacks})[0]
 }
 
 // onlyShard returns this node's shard as the root, from the node's cluster state.

@@ -1,15 +1,21 @@
 package crossing
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 const (
@@ -26,6 +32,10 @@ type waitingChain interface {
 	Waiting(time ledger.Milliseconds) (by []store.Wait, old uint64, err error)
 	Untaken(child ledger.ShardID, taken uint64, time ledger.Milliseconds) (store.Wait, error)
 	Streamed(child ledger.ShardID) uint64
+	Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried,
+		error)
+	AppendedHeight() ledger.Height
+	Absent() ledger.Height
 }
 
 // alarm knows what entries of this shard's chain wait for. The times of their blocks say for how
@@ -38,6 +48,9 @@ type alarm struct {
 	// taken returns how many entries of its stream a child is known to have. It returns false if
 	// nothing is known of the child.
 	taken func(child ledger.ShardID) (uint64, bool)
+	// gone reports whether all other members of this shard have said that they lack the blocks from
+	// 1 up to a height.
+	gone func(height ledger.Height) bool
 
 	mu sync.Mutex
 	// began is the time of the first look, looked that of the last one, and found what it found.
@@ -113,16 +126,39 @@ func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Tim
 	if taken >= streamed {
 		return report.Wait{}
 	}
-	if known {
-		if wait, err := chain.Untaken(child, taken, cutoff); err == nil {
-			return waitOf(&wait)
-		}
-	}
 	wait := report.Wait{Shard: child, Count: streamed - taken, Since: a.began}
 	if !a.began.After(bound) {
 		wait.Overdue = wait.Count
 	}
+	if known {
+		if at, err := chain.Untaken(child, taken, cutoff); err == nil {
+			wait = waitOf(&at)
+		}
+		// What was given to the child may be on its way into the child's chain for a moment.
+		if wait.Overdue > 0 {
+			wait.Lost, wait.LostHeight = a.lost(chain, child, taken, wait.Count)
+		}
+	}
 	return wait
+}
+
+// lost returns how many of the entries that a child lacks are lost: they are in blocks that are not
+// here, because this node began with a snapshot, and no other member has any of these blocks. All
+// that members have of these they have passed on by then, so that all lack the same.
+func (a *alarm) lost(chain waitingChain, child ledger.ShardID, taken, count uint64) (uint64,
+	ledger.Height) {
+	absent := chain.Absent()
+	if absent == 0 {
+		return 0, 0
+	}
+	here := func(i int) bool {
+		_, err := chain.Stream(child, taken+1+uint64(i), 1, chain.AppendedHeight())
+		return !errors.Is(err, store.ErrAbsent)
+	}
+	if here(0) || !a.gone(absent) {
+		return 0, 0
+	}
+	return uint64(sort.Search(int(count), here)), absent
 }
 
 func waitOf(wait *store.Wait) report.Wait {
@@ -155,6 +191,12 @@ func (a *alarm) words() string {
 			}
 		}
 	}
+	for _, wait := range a.found.Streams {
+		if wait.Lost > 0 {
+			named = append(named, fmt.Sprintf("shard %d for ever (%d that are lost: no member of "+
+				"this shard has the blocks up to %d)", wait.Shard, wait.Lost, wait.LostHeight))
+		}
+	}
 	add(a.found.Verdicts, "for its verdict")
 	add(a.found.Streams, "that it has not taken")
 	if more := len(named) - namedMax; more > 0 {
@@ -165,7 +207,7 @@ func (a *alarm) words() string {
 
 // newAlarm makes the alarm of this node.
 func (b *book) newAlarm() *alarm {
-	return &alarm{after: b.config.AlarmAfter, taken: b.takenBy,
+	return &alarm{after: b.config.AlarmAfter, taken: b.takenBy, gone: b.gone,
 		children: b.directory.Tree().Children(b.directory.Own())}
 }
 
@@ -181,6 +223,32 @@ func (b *book) takenBy(child ledger.ShardID) (uint64, bool) {
 	}
 	state := b.directory.States()[child]
 	return state.Carried, !state.LastHeard.IsZero()
+}
+
+// gone reports whether all other members of this shard have said that they lack the blocks from 1
+// up to a height. Those of which this node has not heard yet may have them. So may one that is
+// away, but not if it lacked them when it was heard.
+func (b *book) gone(height ledger.Height) bool {
+	_, members := b.directory.Members(b.directory.Own())
+	b.absentMu.Lock()
+	defer b.absentMu.Unlock()
+	for _, member := range members {
+		if member.Peer != b.config.Self && b.absent[member.Peer] < height {
+			return false
+		}
+	}
+	return true
+}
+
+// heardAbsent notes up to which height a member of the own shard lacks the blocks.
+func (b *book) heardAbsent(from rdmanet.PeerID, absent ledger.Height) {
+	_, members := b.directory.Members(b.directory.Own())
+	b.absentMu.Lock()
+	defer b.absentMu.Unlock()
+	b.absent[from] = absent
+	maps.DeleteFunc(b.absent, func(peer rdmanet.PeerID, _ ledger.Height) bool {
+		return !slices.ContainsFunc(members, func(m shards.Member) bool { return m.Peer == peer })
+	})
 }
 
 // Waiting implements Crossing.

@@ -2,14 +2,19 @@ package crossing
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // waits is a chain in which entries wait, by the times of their blocks in seconds. Each transaction
@@ -20,6 +25,9 @@ type waits struct {
 	absent       bool                       // the blocks of the entries are not here
 	err          error
 	reads        int
+	// lost entries of each stream are in blocks that are not here.
+	lost   uint64
+	height ledger.Height
 	// uncounted plants a bug: the oldest transaction is not counted.
 	uncounted bool
 }
@@ -62,6 +70,21 @@ func (w *waits) Untaken(child ledger.ShardID, taken uint64, cutoff ledger.Millis
 
 // Streamed implements waitingChain.
 func (w *waits) Streamed(child ledger.ShardID) uint64 { return uint64(len(w.entries[child])) }
+
+// Stream implements waitingChain.
+func (w *waits) Stream(child ledger.ShardID, from uint64, _ int, _ ledger.Height) ([]ledger.Carried,
+	error) {
+	if from <= w.lost {
+		return nil, &store.AbsentError{Height: w.height, Absent: w.height}
+	}
+	return make([]ledger.Carried, min(1, len(w.entries[child]))), nil
+}
+
+// AppendedHeight implements waitingChain.
+func (w *waits) AppendedHeight() ledger.Height { return 1000 }
+
+// Absent implements waitingChain.
+func (w *waits) Absent() ledger.Height { return w.height }
 
 func at(second int64) time.Time { return time.Unix(second, 0) }
 
@@ -158,6 +181,91 @@ func TestAlarmForStreams(t *testing.T) {
 	want(221, report.Wait{Shard: 1, Count: 3, Overdue: 3, Since: at(159)})
 	taken = 3
 	want(300)
+}
+
+// Entries that are overdue are lost if neither this node has their blocks nor any other member.
+// What is not known is not lost.
+func TestAlarmForLostEntries(t *testing.T) {
+	t.Parallel()
+	for name, each := range map[string]struct {
+		known, gone bool
+		second      int64
+		taken, lost uint64
+		height      ledger.Height
+		want        uint64
+	}{
+		"lost":                     {true, true, 161, 1, 4, 7, 3},
+		"the last one, too":        {true, true, 171, 0, 5, 7, 5},
+		"taken before":             {true, true, 161, 4, 4, 7, 0},
+		"not overdue":              {true, true, 159, 1, 4, 7, 0},
+		"another member may have":  {true, false, 161, 1, 4, 7, 0},
+		"the child was not heard":  {false, true, 300, 0, 4, 7, 0},
+		"all blocks are here":      {true, true, 161, 1, 4, 0, 0},
+		"only the rows are absent": {true, true, 161, 1, 0, 7, 0},
+	} {
+		chain := &waits{entries: map[ledger.ShardID][]int64{1: {100, 100, 100, 100, 100}},
+			lost: each.lost, height: each.height}
+		a := &alarm{after: time.Minute, children: []ledger.ShardID{1},
+			taken: func(ledger.ShardID) (uint64, bool) { return each.taken, each.known },
+			gone: func(height ledger.Height) bool {
+				if height != each.height {
+					t.Errorf("%s: asked for block %d", name, height)
+				}
+				return each.gone
+			}}
+		found, due, err := a.look(chain, at(each.second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost report.Wait
+		if len(found.Streams) > 0 {
+			lost = found.Streams[0]
+		}
+		if lost.Lost != each.want || (lost.LostHeight == each.height) != (each.want > 0) &&
+			each.height > 0 {
+			t.Errorf("%s: %+v", name, lost)
+		}
+		if lost.Lost > 0 && (due == nil || !strings.HasPrefix(due.text, fmt.Sprintf("shard 1 for "+
+			"ever (%d that are lost: no member of this shard has the blocks up to 7)",
+			each.want))) {
+			t.Errorf("%s: %+v", name, due)
+		}
+	}
+}
+
+// A member that was not heard may have blocks. One that left does not count.
+func TestBlocksThatAreGone(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(3, 0, 0)
+	directory, err := shards.NewDirectory(genesis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, members := directory.Members(0)
+	b := &book{directory: directory, config: Config{Self: members[0].Peer},
+		absent: map[rdmanet.PeerID]ledger.Height{}}
+	want := func(what string, height ledger.Height, gone bool) {
+		t.Helper()
+		if b.gone(height) != gone {
+			t.Errorf("%s: blocks up to %d are gone: %t", what, height, !gone)
+		}
+	}
+	want("nobody was heard", 7, false)
+	b.heardAbsent(members[1].Peer, 7)
+	want("one was not heard", 7, false)
+	b.heardAbsent(members[2].Peer, 9)
+	want("all were heard", 7, true)
+	want("one has block 8", 8, false)
+	b.heardAbsent(members[1].Peer, 0)
+	want("one has all by now", 7, false)
+	membership := genesis.Membership()
+	membership.Number, membership.Members = 1, slices.Delete(membership.Members, 1, 2)
+	directory.SetOwn(membership)
+	want("that one left", 7, true)
+	b.heardAbsent(members[1].Peer, 0)
+	if len(b.absent) != 1 {
+		t.Errorf("%d members are remembered", len(b.absent))
+	}
 }
 
 // The chain is read at most once a second. A chain that cannot be read leaves what was found. The

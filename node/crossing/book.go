@@ -49,6 +49,12 @@ type book struct {
 	lies      lies
 	alarm     *alarm
 	started   atomic.Bool // verdicts and streams are there
+	// absent has the heights up to which members of the own shard lack the blocks, as they said;
+	// none for those that were not heard. complained is when the log last said that entries of the
+	// stream from above are lost.
+	absentMu   sync.Mutex
+	absent     map[rdmanet.PeerID]ledger.Height
+	complained time.Time
 	// chain is the hash of this shard's genesis.
 	chain ledger.Hash
 	// members is closed when the members that the fabric knows have changed.
@@ -90,6 +96,7 @@ func newBook(config Config) (*book, error) {
 	directory.SetSelf(config.Self)
 	b := &book{config: config, directory: directory, members: directory.Changed(),
 		chain: config.Genesis.Hash(), lies: lies{logged: map[ledger.MemberIndex]time.Time{}},
+		absent:  map[rdmanet.PeerID]ledger.Height{},
 		strays:  make(chan *ledger.Bundle, straysMax),
 		serving: make(chan struct{})}
 	if b.obstacles, err = shards.NewObstacles(shards.ObstaclesConfig{Directory: directory,

@@ -42,6 +42,7 @@ func (b *book) announcement() shards.Announcement {
 
 // Heard implements Crossing.
 func (b *book) Heard(from rdmanet.PeerID, a *shard.Announcement) {
+	b.heardAbsent(from, ledger.Height(a.Absent))
 	b.directory.Heard(from, shards.Announcement{
 		Shard: b.directory.Own(), Mode: report.NodeMode(a.Mode), APIAddress: a.APIAddress,
 		Head: a.Tip,
@@ -100,6 +101,12 @@ func (b *book) States() []report.ShardState {
 	states := b.directory.States()
 	own.SetCounts(&states[own.Shard])
 	states[own.Shard].Waiting = b.Waiting()
+	for i := range states {
+		above, _ := b.Tree().Parent(states[i].Shard)
+		if above == own.Shard { // of its own stream the node knows best itself, too
+			states[i].Waiting.Lacks = states[above].Waiting.LostFor(above, states[i].Shard)
+		}
+	}
 	return states
 }
 

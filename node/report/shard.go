@@ -102,6 +102,9 @@ type Waiting struct {
 	// Streams are the child shards, ascending, that have not taken entries of their streams for
 	// longer than the node's bound.
 	Streams []Wait
+	// Lacks is what the shard cannot take from the shard above, as the members of that one say:
+	// Lost entries, which are lost up to their LostHeight.
+	Lacks Wait
 }
 
 // Wait is how entries of a shard's chain wait for one other shard.
@@ -112,10 +115,25 @@ type Wait struct {
 	// Since is the time of the block with the oldest of them. If this block is not known, Since is
 	// the time since which the node has seen them wait.
 	Since time.Time
+	// Lost counts those, the first ones of a stream, that can never be taken: they are in blocks up
+	// to LostHeight, and no member of the shard that they come from has these.
+	Lost       uint64
+	LostHeight ledger.Height
 }
 
-// Alarm reports whether entries have waited for longer than the bound.
-func (w *Waiting) Alarm() bool { return w.Overdue > 0 || len(w.Streams) > 0 }
+// Alarm reports whether entries have waited for longer than the bound, or are lost.
+func (w *Waiting) Alarm() bool { return w.Overdue > 0 || len(w.Streams) > 0 || w.Lacks.Lost > 0 }
 
 // None reports whether nothing waits.
 func (w *Waiting) None() bool { return len(w.Verdicts) == 0 && len(w.Streams) == 0 }
+
+// LostFor returns what a child can never take from a shard whose chain waits so.
+func (w *Waiting) LostFor(above, child ledger.ShardID) Wait {
+	for _, wait := range w.Streams {
+		if wait.Shard == child && wait.Lost > 0 {
+			wait.Shard = above
+			return wait
+		}
+	}
+	return Wait{}
+}

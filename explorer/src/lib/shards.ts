@@ -86,6 +86,8 @@ export interface Overdue {
   /** Transactions that lack a verdict, or entries of the stream that a child has not taken. */
   kind: "verdict" | "stream";
   count: bigint;
+  /** Those of the stream that no member of the shard has any more, so that they are lost. */
+  lost: bigint;
   /** Since when the oldest waits; 0 if that is not known. */
   sinceMs: bigint;
 }
@@ -101,6 +103,7 @@ export function overdueIn(tree: Pick<Tree, "shards">): Overdue[] {
           shard: shard.shard,
           kind,
           count: wait.overdue,
+          lost: wait.lost,
           sinceMs: wait.sinceMs,
         })),
     ),
@@ -111,11 +114,12 @@ export function overdueIn(tree: Pick<Tree, "shards">): Overdue[] {
 }
 
 /** What is overdue, in words that follow the name of the shard that is waited for. */
-export function overdueText({ shard, kind, count }: Overdue): string {
+export function overdueText({ shard, kind, count, lost }: Overdue): string {
   const wait = count === 1n ? "waits" : "wait";
   return kind === "verdict"
     ? `${plural(count, "transaction")} of shard ${shard} ${wait} for its verdict`
-    : `it has not taken ${plural(count, "entry", "entries")} that shard ${shard} streamed to it`;
+    : `it has not taken ${plural(count, "entry", "entries")} that shard ${shard} streamed to it` +
+        (lost === 0n ? "" : `, of which ${lost} cannot be had any more: no member there has them`);
 }
 
 /** What a node refuses, in words. */

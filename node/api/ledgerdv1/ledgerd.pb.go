@@ -4715,7 +4715,9 @@ type NodeState struct {
 	OldestWaitingMs uint64       `protobuf:"varint,41,opt,name=oldest_waiting_ms,json=oldestWaitingMs,proto3" json:"oldest_waiting_ms,omitempty"` // the time of the block with the oldest pending; 0 if none
 	WaitsFor        []*ShardWait `protobuf:"bytes,42,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`                         // shards for whose verdicts the pending wait, ascending
 	// Children that have not taken entries of their streams for longer than that bound, ascending.
-	UntakenBy     []*ShardWait `protobuf:"bytes,43,rep,name=untaken_by,json=untakenBy,proto3" json:"untaken_by,omitempty"`
+	UntakenBy []*ShardWait `protobuf:"bytes,43,rep,name=untaken_by,json=untakenBy,proto3" json:"untaken_by,omitempty"`
+	// What the shard can never take from the shard above, since it is lost there; unset if nothing is.
+	Lacks         *ShardWait `protobuf:"bytes,44,opt,name=lacks,proto3" json:"lacks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5002,13 +5004,24 @@ func (x *NodeState) GetUntakenBy() []*ShardWait {
 	return nil
 }
 
+func (x *NodeState) GetLacks() *ShardWait {
+	if x != nil {
+		return x.Lacks
+	}
+	return nil
+}
+
 // How entries of a shard's chain wait for another shard.
 type ShardWait struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // the shard that they wait for
-	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	Overdue       uint64                 `protobuf:"varint,3,opt,name=overdue,proto3" json:"overdue,omitempty"`                // those that have waited longer than the bound of the node (alarm_after)
-	SinceMs       uint64                 `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // the time of the block with the oldest of them, as far as it is known
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Shard   uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // the shard that they wait for
+	Count   uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Overdue uint64                 `protobuf:"varint,3,opt,name=overdue,proto3" json:"overdue,omitempty"`                // those that have waited longer than the bound of the node (alarm_after)
+	SinceMs uint64                 `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // the time of the block with the oldest of them, as far as it is known
+	// Those, the first ones of a stream, that can never be taken, since all members of the shard that
+	// they come from said that they lack the blocks up to lost_height.
+	Lost          uint64 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	LostHeight    uint64 `protobuf:"varint,6,opt,name=lost_height,json=lostHeight,proto3" json:"lost_height,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5067,6 +5080,20 @@ func (x *ShardWait) GetOverdue() uint64 {
 func (x *ShardWait) GetSinceMs() uint64 {
 	if x != nil {
 		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *ShardWait) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *ShardWait) GetLostHeight() uint64 {
+	if x != nil {
+		return x.LostHeight
 	}
 	return 0
 }
@@ -5784,7 +5811,9 @@ type Shard struct {
 	OldestWaitingMs uint64       `protobuf:"varint,41,opt,name=oldest_waiting_ms,json=oldestWaitingMs,proto3" json:"oldest_waiting_ms,omitempty"` // the time of the block with the oldest pending; 0 if none
 	WaitsFor        []*ShardWait `protobuf:"bytes,42,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`                         // shards for whose verdicts the pending wait, ascending
 	// Children that have not taken entries of their streams for longer than that bound, ascending.
-	UntakenBy     []*ShardWait `protobuf:"bytes,43,rep,name=untaken_by,json=untakenBy,proto3" json:"untaken_by,omitempty"`
+	UntakenBy []*ShardWait `protobuf:"bytes,43,rep,name=untaken_by,json=untakenBy,proto3" json:"untaken_by,omitempty"`
+	// What the shard can never take from the shard above, since it is lost there; unset if nothing is.
+	Lacks         *ShardWait `protobuf:"bytes,44,opt,name=lacks,proto3" json:"lacks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5941,6 +5970,13 @@ func (x *Shard) GetWaitsFor() []*ShardWait {
 func (x *Shard) GetUntakenBy() []*ShardWait {
 	if x != nil {
 		return x.UntakenBy
+	}
+	return nil
+}
+
+func (x *Shard) GetLacks() *ShardWait {
+	if x != nil {
+		return x.Lacks
 	}
 	return nil
 }
@@ -7422,7 +7458,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\xc6\n" +
+	"generation\"\xf3\n" +
 	"\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
@@ -7466,13 +7502,17 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11oldest_waiting_ms\x18) \x01(\x04R\x0foldestWaitingMs\x122\n" +
 	"\twaits_for\x18* \x03(\v2\x15.ledgerd.v1.ShardWaitR\bwaitsFor\x124\n" +
 	"\n" +
-	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenByB\x12\n" +
-	"\x10_clock_offset_ms\"l\n" +
+	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenBy\x12+\n" +
+	"\x05lacks\x18, \x01(\v2\x15.ledgerd.v1.ShardWaitR\x05lacksB\x12\n" +
+	"\x10_clock_offset_ms\"\xa1\x01\n" +
 	"\tShardWait\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x18\n" +
 	"\aoverdue\x18\x03 \x01(\x04R\aoverdue\x12\x19\n" +
-	"\bsince_ms\x18\x04 \x01(\x04R\asinceMs\"\xaf\x01\n" +
+	"\bsince_ms\x18\x04 \x01(\x04R\asinceMs\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\x04R\x04lost\x12\x1f\n" +
+	"\vlost_height\x18\x06 \x01(\x04R\n" +
+	"lostHeight\"\xaf\x01\n" +
 	"\bBackfill\x12'\n" +
 	"\x0fsnapshot_height\x18\x01 \x01(\x04R\x0esnapshotHeight\x12#\n" +
 	"\rabsent_height\x18\x02 \x01(\x04R\fabsentHeight\x12%\n" +
@@ -7542,7 +7582,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\vshard_count\x18\x12 \x01(\rR\n" +
 	"shardCount\x12-\n" +
 	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12%\n" +
-	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\"\xf7\x04\n" +
+	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\"\xa4\x05\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +
@@ -7563,7 +7603,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11oldest_waiting_ms\x18) \x01(\x04R\x0foldestWaitingMs\x122\n" +
 	"\twaits_for\x18* \x03(\v2\x15.ledgerd.v1.ShardWaitR\bwaitsFor\x124\n" +
 	"\n" +
-	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenBy\"\\\n" +
+	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenBy\x12+\n" +
+	"\x05lacks\x18, \x01(\v2\x15.ledgerd.v1.ShardWaitR\x05lacks\"\\\n" +
 	"\x0eStreamPosition\x12\x14\n" +
 	"\x05child\x18\x01 \x01(\rR\x05child\x12\x1a\n" +
 	"\bstreamed\x18\x02 \x01(\x04R\bstreamed\x12\x18\n" +
@@ -7890,95 +7931,97 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	68,  // 56: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
 	67,  // 57: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
 	67,  // 58: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	3,   // 59: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 60: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	72,  // 61: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	69,  // 62: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	66,  // 63: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	70,  // 64: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	71,  // 65: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	105, // 66: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	77,  // 67: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	75,  // 68: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	67,  // 69: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 70: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	74,  // 71: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	76,  // 72: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	78,  // 73: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	78,  // 74: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 75: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	73,  // 76: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	73,  // 77: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	95,  // 78: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 79: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	95,  // 80: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 81: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 82: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 83: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 84: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 85: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 86: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 87: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 88: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 89: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 90: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 91: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 92: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 93: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 94: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 95: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 96: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 97: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	106, // 98: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	107, // 99: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	53,  // 100: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 101: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 102: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 103: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	83,  // 104: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	85,  // 105: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	79,  // 106: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	89,  // 107: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	87,  // 108: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	93,  // 109: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	91,  // 110: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	81,  // 111: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 112: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 113: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 114: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 115: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 116: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 117: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 118: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 119: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 120: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 121: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 122: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 123: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 124: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 125: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 126: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 127: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 128: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	108, // 129: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	109, // 130: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	54,  // 131: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 132: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 133: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 134: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	84,  // 135: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	86,  // 136: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	80,  // 137: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	90,  // 138: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	88,  // 139: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	94,  // 140: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	92,  // 141: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	82,  // 142: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	112, // [112:143] is the sub-list for method output_type
-	81,  // [81:112] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	67,  // 59: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	72,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	69,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	66,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	70,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	71,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	105, // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	77,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	75,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	67,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	67,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	67,  // 72: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	74,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	76,  // 74: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	78,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	78,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	66,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	73,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	73,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	95,  // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	95,  // 82: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 83: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 84: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 85: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 86: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 87: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 88: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 89: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 90: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 91: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 92: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 93: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 94: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 95: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	43,  // 96: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	45,  // 97: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	47,  // 98: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	49,  // 99: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	106, // 100: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	107, // 101: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	53,  // 102: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	57,  // 103: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	60,  // 104: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	62,  // 105: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	83,  // 106: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	85,  // 107: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	79,  // 108: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	89,  // 109: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	87,  // 110: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	93,  // 111: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	91,  // 112: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	81,  // 113: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 114: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 115: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 116: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 117: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 118: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 119: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 120: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 121: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 122: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 123: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 124: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 125: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 126: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	44,  // 127: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	46,  // 128: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	48,  // 129: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	50,  // 130: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	108, // 131: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	109, // 132: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	54,  // 133: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	58,  // 134: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	61,  // 135: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	63,  // 136: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	84,  // 137: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	86,  // 138: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	80,  // 139: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	90,  // 140: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	88,  // 141: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	94,  // 142: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	92,  // 143: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	82,  // 144: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	114, // [114:145] is the sub-list for method output_type
+	83,  // [83:114] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }

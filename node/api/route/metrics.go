@@ -15,7 +15,7 @@ import (
 type metrics struct {
 	shards                                     Shards
 	height, pending, carried, streamed, behind *prometheus.Desc
-	oldest, overdue, untaken                   *prometheus.Desc
+	oldest, overdue, untaken, lost, lacks      *prometheus.Desc
 }
 
 func newMetrics(shards Shards) *metrics {
@@ -35,6 +35,10 @@ func newMetrics(shards Shards) *metrics {
 			"the verdict of another shard for longer than alarm_after.", "waits_for"),
 		untaken: describe("stream_overdue", "Entries of this shard's stream that a child shard "+
 			"has not taken for longer than alarm_after.", "child"),
+		lost: describe("stream_lost", "Entries of this shard's stream that a child shard can "+
+			"never take, since all members said that they lack the blocks.", "child"),
+		lacks: describe("lacks", "Entries of the parent shard's stream that this shard can never "+
+			"take, since all members there said that they lack the blocks."),
 		carried: describe("carried_total", "Entries of the parent shard's stream in this "+
 			"shard's chain."),
 		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.",
@@ -47,6 +51,7 @@ func newMetrics(shards Shards) *metrics {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, each := range []*prometheus.Desc{m.height, m.pending, m.oldest, m.overdue, m.untaken,
+		m.lost, m.lacks,
 		m.carried, m.streamed, m.behind} {
 		to <- each
 	}
@@ -73,6 +78,8 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, age)
 		m.collectOverdue(to, &state.Waiting)
+		to <- prometheus.MustNewConstMetric(m.lacks, prometheus.GaugeValue,
+			float64(state.Waiting.Lacks.Lost))
 		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
 			float64(state.Carried))
 		for child, streamed := range state.Streamed {
@@ -106,6 +113,8 @@ func (m *metrics) collectOverdue(to chan<- prometheus.Metric, waiting *report.Wa
 	for _, child := range tree.Children(own) {
 		count, name := overdue(waiting.Streams, child)
 		to <- prometheus.MustNewConstMetric(m.untaken, prometheus.GaugeValue, count, name)
+		lost := waiting.LostFor(own, child)
+		to <- prometheus.MustNewConstMetric(m.lost, prometheus.GaugeValue, float64(lost.Lost), name)
 	}
 }
 

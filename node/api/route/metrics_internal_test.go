@@ -102,3 +102,29 @@ func TestOverdueMetrics(t *testing.T) {
 		}
 	}
 }
+
+// What is lost is a metric in the shard that streams and in the one that lacks it, 0 if nothing is.
+func TestLossMetrics(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []uint64{0, 6} {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(newMetrics(oneShard{state: report.ShardState{Waiting: report.Waiting{
+			Streams: []report.Wait{{Shard: 1, Count: 8, Overdue: 8, Lost: lost, LostHeight: 4}},
+			Lacks:   report.Wait{Shard: 3, Count: 9, Lost: lost}}}}))
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := map[string]float64{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				sums[family.GetName()] += metric.GetGauge().GetValue()
+			}
+		}
+		for _, name := range []string{"ledgerd_shard_stream_lost", "ledgerd_shard_lacks"} {
+			if got, there := sums[name]; !there || got != float64(lost) {
+				t.Errorf("%s is %v, want %d", name, got, lost)
+			}
+		}
+	}
+}

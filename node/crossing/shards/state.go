@@ -19,6 +19,11 @@ func (d *Directory) States() []report.ShardState {
 	for i := range d.shards {
 		states[i] = d.state(ledger.ShardID(i), now)
 	}
+	for i := range states {
+		if above, below := d.tree.Parent(ledger.ShardID(i)); below {
+			states[i].Waiting.Lacks = states[above].Waiting.LostFor(above, states[i].Shard)
+		}
+	}
 	return states
 }
 

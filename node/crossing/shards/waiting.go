@@ -13,7 +13,10 @@ import (
 
 const (
 	waitingVersion = 1
-	waitSize       = 4 + 3*8
+	// lossVersion is that of a message that says what is lost. Members of earlier versions drop it.
+	lossVersion = 2
+	waitSize    = 4 + 3*8
+	lossSize    = 4 + 2*8
 	// waitMax bounds how many entries may wait for a shard, so that no sum over all shards
 	// overflows. No chain has as many.
 	waitMax = 1 << 48
@@ -23,6 +26,8 @@ const (
 // u32, then u64 each: the overdue transactions and the time of the oldest; then twice, for the
 // verdicts and the streams, a list after its number u16: shard u32, and u64 each its count, how
 // many are overdue, and the time of the oldest. Times are milliseconds since 1970, and 0 for none.
+// If entries of streams are lost, the version is 2, and another list follows: shard u32, and u64
+// each how many of the entries are lost, and the height.
 func encodeWaiting(shard ledger.ShardID, w *report.Waiting) []byte {
 	b := make([]byte, 0, 1+4+16+2+2+(len(w.Verdicts)+len(w.Streams))*waitSize)
 	b = binary.LittleEndian.AppendUint32(append(b, waitingVersion), uint32(shard))
@@ -39,18 +44,36 @@ func encodeWaiting(shard ledger.ShardID, w *report.Waiting) []byte {
 			}
 		}
 	}
+	lost := slices.DeleteFunc(slices.Clone(w.Streams), func(wait report.Wait) bool {
+		return wait.Lost == 0
+	})
+	if len(lost) == 0 {
+		return b
+	}
+	b[0] = lossVersion
+	lost = lost[:min(len(lost), ledger.MaxShards)]
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(lost)))
+	for i := range lost {
+		b = binary.LittleEndian.AppendUint32(b, uint32(lost[i].Shard))
+		b = binary.LittleEndian.AppendUint64(b, lost[i].Lost)
+		b = binary.LittleEndian.AppendUint64(b, uint64(lost[i].LostHeight))
+	}
 	return b
 }
 
 // decodeWaiting reads the encoding of encodeWaiting, or returns ErrMalformed.
 func decodeWaiting(b []byte) (shard ledger.ShardID, w report.Waiting, err error) {
 	r := reader{rest: b}
-	if version := r.uint8(); version != waitingVersion {
+	version := r.uint8()
+	if version != waitingVersion && version != lossVersion {
 		r.fail("what waits, of version %d", version)
 	}
 	shard = ledger.ShardID(r.uint32())
 	w.Overdue, w.Since = r.uint64(), r.time()
 	w.Verdicts, w.Streams = r.waits(), r.waits()
+	if version == lossVersion {
+		r.losses(w.Streams)
+	}
 	if err := r.end(); err != nil {
 		return 0, report.Waiting{}, err
 	}
@@ -71,6 +94,36 @@ func (r *reader) waits() (list []report.Wait) {
 		list = append(list, wait)
 	}
 	return list
+}
+
+// losses reads what is lost of streams, and adds it to them.
+func (r *reader) losses(streams []report.Wait) {
+	count := r.count(int(r.uint16()), ledger.MaxShards, lossSize)
+	if count == 0 {
+		r.fail("nothing is lost")
+	}
+	last := -1
+	for range count {
+		shard, lost, height := ledger.ShardID(r.uint32()), r.uint64(), ledger.Height(r.uint64())
+		at := slices.IndexFunc(streams, func(wait report.Wait) bool { return wait.Shard == shard })
+		if at <= last || lost == 0 || lost > streams[at].Count {
+			r.fail("%d entries of the stream to shard %d are lost", lost, shard)
+			return
+		}
+		streams[at].Lost, streams[at].LostHeight, last = lost, height, at
+	}
+}
+
+// Lacks returns what a shard can never take from the shard above, as the members of that one say.
+func (d *Directory) Lacks(shard ledger.ShardID) report.Wait {
+	above, below := d.tree.Parent(shard)
+	if !below {
+		return report.Wait{}
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	waiting := d.waitingOf(above)
+	return waiting.LostFor(above, shard)
 }
 
 // timeMax bounds times in messages: the end of the year 9999.
@@ -125,6 +178,7 @@ func (d *Directory) limit(shard ledger.ShardID, w *report.Waiting) {
 		for i := range *list {
 			wait := &(*list)[i]
 			wait.Overdue = min(wait.Overdue, wait.Count)
+			wait.Lost = min(wait.Lost, wait.Count)
 		}
 	}
 	for i := range w.Verdicts {
@@ -139,12 +193,18 @@ func (d *Directory) limit(shard ledger.ShardID, w *report.Waiting) {
 // only if it was not much earlier than its last announcement. Of a shard that is silent, it is what
 // the shard last said. The caller holds the lock.
 func (d *Directory) waitingOf(shard ledger.ShardID) (most report.Waiting) {
-	overdue := func(w *report.Waiting) uint64 {
-		sum := w.Overdue
-		for i := range w.Streams {
-			sum += w.Streams[i].Overdue
+	// Of those that say that as much is overdue, one that knows what is lost says more.
+	more := func(a, b *report.Waiting) bool {
+		sums := func(w *report.Waiting) (overdue, lost uint64) {
+			overdue = w.Overdue
+			for i := range w.Streams {
+				overdue, lost = overdue+w.Streams[i].Overdue, lost+w.Streams[i].Lost
+			}
+			return overdue, lost
 		}
-		return sum
+		overdueA, lostA := sums(a)
+		overdueB, lostB := sums(b)
+		return overdueA > overdueB || overdueA == overdueB && lostA > lostB
 	}
 	var all []report.Waiting
 	for _, member := range d.shards[shard].list {
@@ -158,7 +218,7 @@ func (d *Directory) waitingOf(shard ledger.ShardID) (most report.Waiting) {
 			continue
 		}
 		all = append(all, said.waiting)
-		if most.None() || overdue(&said.waiting) > overdue(&most) {
+		if most.None() || more(&said.waiting, &most) {
 			most = said.waiting
 		}
 	}
@@ -211,7 +271,13 @@ func (d *Directory) agreed(shard ledger.ShardID, all []report.Waiting) (agreed r
 			wait := report.Wait{Shard: awaited,
 				Count:   believed(func(w *report.Waiting) uint64 { return at(w).Count }),
 				Overdue: believed(func(w *report.Waiting) uint64 { return at(w).Overdue }),
+				Lost:    believed(func(w *report.Waiting) uint64 { return at(w).Lost }),
 				Since:   since(func(w *report.Waiting) time.Time { return at(w).Since })}
+			if wait.Lost > 0 {
+				wait.LostHeight = ledger.Height(believed(func(w *report.Waiting) uint64 {
+					return uint64(at(w).LostHeight)
+				}))
+			}
 			if wait.Count > 0 {
 				waits = append(waits, wait)
 			}

@@ -30,7 +30,10 @@ func someWaiting() report.Waiting {
 
 func TestWaitingComesBack(t *testing.T) {
 	t.Parallel()
-	for _, want := range []report.Waiting{someWaiting(), {}} {
+	lossy := someWaiting()
+	lossy.Streams = append(lossy.Streams, report.Wait{Shard: 5, Count: 3, Lost: 2, LostHeight: 77},
+		report.Wait{Shard: 6, Count: 1}, report.Wait{Shard: 7, Count: 1, Lost: 1, LostHeight: 7})
+	for _, want := range []report.Waiting{someWaiting(), {}, lossy} {
 		whole := encodeWaiting(2, &want)
 		if shard, got, err := decodeWaiting(whole); err != nil || shard != 2 ||
 			!reflect.DeepEqual(got, want) {
@@ -49,6 +52,31 @@ func TestWaitingComesBack(t *testing.T) {
 	if _, _, err := decodeWaiting(encodeWaiting(2, &twice)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("the same shard twice: %v", err)
 	}
+	for what, spoil := range map[string]func(w *report.Waiting, b []byte) []byte{
+		"more is lost than waits": func(w *report.Waiting, _ []byte) []byte {
+			w.Streams[1].Lost = 4
+			return encodeWaiting(2, w)
+		},
+		"nothing is lost": func(w *report.Waiting, _ []byte) []byte {
+			w.Streams[1].Lost, w.Streams[3].Lost = 0, 0
+			return append(append([]byte{lossVersion}, encodeWaiting(2, w)[1:]...), 0, 0)
+		},
+		"a stream twice": func(_ *report.Waiting, b []byte) []byte {
+			copy(b[len(b)-lossSize:], b[len(b)-2*lossSize:len(b)-lossSize])
+			return b
+		},
+		"no such stream": func(_ *report.Waiting, b []byte) []byte {
+			b[len(b)-lossSize]++
+			return b
+		},
+	} {
+		w := lossy
+		w.Streams = slices.Clone(w.Streams)
+		if _, _, err := decodeWaiting(spoil(&w, encodeWaiting(2, &w))); !errors.Is(err,
+			ErrMalformed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 	late := encodeWaiting(2, &report.Waiting{})
 	late[1+4+8+7] = 0xff // the time of the oldest
 	if _, _, err := decodeWaiting(late); !errors.Is(err, ErrMalformed) {
@@ -60,6 +88,8 @@ func FuzzDecodeWaiting(f *testing.F) {
 	w := someWaiting()
 	f.Add(encodeWaiting(2, &w))
 	f.Add(encodeWaiting(0, &report.Waiting{}))
+	w.Streams[0].Lost, w.Streams[0].LostHeight = 2, 7
+	f.Add(encodeWaiting(2, &w))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		shard, decoded, err := decodeWaiting(data)
 		if err != nil {
@@ -72,6 +102,37 @@ func FuzzDecodeWaiting(f *testing.F) {
 			t.Fatalf("%+v has two encodings", decoded)
 		}
 	})
+}
+
+// What members of the shard above say is lost is what a shard lacks: as a member says, or with
+// vouched crossings as far as more than half of them agree.
+func TestLacksOfAShard(t *testing.T) {
+	t.Parallel()
+	for _, vouched := range []bool{true, false} {
+		d := directoryOf(t, vouched, 6) // shard 2 is below shard 1
+		say := func(i int, lost uint64, height ledger.Height) {
+			d.Heard(peerOf(t, i), Announcement{Shard: 1, Mode: report.ModeOrdering}, time.Now())
+			d.HeardWaiting(peerOf(t, i), 1, report.Waiting{Streams: []report.Wait{{Shard: 2,
+				Count: 9, Overdue: 9, Lost: lost, LostHeight: height}}}, time.Now())
+		}
+		say(3, 0, 0)
+		say(4, 5, 70)
+		say(5, 0, 0)
+		want := report.Wait{Shard: 1, Count: 9, Overdue: 9, Lost: 5, LostHeight: 70}
+		if vouched {
+			if got := d.Lacks(2); got.Lost > 0 {
+				t.Errorf("one of three says so: %+v", got)
+			}
+			say(3, 5, 70)
+		}
+		if got := d.Lacks(2); got != want || d.States()[2].Waiting.Lacks != want ||
+			!d.States()[2].Waiting.Alarm() {
+			t.Errorf("vouched %t: %+v, want %+v", vouched, got, want)
+		}
+		if d.Lacks(0).Lost+d.Lacks(1).Lost > 0 || d.States()[1].Waiting.Lacks.Lost > 0 {
+			t.Error("another shard lacks it")
+		}
+	}
 }
 
 // Of a shard counts what the member says that says most is overdue. What a member said long before
