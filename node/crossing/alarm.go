@@ -266,5 +266,22 @@ func (b *book) Waiting() report.Waiting {
 			"`ledgerd shards`, and start the nodes of these shards or mend the network to them "+
 			"(docs/shards.md)", "alarm_after", b.config.AlarmAfter, "waits_for", due.text)
 	}
+	found.Lacks = b.directory.Lacks(b.Own())
+	b.complain(&found.Lacks, b.config.Now())
 	return found
+}
+
+// complain logs that entries of the stream from the shard above are lost, at most once in
+// complainEvery.
+func (b *book) complain(lacks *report.Wait, now time.Time) {
+	b.absentMu.Lock()
+	defer b.absentMu.Unlock()
+	if since := now.Sub(b.complained); lacks.Lost == 0 ||
+		!b.complained.IsZero() && since >= 0 && since < complainEvery {
+		return
+	}
+	b.complained = now
+	b.config.Logger.Error("this shard waits for ever for entries of the stream from the shard "+
+		"above: all members of that shard say that they lack the blocks (docs/shards.md)",
+		"from_shard", lacks.Shard, "entries", lacks.Lost, "lost_blocks_up_to", lacks.LostHeight)
 }
