@@ -27,8 +27,8 @@ func (b blockless) Lane(to rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	return b.Host.Lane(to, name)
 }
 
-// A shard is away. The member of the shard above that had all blocks is lost, and leaves, before the
-// others, which began with snapshots, could fetch what is owed. The nodes of all shards say so
+// A shard is away. The member of the shard above that had all blocks is lost, and leaves, before
+// the others, which began with snapshots, could fetch what is owed. The nodes of all shards say so
 // once the shard is back and it is overdue, and how much it is.
 func TestLostEntriesAreNamed(t *testing.T) {
 	t.Parallel()
