@@ -276,13 +276,24 @@ func TestTrafficLeavesOut(t *testing.T) {
 			{Status: id("10"), Charter: true},
 		}}
 	reader := trafficReader{homes: map[string]uint32{"acme": 0, "bank": 0, "globex": 1}}
-	found := &bookTraffic{}
-	if err := reader.count(found, block, map[string]struct{}{}); err != nil {
+	found, seen := &bookTraffic{}, map[string]trafficSeen{}
+	if err := reader.count(found, block, seen); err != nil {
 		t.Fatal(err)
 	}
 	if found.Transactions != 3 || found.Failed != 1 || found.Others != 7 || found.Hidden != 3 ||
 		found.Partial != 1 {
 		t.Errorf("%+v", found)
+	}
+	// Another chain decided that the first one failed, and is read after one through which it went.
+	refused := id("1")
+	refused.State = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+	decided := &chainBlock{header: &ledgerdv1.BlockHeader{TransactionCount: 1},
+		transactions: []*ledgerdv1.TransactionSummary{{Status: refused, Signer: "acme"}}}
+	for range 2 {
+		if err := reader.count(found, decided, seen); err != nil || found.Failed != 2 ||
+			found.Transactions != 3 {
+			t.Errorf("%+v, %v", found, err)
+		}
 	}
 	read, text := found.Traffic(), strings.Builder{}
 	if err := read.Write(&text); err != nil || text.String() !=

@@ -115,7 +115,7 @@ func (r *trafficReader) merge(ctx context.Context, found *bookTraffic,
 			next[i] = nil
 		}
 	}
-	seen := make(map[string]struct{})
+	seen := make(map[string]trafficSeen)
 	for {
 		newest := -1
 		for i, block := range next {
@@ -166,9 +166,18 @@ func (r *trafficReader) ended(ctx context.Context, found *bookTraffic, block *ch
 	return nil
 }
 
+// trafficSeen is what a reading did with a transaction that it saw in a chain.
+type trafficSeen uint8
+
+const (
+	trafficLeftOut trafficSeen = iota + 1
+	trafficCounted
+	trafficFailed
+)
+
 // count adds a block to the traffic.
 func (r *trafficReader) count(found *bookTraffic, block *chainBlock,
-	seen map[string]struct{}) error {
+	seen map[string]trafficSeen) error {
 	found.Blocks++
 	shown := uint64(len(block.transactions))
 	found.Hidden += uint64(block.header.GetTransactionCount()) -
@@ -180,10 +189,17 @@ func (r *trafficReader) count(found *bookTraffic, block *chainBlock,
 			continue
 		}
 		id := string(each.GetStatus().GetId())
-		if _, known := seen[id]; known {
+		failed := each.GetStatus().GetState() ==
+			ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+		if before, known := seen[id]; known {
+			// A shard through which it only passed does not say that it failed.
+			if failed && before == trafficCounted {
+				seen[id] = trafficFailed
+				found.Failed++
+			}
 			continue
 		}
-		seen[id] = struct{}{}
+		seen[id] = trafficLeftOut
 		names := r.concerned(each)
 		if len(names) == 0 {
 			found.Others++ // it names no registered organisation, so it failed wherever it went
@@ -193,7 +209,9 @@ func (r *trafficReader) count(found *bookTraffic, block *chainBlock,
 			return err
 		}
 		found.Transactions++
-		if each.GetStatus().GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED {
+		seen[id] = trafficCounted
+		if failed {
+			seen[id] = trafficFailed
 			found.Failed++
 		}
 		if int(each.GetFurtherOrganisationCount()) > len(each.GetFurtherOrganisations()) {
