@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,13 +48,13 @@ func TestStrangerIntroducesItself(t *testing.T) {
 	if err := host.Receive("test", func(rdmanet.Peer, [][]byte) {}); err != nil {
 		t.Fatal(err)
 	}
-	believe := false
+	var believe atomic.Bool
 	if err := host.Introduced(func(from string, read func() ([]byte, error)) ([]byte, error) {
 		got, err := read()
 		if err != nil || !bytes.Equal(got, said) || from != "127.0.0.1" {
 			t.Errorf("%d bytes from %s, error %v", len(got), from, err)
 		}
-		if !believe {
+		if !believe.Load() {
 			return nil, errors.New("not believed")
 		}
 		return []byte("welcome"), host.SetMembers(map[rdmanet.PeerID]string{
@@ -76,7 +77,7 @@ func TestStrangerIntroducesItself(t *testing.T) {
 	if err := lane.Flushed(ctx); !errors.Is(err, rdmanet.ErrUnreachable) {
 		t.Errorf("a lane of a stranger: %v", err)
 	}
-	believe = true
+	believe.Store(true)
 	if answer, err := stranger.Introduce(ctx, host.ID(), said); err != nil ||
 		string(answer) != "welcome" {
 		t.Errorf("%q, %v", answer, err)
