@@ -157,11 +157,14 @@ func TestCancelledTicketClosesItsConnection(t *testing.T) {
 	p, address, _ := testPort(t, time.Minute)
 	admitted, _, cancel := p.owner.tickets.issue(true)
 	conn := dialPort(t, address, append([]byte(directMagic), admitted.token[:]...))
-	for redeemed := false; !redeemed; {
+	end := time.Now().Add(20 * time.Second)
+	for redeemed := false; !redeemed; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the ticket is not redeemed")
+		}
 		p.owner.tickets.mu.Lock()
 		redeemed = len(p.owner.tickets.open) == 0
 		p.owner.tickets.mu.Unlock()
-		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	closedSoon(t, "an admitted connection that nobody takes", conn)
@@ -405,8 +408,11 @@ func TestCrowdOfStrangers(t *testing.T) {
 		return len(p.strangers.list)
 	}
 	oldest := dialPort(t, address, introductionOf(9, "half"))
-	for begin := time.Now(); crowded() == 0 && time.Since(begin) < 20*time.Second; {
-		time.Sleep(time.Millisecond)
+	end := time.Now().Add(20 * time.Second)
+	for ; crowded() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the first stranger does not speak")
+		}
 	}
 	for range strangersSpeakingMax {
 		dialPort(t, address, introductionOf(9, "half"))

@@ -305,6 +305,26 @@ func TestIntroductionThatHoldsInPart(t *testing.T) {
 	}
 }
 
+// A certificate with the seals of very many who are no members is refused before any of them is
+// verified. So it must not use up what all strangers together may waste.
+func TestIntroductionWithSealsOfNobody(t *testing.T) {
+	t.Parallel()
+	d, h := vouchedDirectory(t, 0), newHistory(t, 1).join(20)
+	forged := *h.trail[0]
+	forged.Seals = make([]ledger.Seal, ledger.MaxMembers)
+	for i := range forged.Seals {
+		forged.Seals[i].Member = ledger.MemberIndex(i)
+	}
+	open := doorOf(t, d)
+	_, err := open.hear("a", said(d, 1, 0, []*ledger.Certificate{&forged}))
+	if !errors.Is(err, ledger.ErrCertificate) {
+		t.Errorf("error %v", err)
+	}
+	if wasted := open.gate.waste.Sub(open.time); wasted <= 0 || wasted > 3*wastePause {
+		t.Errorf("with 3 members it wasted %v", wasted)
+	}
+}
+
 // A flood of forged introductions from ever new addresses costs no more than a share of a
 // processor, and no memory. An honest stranger gets through between them.
 func TestFloodOfIntroductions(t *testing.T) {

@@ -90,7 +90,8 @@ func (d *Directory) LearnIntroduction(shard ledger.ShardID, from ledger.MembersE
 	held, err := follow(&auditor, further)
 	if err != nil {
 		err = fmt.Errorf("shard %d: %w", shard, err)
-		wasted = len(further[held].Seals)
+		// Seals of others than members are refused before any is verified.
+		wasted = min(len(further[held].Seals), len(auditor.Members().Keys))
 	}
 	if held == 0 {
 		return false, wasted, err
