@@ -94,6 +94,11 @@ func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 	if err != nil {
 		return nil, err
 	}
+	return checkGenesis(answer)
+}
+
+// checkGenesis decodes a genesis that a node sent, and checks its hash.
+func checkGenesis(answer *ledgerdv1.GetGenesisResponse) (*ledger.Genesis, error) {
 	genesis, err := ledger.DecodeGenesis(answer.GetCanonical())
 	if err != nil {
 		return nil, fmt.Errorf("client: the node's genesis: %w", err)
@@ -103,6 +108,45 @@ func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 			answer.GetHash())
 	}
 	return genesis, nil
+}
+
+// ShardGenesis returns the genesis of a shard's chain, as the node says, after checking its hash.
+func (c *Client) ShardGenesis(ctx context.Context, shard ledger.ShardID) (*ledger.Genesis, error) {
+	number := uint32(shard)
+	answer, err := call(ctx, c, false, &ledgerdv1.GetGenesisRequest{Shard: &number},
+		service.GetGenesis)
+	if err != nil {
+		return nil, err
+	}
+	return checkGenesis(answer)
+}
+
+// Seed returns the directory with which the chain of an added shard begins, after checking it
+// against the shard's genesis.
+func (c *Client) Seed(ctx context.Context, genesis *ledger.Genesis) ([]byte, error) {
+	if len(genesis.Grown) == 0 {
+		return nil, fmt.Errorf("client: shard %d was not added while the book ran", genesis.Shard)
+	}
+	at := c.at(0)
+	stream, err := c.services[at].GetSeed(ctx,
+		connect.NewRequest(&ledgerdv1.GetSeedRequest{Shard: uint32(genesis.Shard)}))
+	if err != nil {
+		return nil, c.explain(ctx, c.urls[at], err)
+	}
+	defer func() { _ = stream.Close() }() // all of it was read, or reading failed
+	var seed []byte
+	for stream.Receive() {
+		seed = append(seed, stream.Msg().GetPart()...)
+	}
+	if err := stream.Err(); err != nil {
+		return nil, c.explain(ctx, c.urls[at], err)
+	}
+	if hash, want := ledger.SeedHash(seed), genesis.Grown[len(genesis.Grown)-1].Directory; hash !=
+		want {
+		return nil, fmt.Errorf("client: the node's directory of shard %d has hash %s, and its "+
+			"genesis names %s: ask another node", genesis.Shard, hash, want)
+	}
+	return seed, nil
 }
 
 // Snapshot returns a snapshot of the node's store, for store.Restore. The caller closes it.

@@ -320,9 +320,10 @@ func (s *Sender) post(ctx context.Context, caller *Caller,
 
 // enter validates a transaction and queues it.
 func (s *Sender) enter(caller *Caller, mine *Submission, transaction *ledger.Transaction) error {
-	if transaction.Change != nil || transaction.Policy != nil || transaction.Charter != nil {
-		return fmt.Errorf("%w: a sender takes no changes of members, policies and the charter: "+
-			"use Client.Post", ledger.ErrInvalidTransaction)
+	if transaction.Change != nil || transaction.Policy != nil || transaction.Charter != nil ||
+		transaction.Book != nil {
+		return fmt.Errorf("%w: a sender takes no changes of members, policies, the charter and "+
+			"shards: use Client.Post", ledger.ErrInvalidTransaction)
 	}
 	if transaction.Cancellation != nil {
 		return fmt.Errorf("%w: a sender takes no cancellations, since others would hold them up: "+

@@ -16,6 +16,8 @@ import (
 // decides which transactions share a bundle.
 type homes struct {
 	book atomic.Pointer[bookOf] // nil: not known
+	// grown says that an outcome named a shard that is not in the tree: it was added since.
+	grown atomic.Bool
 
 	mutex sync.RWMutex
 	known map[ledger.OrganisationName]ledger.ShardID
@@ -31,21 +33,26 @@ type bookOf struct {
 // homesMax bounds the organisations whose homes are remembered.
 const homesMax = 1 << 16
 
-// ask asks for the tree and for the home of a signer, unless they are known. If the nodes do not
-// answer, it asks again after some time. The book has several shards.
+// ask asks for the tree and for the home of a signer, unless they are known and no shard was added
+// since. If the nodes do not answer, it asks again after some time. The book has several shards.
 func (h *homes) ask(ctx context.Context, nodes *Client, signer ledger.OrganisationName) {
-	if h.book.Load() != nil || !h.turn() {
+	if h.book.Load() != nil && !h.grown.Load() || !h.turn() {
 		return
 	}
 	genesis, err := nodes.ChainGenesis(ctx)
 	if err != nil || !genesis.Sharded() {
 		return
 	}
+	shown, err := nodes.Tree(ctx)
+	if err != nil {
+		return
+	}
 	organisation, err := nodes.Organisation(ctx, signer)
 	if err != nil {
 		return
 	}
-	book := &bookOf{tree: genesis.ShardTree(), own: ledger.ShardID(organisation.GetShard())}
+	h.grown.Store(false)
+	book := &bookOf{tree: TreeOf(genesis, shown), own: ledger.ShardID(organisation.GetShard())}
 	if int64(organisation.GetShard()) < int64(book.tree.Shards()) { // else a node lies
 		h.book.Store(book)
 	}
@@ -106,7 +113,11 @@ func (h *homes) learn(transaction *ledger.Transaction, status *ledgerdv1.Transac
 	h.mutex.RLock()
 	before, told := h.known[other]
 	h.mutex.RUnlock()
-	if int(home) >= book.tree.Shards() || told && before == home {
+	switch {
+	case int64(home) >= int64(book.tree.Shards()):
+		h.grown.Store(true)
+		return
+	case told && before == home:
 		return
 	}
 	h.mutex.Lock()

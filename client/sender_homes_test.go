@@ -232,6 +232,7 @@ type elsewhereNode struct {
 	ledgerdv1connect.UnimplementedLedgerServiceHandler
 	genesis *ledger.Genesis
 	shard   uint32
+	added   []*ledgerdv1.Shard // since the genesis
 }
 
 // GetGenesis implements LedgerServiceHandler.
@@ -241,6 +242,18 @@ func (n *elsewhereNode) GetGenesis(context.Context,
 	hash := n.genesis.Hash()
 	return connect.NewResponse(&ledgerdv1.GetGenesisResponse{Canonical: n.genesis.Encode(),
 		Hash: hash[:]}), nil
+}
+
+// GetTree implements LedgerServiceHandler.
+func (n *elsewhereNode) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
+	*connect.Response[ledgerdv1.GetTreeResponse], error) {
+	tree := &ledgerdv1.Tree{}
+	for shard, parent := range n.genesis.Tree {
+		tree.Shards = append(tree.Shards, &ledgerdv1.Shard{Shard: uint32(shard),
+			Parent: uint32(parent)})
+	}
+	tree.Shards = append(tree.Shards, n.added...)
+	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: tree}), nil
 }
 
 // GetOrganisation implements LedgerServiceHandler.
@@ -268,5 +281,55 @@ func TestSenderAndAHomeThatThereIsNot(t *testing.T) {
 		if at, known := h.entry(&payment); known != believed || known && uint32(at) != shard {
 			t.Errorf("shard %d: enters at %d, known: %v", shard, at, known)
 		}
+	}
+}
+
+// Once an outcome names a shard that was added to the book since, the Sender asks for the tree
+// again.
+func TestHomesInAnAddedShard(t *testing.T) {
+	t.Parallel()
+	node := &elsewhereNode{genesis: ledgertest.ShardedGenesis(1, 0, 0, 0), shard: 1}
+	mux := http.NewServeMux()
+	mux.Handle(ledgerdv1connect.NewLedgerServiceHandler(node))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	nodes := newTestClient(t, server.URL)
+	payment := transfer("acme:a", "bank:b", 1)
+	payment.Signer = "acme"
+	var h homes
+	for _, step := range []struct {
+		added []*ledgerdv1.Shard
+		want  int
+	}{{nil, -1}, {[]*ledgerdv1.Shard{{Shard: 3, Parent: 1}}, 1}} {
+		node.added = step.added
+		h.asked = time.Time{}
+		h.ask(testContext(t), nodes, "acme")
+		h.learn(&payment, applied(1, 3))
+		if shard, known := h.entry(&payment); known != (step.want >= 0) ||
+			known && int(shard) != step.want {
+			t.Errorf("with %d added shards it enters at %d, known: %v", len(step.added), shard,
+				known)
+		}
+	}
+	h.asked = time.Time{}
+	before := h.book.Load()
+	if h.ask(testContext(t), nodes, "acme"); h.book.Load() != before {
+		t.Error("the Sender asks again for nothing")
+	}
+}
+
+// What a node says of the tree is believed as far as it can be.
+func TestTreeOf(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+	shown := &ledgerdv1.Tree{Shards: []*ledgerdv1.Shard{{Shard: 0, Parent: 1}, {Shard: 1},
+		{Shard: 4}, {Shard: 2, Parent: 1}, {Shard: 3, Parent: 7}, {Shard: 3, Parent: 3},
+		{Shard: 3, Parent: 2}}}
+	tree := TreeOf(genesis, shown)
+	if parent, _ := tree.Parent(3); tree.Shards() != 4 || parent != 2 || tree.Root() != 0 {
+		t.Errorf("%d shards, shard 3 below %d", tree.Shards(), parent)
+	}
+	if TreeOf(genesis, nil).Shards() != 2 || TreeOf(ledgertest.Genesis(), shown) != nil {
+		t.Error("a tree of nothing")
 	}
 }

@@ -40,7 +40,8 @@ func (c *Client) Subscribe(ctx context.Context, from ledger.Height, withTransact
 
 // SubscribeBook is Subscribe for the chains of all shards of the book: those of one shard in their
 // order, and those of different shards as they come. Begin has heights by shard; a shard without
-// one, or with 0, begins after its head of that moment, as far as the asked node knows it. To
+// one, or with 0, begins after its head of that moment, as far as the asked node knows it. A shard
+// that is added later begins with block 1, also if that was after the shards in begin were kept. To
 // continue later, keep the height after the last block of each shard (BlockHeader.Shard), or
 // before the first one the shard's place in SubscribeResponse.Begin, and begin there. A message
 // without a block has the shards that do not answer now: the first message of each stream, and

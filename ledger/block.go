@@ -373,7 +373,7 @@ func (b *Block) decodeBundle(r *reader, slab *blockSlab) error {
 		if err := decodeBody(body, transaction, slab.postings); err != nil {
 			return err
 		}
-		if (transaction.Change != nil || transaction.Verdict != nil) && count > 1 {
+		if (transaction.alone() || transaction.Verdict != nil) && count > 1 {
 			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
 		}
 		seal.IDs[place] = TransactionID(body)

@@ -89,7 +89,8 @@ type span struct{ start, end uint32 }
 // ErrBundleSize reports that a bundle is empty or too large.
 var ErrBundleSize = errors.New("ledger: bundle size")
 
-var errNotAlone = errors.New("a change of the membership, or a verdict, is alone in its bundle")
+var errNotAlone = errors.New("a change of the membership or of the shards, or a verdict, is " +
+	"alone in its bundle")
 
 // NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The caller
 // must not change the transactions afterwards.
@@ -110,7 +111,7 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 			return nil, err
 		}
 		bundle.bodies[i] = span{uint32(before), uint32(len(bundle.memory))}
-		if transactions[i].Change != nil && len(transactions) > 1 {
+		if transactions[i].alone() && len(transactions) > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
 		if transactions[i].Verdict != nil {
@@ -450,7 +451,7 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		if err := decodeClientBody(body, &bundle.transactions[i], postings); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
 		}
-		if bundle.transactions[i].Change != nil && count > 1 {
+		if bundle.transactions[i].alone() && count > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
 		bundle.ids[i] = TransactionID(body)

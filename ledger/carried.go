@@ -82,7 +82,7 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 		if err := decodeClientBody(body, &bundle.transactions[place], postings); err != nil {
 			return nil, nil, fmt.Errorf("transaction %d: %w", place, err)
 		}
-		if bundle.transactions[place].Change != nil {
+		if t := &bundle.transactions[place]; t.Change != nil || t.Arrival != nil {
 			return nil, nil, fmt.Errorf("transaction %d: %w: %w", place, ErrMalformed,
 				errNotClients)
 		}

@@ -61,8 +61,8 @@
 //
 // # Shards
 //
-// A book that outgrows one group has several shards in a static tree (ShardTree), each with members
-// and a chain of its own. An organisation's accounts and records are at its home shard
+// A book that outgrows one group has several shards in a tree (ShardTree), each with members and a
+// chain of its own. An organisation's accounts and records are at its home shard
 // (Rendezvous). A transaction that concerns several shards enters at their lowest common ancestor
 // and flows down the tree in numbered streams (Carried). Each destination gives a Verdict on its
 // part. Before that, an organisation that signed the transaction may withdraw at that destination

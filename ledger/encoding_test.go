@@ -110,10 +110,10 @@ func TestPageHasVersions(t *testing.T) {
 	want := map[string][]byte{
 		"genesis": {genesisVersion, shardedGenesisVersion, chartersVersion, shardedChartersVersion,
 			quotasVersion, shardedQuotasVersion, vouchedVersion, versionedVersion,
-			shardedVersionedVersion},
+			shardedVersionedVersion, grownVersion},
 		"transaction": {transactionVersion, administrativeVersion, verdictVersion, policyVersion,
 			charterVersion, quotasCharterVersion, versionedCharterVersion, packedBodyVersion,
-			deadlineVersion, cancellationVersion},
+			deadlineVersion, cancellationVersion, growthVersion, arrivalVersion},
 		"bundle": {bundleVersion, packedBundleVersion}, "carried bundle": {carriedVersion},
 		"batch": {batchVersion, shardedBatchVersion, clockedBatchVersion,
 			vouchedBatchVersion},

@@ -106,7 +106,8 @@ func byBundleFixtures() (made []byBundleFixture) {
 }
 
 // otherGeneses returns a genesis of each version but the first, of one shard or three, with a
-// threshold of the operators, quotas, vouched crossings, or a version of the chain.
+// threshold of the operators, quotas, vouched crossings, or a version of the chain, and that of a
+// shard that was added.
 func otherGeneses() (made []genesisFixture) {
 	for _, each := range []ledger.Genesis{{}, {OperatorThreshold: 2},
 		{Quotas: ledger.DefaultQuotas()}} {
@@ -128,7 +129,14 @@ func otherGeneses() (made []genesisFixture) {
 		single.Version, single.Quotas = 2, quotas
 		made = append(made, newGenesisFixture(&versioned), newGenesisFixture(single))
 	}
-	return made[1:]
+	grown, err := ledgertest.ShardedGenesis(2, 0, 0, 1).GrownTo([]ledger.AddedShard{
+		{Parent: 1, Members: []ledger.Member{ledgertest.Member(6)}, Directory: ledger.Hash{1}},
+		{Parent: 3, Members: []ledger.Member{ledgertest.Member(7), ledgertest.Member(8)},
+			Directory: ledger.Hash{2}}}, 4)
+	if err != nil {
+		panic(err)
+	}
+	return append(made[1:], newGenesisFixture(grown))
 }
 
 type genesisFixture struct {

@@ -31,8 +31,10 @@ const (
 	// The versions of a genesis that names the chain's version. They say which options follow.
 	versionedVersion        = 9
 	shardedVersionedVersion = 10
-	genesisDomain           = "ledgerd/genesis/1\x00"
-	bookDomain              = "ledgerd/book/1\x00"
+	// The version of a genesis of a shard that was added to the book.
+	grownVersion  = 12
+	genesisDomain = "ledgerd/genesis/1\x00"
+	bookDomain    = "ledgerd/book/1\x00"
 )
 
 // Member is a node of the group that keeps the chain.
@@ -68,6 +70,10 @@ type Genesis struct {
 	Tree []ShardID `json:"tree,omitempty"`
 	// Shard is the shard of this chain.
 	Shard ShardID `json:"shard,omitempty"`
+	// Grown are the shards that were added to the book while it ran, up to this chain's shard,
+	// which is the last of them. It is empty if the book began with this chain's shard. The book's
+	// identity does not depend on it.
+	Grown []AddedShard `json:"grown,omitempty"`
 	// VouchedCrossings requires more than half of a shard's members to vouch for what its chain
 	// takes over from other shards. Then a minority of liars in any shard can forge nothing in
 	// another one. The book must have several shards.
@@ -139,7 +145,14 @@ func validateMembers(members []Member) error {
 // 1 if there are quotas, and the quotas follow. If the chain's version is above 1, the version is 9
 // or 10, and the threshold, the chain's version, VouchedCrossings, a byte that is 1 if there are
 // quotas, and the quotas follow.
+//
+// The version of the genesis of a shard that was added later is 12. What follows is the encoding of
+// the book's genesis without the shard at its end, the number of shards that were added up to this
+// one, and for each its parent, its members and the hash of its directory.
 func (g *Genesis) Encode() []byte {
+	if len(g.Grown) > 0 {
+		return g.appendGrown(nil)
+	}
 	to := g.appendBook(nil)
 	if g.Sharded() {
 		to = binary.AppendUvarint(to, uint64(g.Shard))
@@ -209,6 +222,12 @@ func appendMembers(to []byte, members []Member) []byte {
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := read(data)
 	version := r.Byte()
+	grown := version == grownVersion
+	if grown {
+		if version = r.Byte(); version%2 != 0 {
+			r.Fail("a shard added to a book of one shard")
+		}
+	}
 	if version < genesisVersion || version == vouchedVersion-1 ||
 		version > shardedVersionedVersion {
 		r.Fail("genesis version %d", version)
@@ -248,7 +267,10 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 	if version >= quotasVersion && (version < vouchedVersion || r.Bool()) {
 		g.Quotas = r.quotas()
 	}
-	if sharded {
+	switch {
+	case grown:
+		r.grown(g)
+	case sharded:
 		g.Shard = r.shard()
 		if int(g.Shard) >= len(g.Shards) {
 			r.Fail("shard %d of %d", g.Shard, len(g.Shards))

@@ -29,13 +29,17 @@ func homeScore(name OrganisationName, shard ShardID) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
+// Rendezvous returns the home of an organisation that is not pinned to a shard. It is one of the
+// shards of the genesis, also after others were added: so an addition changes no home.
+func (t *ShardTree) Rendezvous(name OrganisationName) ShardID { return Rendezvous(name, t.homes) }
+
 // Home returns the shard that holds an organisation's accounts and records, given the directory. It
 // is the shard that the organisation's registration pins it to, or else the shard of Rendezvous.
 func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 	if organisation, known := directory.Organisation(name); known && organisation.Pinned {
 		return organisation.Shard
 	}
-	return Rendezvous(name, t.Shards())
+	return t.Rendezvous(name)
 }
 
 // Destinations returns the shards that a client's transaction concerns, in ascending order: the

@@ -70,11 +70,13 @@ type authority struct {
 	organisations map[ledger.OrganisationName]ledger.Organisation
 	membership    ledger.Membership
 	charter       ledger.Charter
+	shards        int // of the book
 }
 
 func newAuthority(genesis *ledger.Genesis) *authority {
 	return &authority{organisations: map[ledger.OrganisationName]ledger.Organisation{},
-		membership: genesis.Membership(), charter: genesis.Charter()}
+		membership: genesis.Membership(), charter: genesis.Charter(),
+		shards: genesis.BookShards()}
 }
 
 // register notes the organisations that the bundle registers.
@@ -92,6 +94,7 @@ func (a *authority) Organisation(name ledger.OrganisationName) (ledger.Organisat
 }
 
 func (a *authority) Charter() ledger.Charter { return a.charter }
+func (a *authority) BookShards() int         { return a.shards }
 
 func (a *authority) Membership() ledger.Membership { return a.membership }
 

@@ -350,7 +350,7 @@ func (c *PolicyChange) checkForm(t *Transaction) error {
 	switch {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Change != nil ||
-		t.Verdict != nil || t.Charter != nil || t.Cancellation != nil:
+		t.Verdict != nil || t.Charter != nil || t.Cancellation != nil || t.Book != nil:
 		return fmt.Errorf("%w: a change of a policy stands alone in its transaction, and does not "+
 			"expire", ErrMalformed)
 	case c.Number == 0:

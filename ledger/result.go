@@ -116,6 +116,26 @@ const (
 	// TooManyCancelled: this shard remembers as many cancellations as it may, of the organisation
 	// (state.MaxCancelled) or of all.
 	TooManyCancelled
+	// BookOutdated: the book's shards are not those that the signers of the change saw.
+	BookOutdated
+	// TooManyShards: the book has MaxShards shards, or MaxShardedMembers first members.
+	TooManyShards
+	// ShardLost: the operators settled without the shard, which is lost.
+	ShardLost
+	// OrganisationMoving: the organisation is on its way to another shard.
+	OrganisationMoving
+	// OrganisationHome: the organisation is to move to a shard where it lives or lived before.
+	OrganisationHome
+	// ShardNeeded: the operators cannot settle without this shard. It is the root, or shards that
+	// are not lost lie below it.
+	ShardNeeded
+	// HeardAgreement: a testimony about a lost shard. This shard had its good verdict.
+	HeardAgreement
+	// HeardNothing: a testimony about a lost shard. This shard did not have a good verdict of it.
+	HeardNothing
+	// Departed: the organisation has left the shard that says so. It is only in verdicts; see
+	// Departure.
+	Departed
 	codes
 )
 
@@ -152,7 +172,15 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"its deadline is too far ahead: sign it again with an earlier one",
 	"cancelled: one of its signers withdrew it",
 	"too late to cancel it here: this shard has agreed, and the others decide",
-	"too many cancellations are remembered here: try again after their deadlines"}
+	"too many cancellations are remembered here: try again after their deadlines",
+	"the book's shards have changed since: look at them and sign again",
+	"the book has as many shards, or first members, as it may",
+	"a shard that it concerns is lost, and the operators settled without it",
+	"the organisation is moving to another shard: try again",
+	"the organisation lives in this shard already, or lived there before",
+	"the book cannot do without this shard: it is the root, or other shards lie below it",
+	"testifies that the lost shard agreed", "testifies that it heard of no agreement",
+	"departed: the organisation has left the shard"}
 
 // String returns the code in words.
 func (c Code) String() string {
@@ -177,6 +205,9 @@ func (r Result) OK() bool { return r.Code == Applied }
 func (r Result) String() string {
 	if r.Item == NoItem {
 		return r.Code.String()
+	}
+	if r.Code.testifies() {
+		return fmt.Sprintf("%s (shard %d)", r.Code, r.testimony().About)
 	}
 	kind := "posting"
 	switch r.Code {

@@ -85,6 +85,34 @@ func TestShardTree(t *testing.T) {
 	})
 }
 
+// A tree from before the addition of a shard has answers on that shard: it lies right below the
+// root. So a caller that reads the tree and the directory one after the other answers as of before.
+func TestShardTreeBeforeAnAddition(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		parents := drawParents(r, 12)
+		tree := ledgertest.ShardedGenesis(1, parents...).ShardTree()
+		added := ledger.ShardID(len(parents)) + ledger.ShardID(rapid.IntRange(0, 3).Draw(r, "by"))
+		if parent, below := tree.Parent(added); parent != tree.Root() || !below ||
+			tree.Depth(added) != 1 || len(tree.Children(added)) != 0 {
+			r.Fatalf("shard %d is below shard %d", added, parent)
+		}
+		for _, other := range append(numbered(len(parents)), added, added+1) {
+			want := tree.Root()
+			if other == added {
+				want = added
+			}
+			if entry := tree.Entry([]ledger.ShardID{added, other}); entry != want {
+				r.Fatalf("shards %d and %d enter at %d", added, other, entry)
+			}
+			if tree.Reaches(other, added) != (other == added || other == tree.Root()) ||
+				tree.Reaches(added, other) != (other == added) {
+				r.Fatalf("shards %d and %d", added, other)
+			}
+		}
+	})
+}
+
 func TestShardedGenesis(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.ShardedGenesis(2, 0, 0, 1)

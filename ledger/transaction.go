@@ -159,9 +159,15 @@ type Transaction struct {
 	// Charter makes the transaction a change of the charter (see CharterChange), which the
 	// operators sign. It is alone in its transaction, except for a note.
 	Charter *CharterChange `json:"charter,omitempty"`
+	// Book makes the transaction a change of the book's shards (see BookChange), which the
+	// operators sign. It is alone in its bundle, except for a note.
+	Book *BookChange `json:"book,omitempty"`
 	// Cancellation makes the transaction a cancellation of another one (see Cancellation). It is
 	// alone in its transaction, except for a note and the Deadline.
 	Cancellation *Cancellation `json:"cancellation,omitempty"`
+	// Arrival makes the transaction a part of an organisation that moves here (see Arrival).
+	// Members put it into a block, as they do with a verdict.
+	Arrival *Arrival `json:"arrival,omitempty"`
 	// Note is free text or data of at most MaxNote bytes, by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
@@ -186,10 +192,11 @@ func (t *Transaction) Validate() error {
 
 // checkRules is Validate for a transaction whose form is checked.
 func (t *Transaction) checkRules() error {
-	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil {
+	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
+		t.Book != nil {
 		return nil
 	}
-	if t.Verdict != nil {
+	if t.Verdict != nil || t.Arrival != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, errNotClients)
 	}
 	if len(t.Postings) == 1 {
@@ -208,19 +215,21 @@ func (t *Transaction) checkRules() error {
 // disk takes none, because the number of the membership that it makes already prevents a second
 // effect. So a fresh nonce does not prove that an admission was never applied.
 //
-// A change of a policy or of the charter takes none either, for the same reason: its number
-// prevents a second effect. A second cancellation has the same effect as the first one.
+// A change of a policy, of the charter or of the shards takes none either, for the same reason: its
+// number prevents a second effect. A second cancellation has the same effect as the first one. An
+// arrival is the only one of its id.
 func (t *Transaction) TakesNonce() bool {
 	if t.Change != nil {
 		return t.Change.Kind != ChangeAdmit
 	}
-	return t.Policy == nil && t.Charter == nil && t.Cancellation == nil
+	return t.Policy == nil && t.Charter == nil && t.Cancellation == nil && t.Book == nil &&
+		t.Arrival == nil
 }
 
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
-// whole directory: it registers organisations, or changes a policy or the charter.
+// whole directory: it registers organisations, or changes a policy, the charter or the shards.
 func (t *Transaction) BookWide() bool {
-	return len(t.Registrations) > 0 || t.Policy != nil || t.Charter != nil
+	return len(t.Registrations) > 0 || t.Policy != nil || t.Charter != nil || t.Book != nil
 }
 
 // checkForm checks the rules that every encoding satisfies: names and bounds.
@@ -233,6 +242,12 @@ func (t *Transaction) checkForm() error {
 	}
 	if t.Charter != nil {
 		return t.Charter.checkForm(t)
+	}
+	if t.Book != nil {
+		return t.Book.checkForm(t)
+	}
+	if t.Arrival != nil {
+		return t.Arrival.checkForm(t)
 	}
 	if t.Change != nil {
 		return t.checkAdministrative()
@@ -377,6 +392,12 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	}
 	if t.Cancellation != nil {
 		return t.appendCancellation(to)
+	}
+	if t.Book != nil {
+		return t.appendBookChange(to)
+	}
+	if t.Arrival != nil {
+		return t.appendArrival(to)
 	}
 	version := byte(transactionVersion)
 	if t.Deadline != 0 {
@@ -535,6 +556,18 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 		return t.checkForm()
 	case cancellationVersion:
 		t.decodeCancellation(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case growthVersion:
+		t.decodeBookChange(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case arrivalVersion:
+		t.decodeArrival(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

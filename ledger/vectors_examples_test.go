@@ -318,6 +318,13 @@ func newExamples(t *testing.T) *examples {
 		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}
 	add("two shards: a verdict", ledger.Transaction{Ledger: shards},
 		func(t *ledger.Transaction) { t.Verdict = &e.verdict })
+	add("two shards: a settlement with a lost shard", operators(shards, 5),
+		func(t *ledger.Transaction) {
+			t.Book = &ledger.BookChange{Number: 1, Loss: &ledger.ShardLoss{Shard: 1}}
+		})
+	testimony := ledger.Testimony{About: 1, AsOf: 1}.Verdict(e.verdict.ID, 0, true)
+	add("two shards: a testimony about a lost shard", ledger.Transaction{Ledger: shards},
+		func(t *ledger.Transaction) { t.Verdict = &testimony })
 	e.makeBundles(t)
 	e.makeBlocks(t)
 	return e

@@ -358,6 +358,12 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		p.uvarint("deadline", uint64(t.Deadline))
 		p.add("id of the other transaction", t.Cancellation.Transaction[:]...)
 		p.uvarint("shard", uint64(t.Cancellation.Shard))
+	case t.Book != nil:
+		begin(11, false)
+		nonce()
+		p.uvarint("number", t.Book.Number)
+		p.add("kind: a settlement with a lost shard", 3)
+		p.uvarint("shard", uint64(t.Book.Loss.Shard))
 	default:
 		version := byte(1)
 		if t.Deadline != 0 {

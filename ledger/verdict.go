@@ -11,7 +11,7 @@ const verdictVersion = 3
 // Verdict is the decision of one destination shard on its part of a cross-shard transaction:
 // SetAside, or the reason why the part cannot be applied. It follows from that shard's chain, so
 // any member of the shard can make it, any number of times. The shards that wait for it put it into
-// their own chains.
+// their own chains. If a shard is lost for good, a verdict may also be a Testimony about it.
 type Verdict struct {
 	// ID is the id of the transaction.
 	ID Hash `json:"transaction"`
@@ -23,9 +23,14 @@ type Verdict struct {
 // Good reports whether the shard has set its part aside.
 func (v *Verdict) Good() bool { return v.Result.Code == SetAside }
 
-// checkForm checks that a destination's part can have this result.
+// Validate returns ErrMalformed unless a shard can give this verdict.
+func (v *Verdict) Validate() error { return v.checkForm() }
+
+// checkForm checks that a destination's part can have this result, or that it is a testimony.
 func (v *Verdict) checkForm() error {
 	switch v.Result.Code {
+	case HeardAgreement, HeardNothing:
+		return v.checkTestimony()
 	case Applied, Relayed, Settled, Released, OutOfPlace:
 		return fmt.Errorf("%w: a verdict that says %s", ErrMalformed, v.Result.Code)
 	}
@@ -79,8 +84,8 @@ func VerdictEntries(book Hash, verdicts []Verdict, bundle int) ([]Entry, []Bundl
 
 // checkVerdict checks that the transaction holds only the verdict.
 func (t *Transaction) checkVerdict() error {
-	if t.Signer != Operator || t.Change != nil || t.Nonce != (Nonce{}) || t.LastValid != 0 ||
-		t.Deadline != 0 || t.Cancellation != nil ||
+	if t.Signer != Operator || t.Change != nil || t.Arrival != nil || t.Nonce != (Nonce{}) ||
+		t.LastValid != 0 || t.Deadline != 0 || t.Cancellation != nil ||
 		len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records)+len(t.Note) > 0 {
 		return fmt.Errorf("%w: a verdict stands alone in its transaction", ErrMalformed)
 	}
@@ -96,9 +101,10 @@ func (t *Transaction) appendVerdict(to []byte) []byte {
 
 // VerdictOf returns a shard's verdict on a transaction in its chain. It returns false if there is
 // none: the transaction took effect at once, passed through, is out of place, or is itself a
-// verdict or a change of the membership.
+// verdict, a change of the membership or an arrival.
 func VerdictOf(entry *Entry, shard ShardID) (Verdict, bool) {
 	verdict := Verdict{ID: entry.ID, Shard: shard, Result: entry.Result}
 	return verdict, entry.Transaction().Verdict == nil && entry.Transaction().Change == nil &&
+		entry.Transaction().Arrival == nil && !entry.Result.Code.testifies() &&
 		verdict.checkForm() == nil
 }

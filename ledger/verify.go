@@ -58,6 +58,8 @@ type Authority interface {
 	Membership() Membership
 	// Charter returns the present charter. The caller owns the copy.
 	Charter() Charter
+	// BookShards returns the number of shards that the book has at present.
+	BookShards() int
 }
 
 // VerifyBundle returns nil if a bundle may be proposed: every transaction is valid (Validate) and
@@ -130,10 +132,11 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 		if err := transaction.checkRules(); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
-		if err := checkRegistrations(transaction, genesis); err != nil {
+		if err := checkRegistrations(transaction, genesis, authority.BookShards()); err != nil {
 			return fmt.Errorf("transaction %d: %w: %w", i, ErrInvalidTransaction, err)
 		}
-		if c := transaction.Cancellation; c != nil && int(c.Shard) >= max(1, len(genesis.Shards)) {
+		if c := transaction.Cancellation; c != nil &&
+			int64(c.Shard) >= int64(authority.BookShards()) {
 			return fmt.Errorf("transaction %d: %w: %s: %d", i, ErrInvalidTransaction, UnknownShard,
 				c.Shard)
 		}
@@ -150,6 +153,9 @@ func checkVersions(bundle *Bundle, version int) error {
 	switch {
 	case needed <= max(version, FirstVersion):
 		return nil
+	case TakesCancellations(version):
+		return fmt.Errorf("%w: the shards of this book cannot change yet: let the operators run "+
+			"`ledgerd cluster upgrade`", ErrInvalidTransaction)
 	case TakesDeadlines(version):
 		return fmt.Errorf("%w: this chain takes no cancellations yet: let the operators run "+
 			"`ledgerd cluster upgrade`", ErrInvalidTransaction)
@@ -193,8 +199,9 @@ func (b *Bundle) signedBy(name OrganisationName) bool {
 	return false
 }
 
-// checkRegistrations checks the rules for registrations in books of several shards.
-func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
+// checkRegistrations checks the rules for registrations in books of several shards, of which the
+// book has this number now.
+func checkRegistrations(transaction *Transaction, genesis *Genesis, shards int) error {
 	if !genesis.Sharded() || len(transaction.Registrations) == 0 {
 		return nil
 	}
@@ -204,9 +211,8 @@ func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 	}
 	for i := range transaction.Registrations {
 		if registration := &transaction.Registrations[i]; registration.Pinned &&
-			int(registration.Shard) >= len(genesis.Shards) {
-			return fmt.Errorf("%s: %d, the book has %d", UnknownShard, registration.Shard,
-				len(genesis.Shards))
+			int64(registration.Shard) >= int64(shards) {
+			return fmt.Errorf("%s: %d, the book has %d", UnknownShard, registration.Shard, shards)
 		}
 	}
 	return nil

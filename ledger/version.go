@@ -25,8 +25,11 @@ const (
 	// CancelVersion is the version from which on signers may cancel a transaction that names a
 	// deadline (see Cancellation).
 	CancelVersion = 5
+	// GrowthVersion is the version from which on the operators may change the shards of a book (see
+	// BookChange).
+	GrowthVersion = 6
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = CancelVersion
+	NewestVersion = GrowthVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -50,6 +53,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= BookOutdated:
+		return TakesBookChanges(version)
 	case code >= Cancelled:
 		return TakesCancellations(version)
 	case code >= DeadlinePassed:
@@ -62,11 +67,17 @@ func TakesCode(version int, code Code) bool {
 // not know the version cannot decode them.
 func TakesCancellations(version int) bool { return version >= CancelVersion }
 
+// TakesBookChanges reports whether a chain of this version takes changes of the book's shards.
+// Programs that do not know the version cannot decode them.
+func TakesBookChanges(version int) bool { return version >= GrowthVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
 func (t *Transaction) NeedsVersion() int {
 	switch {
+	case t.Book != nil, t.Arrival != nil:
+		return GrowthVersion
 	case t.Cancellation != nil:
 		return CancelVersion
 	case t.Deadline != 0:

@@ -50,6 +50,13 @@ func (b beside) Report() crossing.Report {
 // Wake implements crossing.Node.
 func (b beside) Wake() { b.pool.Wake() }
 
+// AdmitArrival implements crossing.Node.
+func (n *Node) AdmitArrival(arrival *ledger.Bundle) {
+	if refusal := n.admit(n.Store(), arrival); refusal != nil {
+		n.logger.Debug("an arrival was not admitted", "reason", refusal.Reason)
+	}
+}
+
 // FetchAbsent implements api.Backend.
 func (n *Node) FetchAbsent(ctx context.Context, height ledger.Height) error {
 	return n.backfill.borrow(ctx, height)
@@ -68,7 +75,8 @@ func (n *Node) Wait(ctx context.Context, ids []ledger.Hash,
 }
 
 // Admit implements api.Backend.
-func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal {
+func (n *Node) Admit(ctx context.Context, bundles []*ledger.Bundle,
+	inOrder bool) []*report.Refusal {
 	refusals := make([]*report.Refusal, len(bundles))
 	refuseFrom := func(first int, refusal *report.Refusal) {
 		for i := first; i < len(refusals); i++ {
@@ -81,9 +89,10 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	}
 	opened := n.Store()
 	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.Book(), opened)
+	moving := n.crossing.AwaitArrival(ctx, bundles, failures)
 	for i, bundle := range bundles {
 		if failures[i] == nil {
-			if refusals[i] = cmp.Or(n.life.refusesChange(bundle),
+			if refusals[i] = cmp.Or(moving(i), n.life.refusesChange(bundle),
 				n.crossing.Misrouted(bundle)); refusals[i] == nil {
 				refusals[i] = n.admit(opened, bundle)
 			}

@@ -169,8 +169,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 	n.peers.table.Store(table)
 	if n.crossing, err = crossing.New(crossing.Config{Genesis: n.home.Genesis, Self: own,
-		Key: n.home.Key, Dir: n.home.Dir, RefuseAfter: n.home.Config.Shards.RefuseAfter,
-		AlarmAfter: n.home.Config.Shards.AlarmAfter, Now: n.time.ofDay, Node: beside{n},
+		Key: n.home.Key, Dir: n.home.Dir, Opened: opened,
+		RefuseAfter: n.home.Config.Shards.RefuseAfter,
+		AlarmAfter:  n.home.Config.Shards.AlarmAfter, Now: n.time.ofDay, Node: beside{n},
 		Logger: n.logger}); err != nil {
 		return nil, err
 	}
@@ -342,6 +343,11 @@ func (n *Node) openDisk() (err error) {
 
 // openStore opens the store in the home's data folder.
 func (n *Node) openStore() (*store.Store, error) {
+	seed, err := n.home.Seed()
+	if err != nil {
+		return nil, err
+	}
+	n.options.Store.Seed = seed
 	opened, err := store.Open(n.home.Data(), n.home.Genesis, n.options.Store)
 	switch {
 	case errors.Is(err, store.ErrLocked):

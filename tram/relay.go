@@ -166,6 +166,19 @@ func (r *Relay) Clone() *Relay {
 	return &Relay{tree: r.tree, self: r.self, position: r.position, issued: slices.Clone(r.issued)}
 }
 
+// Grow makes the relay go on in a tree that has further groups, whose numbers are above those of
+// the groups before. The streams to new children are empty. It panics if the tree does not have the
+// group's former children.
+func (r *Relay) Grow(tree *Tree) {
+	before, children := r.tree.Children(r.self), tree.Children(r.self)
+	if len(children) < len(before) || !slices.Equal(children[:len(before)], before) {
+		panic(fmt.Sprintf("tram: group %d had the children %v, and has %v in the grown tree",
+			r.self, before, children))
+	}
+	r.tree = tree
+	r.issued = append(r.issued, make([]uint64, len(children)-len(before))...)
+}
+
 // AppendState appends everything that the relay's further behaviour depends on, for a snapshot or a
 // comparison: the group, the number of children, the position and each child's last number, as 4,
 // 4, 8 and 8 bytes, big-endian.

@@ -367,6 +367,7 @@ func (r *run) prepare(ctx context.Context, first []byte) error {
 		return err
 	}
 	r.tree = genesis.ShardTree()
+	r.meet(ctx, genesis)
 	r.builder = lineBuilder{issuers: make(map[string]bool), book: genesis.Book(), tree: r.tree}
 	r.builder.conflicting = r.tree != nil && r.options.Organisations > 1
 	if r.builder.conflicting && !r.options.planted {
@@ -390,7 +391,6 @@ func (r *run) prepare(ctx context.Context, first []byte) error {
 			return err
 		}
 	}
-	r.meet(ctx)
 	if err := r.organise(ctx, first); err != nil {
 		return err
 	}

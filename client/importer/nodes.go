@@ -63,17 +63,18 @@ func UsableAddress(address string) string {
 	return strings.TrimRight(address, "/")
 }
 
-// meet gets the addresses of the shards' members. If it fails, all calls go through the nodes that
-// the import was given.
-func (r *run) meet(ctx context.Context) {
+// meet gets the shards that were added to the book, and the addresses of the shards' members. If it
+// fails, all calls go through the nodes that the import was given.
+func (r *run) meet(ctx context.Context, genesis *ledger.Genesis) {
 	if r.tree == nil {
 		return
 	}
-	r.addresses = make([][]string, r.tree.Shards())
 	tree, err := r.nodes.Tree(ctx)
 	if err != nil {
 		return
 	}
+	r.tree = client.TreeOf(genesis, tree)
+	r.addresses = make([][]string, r.tree.Shards())
 	for _, shard := range tree.GetShards() {
 		if int(shard.GetShard()) >= len(r.addresses) {
 			continue
@@ -92,7 +93,7 @@ func (r *run) shard(shard ledger.ShardID) *shardNodes {
 		return found
 	}
 	made := &shardNodes{ordered: r.nodes, loose: r.nodes, direct: r.tree == nil}
-	if r.tree != nil && len(r.addresses[shard]) > 0 {
+	if int64(shard) < int64(len(r.addresses)) && len(r.addresses[shard]) > 0 {
 		ordered, err := r.options.Connect(r.addresses[shard])
 		if err == nil {
 			if loose, err := r.options.Connect(r.addresses[shard]); err == nil {

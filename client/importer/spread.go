@@ -197,7 +197,7 @@ func (r *run) register(ctx context.Context, known []bool) error {
 			registration.Pinned, registration.Shard = true, ledger.ShardID(i%shards)
 			its.home = registration.Shard
 		} else if r.tree != nil {
-			its.home = ledger.Rendezvous(its.name, shards)
+			its.home = r.tree.Rendezvous(its.name)
 		}
 		transactions = append(transactions, ledger.Transaction{
 			Ledger: r.builder.book, Signer: its.name, Nonce: ledger.Nonce{Stream: its.lines},

@@ -47,18 +47,28 @@ type Report struct {
 	// Waiting counts the transactions that wait in a shard for others. One that waits in two shards
 	// counts twice. OnTheWay counts those of them that took effect in another shard already.
 	Waiting, OnTheWay int
+	// Lost are the shards that the operators settled with. They are left out. LostAmounts are what
+	// they have of the transactions that took effect in others, by asset, in words.
+	Lost        []ledger.ShardID
+	LostAmounts map[ledger.AssetName]string
 }
 
-// Check checks stores against each other, of which there is one for each shard, by number. In a
+// Check checks stores against each other, of which there is one for each shard, by number. That of
+// a shard that is lost is left out, and may be nil. Then the amounts of an asset add up to zero
+// together with what the lost shards have of the transactions that took effect in others. In a
 // book of one shard it finds out whether each asset adds up. If progress is not nil, Check calls it
 // after each block that it has compared. The stores may grow meanwhile only if the book has one
 // shard. Check returns a *Contradiction, ErrCut, ErrStores, or the error of a store or ctx.
 func Check(ctx context.Context, stores []*store.Store,
 	progress func(shard ledger.ShardID, height, head ledger.Height)) (Report, error) {
-	c := &check{ctx: ctx, stores: stores, totals: make(map[ledger.AssetName]*total)}
+	c := &check{ctx: ctx, stores: slices.Clone(stores), totals: make(map[ledger.AssetName]*total),
+		gone: make(map[ledger.AssetName]*total), counted: make(map[ledger.Hash]bool)}
 	if err := c.complete(); err != nil {
 		return Report{}, err
 	}
+	stores = slices.DeleteFunc(slices.Clone(c.stores), func(s *store.Store) bool {
+		return s == nil
+	})
 	for _, each := range stores {
 		if err := c.chain(each, progress); err != nil {
 			return Report{}, err
@@ -75,6 +85,7 @@ func Check(ctx context.Context, stores []*store.Store,
 		}
 	}
 	c.report.Assets = len(c.totals)
+	c.reportLost()
 	return c.report, c.conserved()
 }
 
@@ -85,6 +96,9 @@ type check struct {
 	tree   *ledger.ShardTree
 	totals map[ledger.AssetName]*total
 	report Report
+	// gone are the amounts of lost shards, and counted the transactions that count there.
+	gone    map[ledger.AssetName]*total
+	counted map[ledger.Hash]bool
 }
 
 // complete checks that there is one store of each shard of one book.
@@ -92,19 +106,63 @@ func (c *check) complete() error {
 	if len(c.stores) == 0 {
 		return fmt.Errorf("%w: there is none", ErrStores)
 	}
-	c.tree = c.stores[0].ShardTree()
-	shards := 1
-	if c.tree != nil {
-		shards = c.tree.Shards()
+	first := slices.IndexFunc(c.stores, func(s *store.Store) bool { return s != nil })
+	if first < 0 {
+		return fmt.Errorf("%w: there is none", ErrStores)
 	}
-	if len(c.stores) != shards {
+	newest := c.stores[first] // of those that know the most shards that were added
+	for _, each := range c.stores {
+		if each != nil && each.BookShards() > newest.BookShards() {
+			newest = each
+		}
+	}
+	c.tree = newest.ShardTree()
+	if len(c.stores) != newest.BookShards() {
 		return fmt.Errorf("%w: %d stores, and the book has %d shards", ErrStores, len(c.stores),
-			shards)
+			newest.BookShards())
 	}
+	c.leaveOut()
 	for i, each := range c.stores {
-		if each.Shard() != ledger.ShardID(i) || each.Book() != c.stores[0].Book() {
+		if each == nil {
+			if !slices.Contains(c.report.Lost, ledger.ShardID(i)) {
+				return fmt.Errorf("%w: there is none of shard %d", ErrStores, i)
+			}
+			continue
+		}
+		if each.Shard() != ledger.ShardID(i) || each.Book() != c.stores[first].Book() {
 			return fmt.Errorf("%w: the store at place %d is of shard %d of book %s", ErrStores, i,
 				each.Shard(), each.Book())
+		}
+	}
+	for _, each := range c.stores {
+		if each == nil {
+			continue
+		}
+		if err := additions(each, newest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// additions compares the shards that a chain knows to have been added with those of the newest, and
+// the beginning of the chain with its shard's addition.
+func additions(of, newest *store.Store) error {
+	genesis, err := newest.GenesisOf(of.Shard())
+	if err != nil {
+		return err
+	}
+	if genesis.Hash() != of.GenesisHash() {
+		return contradiction(of.Shard(), 0, "the chain begins with genesis %s, and the shard was "+
+			"added with %s", of.GenesisHash(), genesis.Hash())
+	}
+	known := newest.Additions()
+	for i, added := range of.Additions() {
+		if added.Directory != known[i].Directory || added.Parent != known[i].Parent {
+			height, _ := of.AddedAt(ledger.ShardID(newest.BookShards() - len(known) + i))
+			return contradiction(of.Shard(), height, "shard %d is added with another directory or "+
+				"parent than in the chain of shard %d", newest.BookShards()-len(known)+i,
+				newest.Shard())
 		}
 	}
 	return nil
@@ -132,7 +190,10 @@ func (c *check) chain(of *store.Store,
 				}
 			}
 		}
-		for _, entry := range block.All() {
+		for index, entry := range block.All() {
+			if err := c.lost(of, block, index); err != nil {
+				return err
+			}
 			if verdict := entry.Transaction().Verdict; verdict != nil {
 				if err := c.verdict(of, height, verdict); err != nil {
 					return err
@@ -195,11 +256,22 @@ func (c *check) carried(of *store.Store, block *ledger.Block, seal *ledger.Bundl
 
 // verdict compares another shard's verdict in a chain with that shard's chain.
 func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.Verdict) error {
-	if int(verdict.Shard) >= len(c.stores) || verdict.Shard == of.Shard() {
+	testimony, is := verdict.Testimony()
+	if int(verdict.Shard) >= len(c.stores) || verdict.Shard == of.Shard() && !is {
 		return contradiction(of.Shard(), height, "it has a verdict of shard %d", verdict.Shard)
 	}
 	other := c.stores[verdict.Shard]
-	found, made, err := other.Verdict(verdict.ID, other.AppendedHeight())
+	if other == nil {
+		return c.verdictOfLost(of, height, verdict)
+	}
+	asked := verdict.ID
+	if move, departure := verdict.MoveOf(); departure {
+		asked = ledger.MoveID(of.Book(), move)
+	}
+	found, made, err := other.Verdict(asked, of.Shard(), other.AppendedHeight())
+	if is {
+		found, made, err = other.Testimony(verdict.ID, testimony, other.AppendedHeight())
+	}
 	switch {
 	case err != nil:
 		return err
@@ -221,11 +293,32 @@ func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.V
 	return nil
 }
 
+// counts reports whether a shard's accounts of an organisation are those that count: an
+// organisation that moves leaves them behind, and they count until all of them have arrived.
+func (c *check) counts(of *store.Store, name ledger.OrganisationName) bool {
+	moves := of.Moves(name)
+	if len(moves) == 0 {
+		return true
+	}
+	number, holds := of.Holds(name)
+	for i := range moves {
+		if to := moves[i].To; moves[i].Number > number && int(to) < len(c.stores) {
+			if _, arrived := c.stores[to].Holds(name); arrived {
+				return false
+			}
+		}
+	}
+	return holds
+}
+
 // balances adds up the balances of a shard.
 func (c *check) balances(of *store.Store) error {
 	for account, err := range of.AllAccounts() {
 		if err := cmp.Or(err, c.ctx.Err()); err != nil {
 			return err
+		}
+		if !c.counts(of, account.Path.Organisation()) {
+			continue
 		}
 		c.report.Accounts++
 		for i := range account.Balances {
@@ -255,7 +348,7 @@ func (c *check) pending(of *store.Store, waiting state.Pending) error {
 	}
 	effect := false
 	for _, shard := range crossing.Destinations {
-		if shard == of.Shard() {
+		if shard == of.Shard() || c.stores[shard] == nil {
 			continue
 		}
 		there, err := c.stores[shard].Crossing(waiting.ID)
@@ -265,7 +358,8 @@ func (c *check) pending(of *store.Store, waiting state.Pending) error {
 		if err != nil {
 			return err
 		}
-		effect = effect || there.Outcome == store.TookEffect
+		effect = effect || there.Outcome == store.TookEffect &&
+			slices.Contains(there.Destinations, of.Shard())
 	}
 	if !effect {
 		return nil
@@ -273,7 +367,8 @@ func (c *check) pending(of *store.Store, waiting state.Pending) error {
 	c.report.OnTheWay++
 	postings := crossing.Entry.Transaction().Postings
 	for i := range postings {
-		if of.HomeShard(postings[i].Account.Organisation()) == of.Shard() {
+		name := postings[i].Account.Organisation()
+		if of.HomeAt(name, waiting.Height) == of.Shard() && c.counts(of, name) {
 			c.add(postings[i].Asset, postings[i].Amount)
 		}
 	}
@@ -288,7 +383,11 @@ func (c *check) conserved() error {
 	}
 	slices.Sort(assets)
 	for _, asset := range assets {
-		if sum := c.totals[asset]; *sum != (total{}) {
+		sum := c.totals[asset]
+		if gone := c.gone[asset]; gone != nil {
+			sum.addTotal(gone)
+		}
+		if *sum != (total{}) {
 			return &Contradiction{Reason: fmt.Sprintf("the amounts of asset %s in all accounts "+
 				"add up to %s, not to 0", asset, sum)}
 		}

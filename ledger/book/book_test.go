@@ -106,9 +106,9 @@ func (b *shards) round(shard ledger.ShardID, transactions ...ledger.Transaction)
 		}
 		batch.Carried = carried
 	}
-	for _, waiting := range own.Pending() {
+	for _, waiting := range own.Awaiting() {
 		for _, other := range waiting.Waits {
-			verdict, made, err := b.stores[other].Verdict(waiting.ID,
+			verdict, made, err := b.stores[other].Verdict(waiting.ID, shard,
 				b.stores[other].AppendedHeight())
 			if err != nil {
 				b.t.Fatal(err)

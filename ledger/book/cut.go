@@ -16,8 +16,11 @@ type Position struct {
 	// Carried is the number of the last entry of the parent's stream before the place.
 	Carried uint64
 	// Streamed are the numbers of the last entries of the streams to the child shards before the
-	// place, in the order of the tree's Children.
+	// place, in the order of the tree's Children. Shards that were added after the place are none
+	// of them.
 	Streamed []uint64
+	// Shards is the number of shards of the book at the place.
+	Shards int
 	// Time is the time of block Place.Height.
 	Time ledger.Milliseconds
 }
@@ -39,6 +42,8 @@ type Question struct {
 	// Streamed are the entries of the streams to the child shards that the chain must have at
 	// least, in the order of the tree's Children.
 	Streamed []uint64
+	// Shards is the number of shards of the cut's tree.
+	Shards int
 }
 
 // Cut finds a consistent cut of a book: one place in the chain of each shard, so that each chain
@@ -54,9 +59,11 @@ type Question struct {
 //	}
 //
 // A cut exists for each place in the root's chain, and each transaction is before the places of all
-// shards that it concerns or of none (docs/design/cuts.md has the proof).
+// shards that it concerns or of none (docs/design/cuts.md has the proof). An addition of a shard is
+// such a transaction, which concerns all. So all places know the same shards, and the cut has a
+// place for each of these and no other one.
 type Cut struct {
-	tree   *ledger.ShardTree
+	tree   *ledger.ShardTree // once the root's place is chosen, with the shards that it knows
 	height *ledger.Height
 	// levels are the shards by their distance from the root.
 	levels [][]ledger.ShardID
@@ -71,13 +78,25 @@ type Cut struct {
 // near the time of that block. With nil, the cut has everything that is durable at the nodes that
 // are asked, when they are asked first. A book of one shard has no tree, nil.
 func NewCut(tree *ledger.ShardTree, height *ledger.Height) *Cut {
-	c := &Cut{tree: tree, height: height, down: height != nil,
-		levels: [][]ledger.ShardID{{0}}, found: make([]Position, 1)}
+	c := &Cut{height: height, down: height != nil, levels: [][]ledger.ShardID{{0}},
+		found: make([]Position, 1)}
 	if tree == nil {
 		return c
 	}
-	c.found = make([]Position, tree.Shards())
-	c.levels[0][0] = tree.Root()
+	c.plant(tree)
+	if !c.down {
+		c.level = len(c.levels) - 1
+	}
+	return c
+}
+
+// plant makes the cut one of the shards of a tree.
+func (c *Cut) plant(tree *ledger.ShardTree) {
+	c.tree = tree
+	found := make([]Position, tree.Shards())
+	copy(found, c.found)
+	c.found = found
+	c.levels = [][]ledger.ShardID{{tree.Root()}}
 	for next := tree.Children(tree.Root()); len(next) > 0; {
 		c.levels = append(c.levels, next)
 		var below []ledger.ShardID
@@ -86,10 +105,6 @@ func NewCut(tree *ledger.ShardTree, height *ledger.Height) *Cut {
 		}
 		next = below
 	}
-	if !c.down {
-		c.level = len(c.levels) - 1
-	}
-	return c
 }
 
 func (c *Cut) children(shard ledger.ShardID) []ledger.ShardID {
@@ -104,9 +119,12 @@ func (c *Cut) Ask() []Question {
 	if c.level == len(c.levels) {
 		return nil
 	}
-	questions := make([]Question, 0, len(c.levels[c.level]))
+	questions, shards := make([]Question, 0, len(c.levels[c.level])), 1
+	if c.tree != nil {
+		shards = c.tree.Shards()
+	}
 	for _, shard := range c.levels[c.level] {
-		question := Question{Shard: shard}
+		question := Question{Shard: shard, Shards: shards}
 		switch {
 		case !c.down:
 			question.Latest = true
@@ -133,17 +151,25 @@ func (c *Cut) before(shard ledger.ShardID) uint64 {
 	return c.found[parent].Streamed[slices.Index(c.tree.Children(parent), shard)]
 }
 
-// Answer takes the answers to the last questions. It returns an error if they cannot be right.
+// Answer takes the answers to the last questions. It returns an error if they cannot be right, or
+// store.ErrNotYet if the root knows more shards than the cut's tree has.
 func (c *Cut) Answer(answers []Position) error {
 	shards := c.levels[c.level]
 	if len(answers) != len(shards) {
 		return fmt.Errorf("%d answers to %d questions", len(answers), len(shards))
 	}
+	if err := c.shards(shards, answers); err != nil {
+		return err
+	}
 	for i, shard := range shards {
 		answer := answers[i]
-		if len(answer.Streamed) != len(c.children(shard)) {
+		children := len(c.children(shard))
+		if c.tree != nil && answer.Shards < c.tree.Shards() {
+			children = len(c.tree.First(answer.Shards).Children(shard))
+		}
+		if len(answer.Streamed) != children {
 			return fmt.Errorf("the place of shard %d is with %d streams to child shards, and it "+
-				"has %d of them", shard, len(answer.Streamed), len(c.children(shard)))
+				"has %d of them", shard, len(answer.Streamed), children)
 		}
 		before := uint64(0) // for the root
 		if c.level > 0 && c.down {
@@ -166,6 +192,32 @@ func (c *Cut) Answer(answers []Position) error {
 	return nil
 }
 
+// shards checks how many shards of the book the answers know. From the root's place on, the cut is
+// one of those that this knows.
+func (c *Cut) shards(shards []ledger.ShardID, answers []Position) error {
+	if c.tree == nil {
+		return nil
+	}
+	began := c.tree.GenesisShards()
+	for i, shard := range shards {
+		known := answers[i].Shards
+		switch {
+		case known < began || known > ledger.MaxShards || int(shard) >= known:
+			return fmt.Errorf("at the place of shard %d the book has %d shards, and it began with "+
+				"%d", shard, known, began)
+		case known > c.tree.Shards() && (c.level == 0 || !c.down):
+			return fmt.Errorf("%w: the book has %d shards at the place of shard %d, and %d are "+
+				"known here", store.ErrNotYet, known, shard, c.tree.Shards())
+		case c.level > 0 && c.down && known != c.tree.Shards():
+			return fmt.Errorf("the book has %d shards at the place of shard %d, and %d at that of "+
+				"the root", known, shard, c.tree.Shards())
+		case c.level == 0:
+			c.plant(c.tree.First(known))
+		}
+	}
+	return nil
+}
+
 // Positions returns the position of each shard, by number. The cut must be found.
 func (c *Cut) Positions() []Position { return c.found }
 
@@ -173,16 +225,29 @@ func (c *Cut) Positions() []Position { return c.found }
 var ErrNoCut = errors.New("book: these places are no cut")
 
 // CheckCut returns ErrNoCut unless positions are a cut, by the numbers of entries that they have.
-// They are of all shards, by number. Whether the numbers are those at the places, each shard has to
-// find out (PlaceIn). A book of one shard has no tree, nil.
+// They are of all shards that the book had at the cut, by number. Whether the numbers are those at
+// the places, each shard has to find out (PlaceIn). CheckCut returns store.ErrNotYet if they are of
+// more shards than the tree has. A book of one shard has no tree, nil.
 func CheckCut(tree *ledger.ShardTree, positions []Position) error {
-	shards := 1
+	began, shards := 1, 1
 	if tree != nil {
-		shards = tree.Shards()
+		began, shards = tree.GenesisShards(), tree.Shards()
 	}
-	if len(positions) != shards {
+	if len(positions) < began || tree == nil && len(positions) > 1 ||
+		len(positions) > ledger.MaxShards {
 		return fmt.Errorf("%w: %d places, and the book has %d shards", ErrNoCut, len(positions),
 			shards)
+	}
+	if len(positions) > shards {
+		return fmt.Errorf("%w: it has %d shards, and the cut %d", store.ErrNotYet, shards,
+			len(positions))
+	}
+	if tree != nil {
+		tree = tree.First(len(positions))
+	}
+	positions = slices.Clone(positions)
+	for i := range positions {
+		positions[i].Shards = len(positions)
 	}
 	cut := NewCut(tree, new(ledger.Height))
 	for cut.level < len(cut.levels) {
@@ -203,8 +268,13 @@ func CheckCut(tree *ledger.ShardTree, positions []Position) error {
 // It returns store.ErrNotYet if the chain up to the height durable does not have the place.
 func PlaceIn(ctx context.Context, from *store.Store, cut []Position,
 	durable ledger.Height) (store.Place, error) {
-	if err := CheckCut(from.ShardTree(), cut); err != nil {
+	tree := from.ShardTree()
+	if err := CheckCut(tree, cut); err != nil {
 		return store.Place{}, err
+	}
+	if int(from.Shard()) >= len(cut) {
+		return store.Place{}, fmt.Errorf("%w: shard %d was added after the cut, which has %d "+
+			"places", ErrNoCut, from.Shard(), len(cut))
 	}
 	said := &cut[from.Shard()]
 	if said.Place.Height > durable || said.Place.Last() > durable {
@@ -224,8 +294,16 @@ func PlaceIn(ctx context.Context, from *store.Store, cut []Position,
 	if err != nil {
 		return store.Place{}, err
 	}
+	shards, err := from.ShardsAt(said.Place)
+	if err == nil && shards != len(cut) {
+		err = fmt.Errorf("%w: the book has %d shards at the place of shard %d, and the cut has %d "+
+			"places", ErrNoCut, shards, from.Shard(), len(cut))
+	}
+	if err != nil {
+		return store.Place{}, err
+	}
 	for i, streamed := range said.Streamed {
-		child := from.ShardTree().Children(from.Shard())[i]
+		child := tree.Children(from.Shard())[i]
 		found, err := from.StreamedAt(child, said.Place)
 		if err == nil && found != streamed {
 			err = fmt.Errorf("%w: the place of shard %d is after %d entries of the stream to "+
@@ -266,22 +344,43 @@ func Find(ctx context.Context, from *store.Store, question *Question,
 	if err != nil {
 		return Position{}, err
 	}
+	if found.Shards, err = from.ShardsAt(found.Place); err != nil {
+		return Position{}, err
+	}
 	if tree := from.ShardTree(); tree != nil {
-		for i, child := range tree.Children(from.Shard()) {
-			streamed, err := from.StreamedAt(child, found.Place)
-			if err != nil {
-				return Position{}, err
-			}
-			if i < len(question.Streamed) && streamed < question.Streamed[i] {
-				return Position{}, fmt.Errorf("%w: it has %d entries of the stream to shard %d, "+
-					"and not %d", store.ErrNotYet, streamed, child, question.Streamed[i])
-			}
-			found.Streamed = append(found.Streamed, streamed)
+		if err := streamedAt(from, tree.Children(from.Shard()), &found,
+			question.Streamed); err != nil {
+			return Position{}, err
 		}
 	}
 	header, _, err := from.Header(found.Place.Height)
 	found.Time = header.Time
 	return found, err
+}
+
+// streamedAt sets how far the streams to the children are at a place. It returns store.ErrNotYet if
+// one of them has fewer entries than asked for.
+func streamedAt(from *store.Store, children []ledger.ShardID, found *Position,
+	least []uint64) error {
+	for i, child := range children {
+		var streamed uint64
+		if there := int(child) < found.Shards; there {
+			var err error
+			if streamed, err = from.StreamedAt(child, found.Place); err != nil {
+				return err
+			}
+			found.Streamed = append(found.Streamed, streamed)
+		}
+		if i < len(least) && streamed < least[i] {
+			return fmt.Errorf("%w: it has %d entries of the stream to shard %d, and not %d",
+				store.ErrNotYet, streamed, child, least[i])
+		}
+	}
+	if len(least) > len(children) {
+		return fmt.Errorf("%w: shard %d has %d child shards, and not %d", store.ErrNotYet,
+			from.Shard(), len(children), len(least))
+	}
+	return nil
 }
 
 // lastNotAfter returns the last block up to a height whose time is not after this time, or 0.

@@ -394,13 +394,13 @@ func TestAnswersOfCuts(t *testing.T) {
 	if err := cut.Answer(nil); err == nil {
 		t.Error("no answer is taken")
 	}
-	if err := cut.Answer([]Position{{}}); err == nil {
+	if err := cut.Answer([]Position{{Shards: 3}}); err == nil {
 		t.Error("an answer without streams is taken")
 	}
-	if err := cut.Answer([]Position{{Streamed: []uint64{3}}}); err != nil {
+	if err := cut.Answer([]Position{{Shards: 3, Streamed: []uint64{3}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := cut.Answer([]Position{{Carried: 2, Streamed: []uint64{0}}}); err == nil {
+	if err := cut.Answer([]Position{{Shards: 3, Carried: 2, Streamed: []uint64{0}}}); err == nil {
 		t.Error("another place than the question's is taken")
 	}
 }
@@ -422,8 +422,10 @@ func TestCheckCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(cut []Position) []Position{
-		"too few":         func(cut []Position) []Position { return cut[:2] },
-		"too many":        func(cut []Position) []Position { return append(cut, Position{}) },
+		"too few": func(cut []Position) []Position { return cut[:2] },
+		"too many": func([]Position) []Position {
+			return make([]Position, ledger.MaxShards+1)
+		},
 		"a root below":    func(cut []Position) []Position { cut[0].Carried = 1; return cut },
 		"a child behind":  func(cut []Position) []Position { cut[1].Carried--; return cut },
 		"a child ahead":   func(cut []Position) []Position { cut[2].Carried++; return cut },
@@ -460,6 +462,13 @@ func TestCheckCut(t *testing.T) {
 				t.Errorf("shard %d, %s: %v", shard, name, err)
 			}
 		}
+	}
+	if err := CheckCut(tree, append(slices.Clone(whole), Position{})); !errors.Is(err,
+		store.ErrNotYet) {
+		t.Errorf("a cut after an addition that is not known here yet: %v", err)
+	}
+	if err := CheckCut(nil, make([]Position, 2)); !errors.Is(err, ErrNoCut) {
+		t.Error(err)
 	}
 	if err := CheckCut(nil, []Position{{Place: store.Place{Height: 3}}}); err != nil {
 		t.Error(err)

@@ -25,6 +25,14 @@ func (t *total) add(amount ledger.Amount) {
 	t[2] -= carry
 }
 
+// addTotal adds another total.
+func (t *total) addTotal(other *total) {
+	var carry uint64
+	t[0], carry = bits.Add64(t[0], other[0], 0)
+	t[1], carry = bits.Add64(t[1], other[1], carry)
+	t[2] += other[2] + carry
+}
+
 // String returns the sum in decimal.
 func (t *total) String() string {
 	sum := new(big.Int)

@@ -110,3 +110,10 @@ func (o *Operator) ChangeCharter(charter ledger.Charter) ledger.Transaction {
 	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream,
 		Sequence: o.Sequence}, Charter: &ledger.CharterChange{Charter: charter}}
 }
+
+// ChangeBook returns the transaction that changes the shards of a book.
+func (o *Operator) ChangeBook(change ledger.BookChange) ledger.Transaction {
+	o.Sequence++ // another id than that of the same change before
+	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream,
+		Sequence: o.Sequence}, Book: &change}
+}

@@ -178,20 +178,23 @@ func (s *State) attemptCancellation(t *ledger.Transaction,
 // cancel remembers a cancellation until its deadline. Of several of one organisation, the one with
 // the latest deadline counts.
 func (s *State) cancel(t *ledger.Transaction) {
-	key := withdrawal{t.Cancellation.Transaction, t.Signer}
+	s.remember(withdrawal{t.Cancellation.Transaction, t.Signer}, t.Deadline)
+}
+
+func (s *State) remember(key withdrawal, deadline ledger.Milliseconds) {
 	found := s.cancelled.by[key]
 	if found == nil {
-		key.by = s.use(t.Signer).name
-		s.addCancelled(&cancelled{withdrawal: key, deadline: t.Deadline,
+		key.by = s.use(key.by).name
+		s.addCancelled(&cancelled{withdrawal: key, deadline: deadline,
 			mark: mark{touched: true}})
 		s.touchedCancelled = append(s.touchedCancelled, s.cancelled.by[key])
 		return
 	}
-	if found.deadline >= t.Deadline {
+	if found.deadline >= deadline {
 		return
 	}
 	s.touchCancelled(found)
-	found.deadline = t.Deadline
+	found.deadline = deadline
 	heap.Fix(&s.cancelled.next, found.place)
 }
 

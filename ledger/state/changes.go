@@ -100,5 +100,7 @@ type Changes struct {
 	History []HistoryChange
 	// Counts are those that the block may have changed, as they are after it.
 	Counts []Counts
+	// Seeds are the directories with which the chains of shards begin that the block added.
+	Seeds []Seed
 	Crossings
 }

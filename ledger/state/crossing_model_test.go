@@ -22,6 +22,10 @@ import (
 // other shards.
 type shardChain struct {
 	genesis *ledger.Genesis
+	// seed is the directory with which the chain begins, if its shard was added.
+	seed []byte
+	// began is the number of the change of the book that added the shard.
+	began   uint64
 	state   *state.State
 	parent  state.Parent
 	blocks  []*ledger.Block
@@ -55,6 +59,8 @@ type network struct {
 	upgrades bool
 	// cancelled counts the transactions that shards refused as cancelled.
 	cancelled int
+	// fault is planted in each chain.
+	fault state.Fault
 }
 
 func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
@@ -72,12 +78,7 @@ func newNetworkOf(fail func(string, ...any), genesis *ledger.Genesis) *network {
 		if err != nil {
 			fail("%v", err)
 		}
-		n.shards = append(n.shards, &shardChain{
-			genesis: one, state: state.New(one),
-			parent: state.Parent{Header: one.Block().Header, Hash: one.Hash()},
-			places: map[ledger.Hash]int{}, streams: map[ledger.ShardID][]ledger.Carried{},
-			outcomes: map[ledger.Hash]bool{},
-		})
+		n.begin(one, nil)
 	}
 	return n
 }
@@ -108,6 +109,7 @@ func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
 				}
 			}
 		}
+		all = append(all, n.testimonies(shard, &waits)...)
 	}
 	return slices.DeleteFunc(all, func(verdict ledger.Verdict) bool {
 		return !n.shards[shard].state.TakesVerdict(&verdict)
@@ -192,6 +194,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 				shard, len(c.streams[forward.Child]), forward.Child, forward.Number)
 		}
 	}
+	n.grow(c, changes.Seeds)
 	c.verdicts = append(c.verdicts, changes.Verdicts...)
 	for _, verdict := range changes.Verdicts {
 		if !verdict.Good() {
@@ -356,23 +359,38 @@ func (n *network) checkEnd() {
 			n.fail("record %s was written last by %s, and has the value of %s", key, want, got)
 		}
 	}
+	n.checkOrder()
+	n.checkBookWide()
 	for i, c := range n.shards {
 		n.replay(i, c)
 		n.checkCancelled(i, c)
 	}
-	n.checkOrder()
 }
 
 func (n *network) replay(shard int, c *shardChain) {
-	fresh := func() *state.State {
-		s := state.New(c.genesis)
+	limited := func(s *state.State) *state.State {
 		if n.limit > 0 {
 			s.LimitWaiting(n.limit)
 		}
+		s.Plant(n.fault)
 		return s
 	}
-	s, little := fresh(), newTwin(c.genesis, shard%3)
-	little.fresh, little.state = fresh, fresh()
+	fresh := func() *state.State { return limited(state.New(c.genesis)) }
+	begun := func() *state.State {
+		s, err := state.Begin(c.genesis, c.seed)
+		if err != nil {
+			n.fail("shard %d: %v", shard, err)
+		}
+		return limited(s)
+	}
+	s, little := begun(), newTwin(c.genesis, shard%3)
+	little.fresh, little.state = fresh, begun()
+	if c.seed != nil {
+		_ = state.EachInSeed(c.genesis, c.seed, func(key, value []byte) error {
+			little.stored[string(key)] = value
+			return nil
+		})
+	}
 	for _, block := range c.blocks {
 		decoded, err := ledger.DecodeBlock(block.Encode())
 		if err != nil || decoded.Hash != block.Hash ||
@@ -440,6 +458,8 @@ type traffic struct {
 	now func() ledger.Milliseconds
 	// cancels says that clients cancel transactions.
 	cancels bool
+	// added counts the shards that may have been added.
+	added int
 }
 
 func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int,
@@ -485,7 +505,7 @@ func (f *traffic) registration(client *ledgertest.Client) *ledger.Bundle {
 	transaction := client.Register()
 	if f.random.IntN(2) == 0 {
 		transaction.Registrations[0].Pinned, transaction.Registrations[0].Shard = true,
-			ledger.ShardID(f.random.IntN(len(f.genesis.Shards)))
+			ledger.ShardID(f.random.IntN(len(f.genesis.Shards)+f.added))
 	}
 	return f.bundle(transaction)
 }
@@ -667,12 +687,36 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 // many did not, and how often a shard refused one as cancelled.
 func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
 	plant string) (applied, refused, cancelled int) {
+	n := storyOf(fail, random, parents, funds, plant, state.FaultNone)
+	outcomes := map[ledger.Hash]bool{}
+	for _, c := range n.shards {
+		for id, took := range c.outcomes {
+			outcomes[id] = took
+		}
+	}
+	for _, took := range outcomes {
+		if took {
+			applied++
+		} else {
+			refused++
+		}
+	}
+	return applied, refused, n.cancelled
+}
+
+// storyOf is story with a planted fault. It returns the chains.
+func storyOf(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
+	plant string, fault state.Fault) *network {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
-	version := random.IntN(6)
+	version := random.IntN(8)
 	genesis.VouchedCrossings = random.IntN(2) == 0
 	genesis.Version = []int{1, 2, 2, ledger.DeadlineVersion, ledger.CancelVersion,
-		ledger.CancelVersion}[version]
+		ledger.CancelVersion, ledger.GrowthVersion, ledger.GrowthVersion}[version]
 	n := newNetworkOf(fail, genesis)
+	n.fault = fault
+	for _, c := range n.shards {
+		c.state.Plant(fault)
+	}
 	n.upgrades = version == 2
 	f := newTraffic(random, n.shards[0].genesis, 5, funds)
 	now := func() ledger.Milliseconds { return n.time }
@@ -690,10 +734,18 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 	n.plant = plant
 	var bundles []*ledger.Bundle
 	for step := range 20 {
-		if step == 6 {
+		if genesis.Version >= ledger.GrowthVersion && random.IntN(5) == 0 {
+			n.add(f)
+		}
+		if step == 6 || step > 10 && random.IntN(8) == 0 {
 			// One client registers late. Its registration races with transactions that involve it.
-			n.submit(n.tree.Root(), f.registration(f.clients[4]))
-			n.enter(f, f.opening(f.clients[4]))
+			if step > 10 {
+				f.clients = append(f.clients, ledgertest.NewClient(genesis,
+					ledger.OrganisationName(fmt.Sprintf("late%d", step))))
+			}
+			late := f.clients[len(f.clients)-1]
+			n.submit(n.tree.Root(), f.registration(late))
+			n.enter(f, f.opening(late))
 		}
 		if step == 8 && n.upgrades {
 			charter := genesis.Charter()
@@ -724,20 +776,7 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 	}
 	n.flush()
 	n.checkEnd()
-	outcomes := map[ledger.Hash]bool{}
-	for _, c := range n.shards {
-		for id, took := range c.outcomes {
-			outcomes[id] = took
-		}
-	}
-	for _, took := range outcomes {
-		if took {
-			applied++
-		} else {
-			refused++
-		}
-	}
-	return applied, refused, n.cancelled
+	return n
 }
 
 func TestCrossingsAgainstModel(t *testing.T) {
@@ -814,7 +853,7 @@ func (n *network) checkWaiting(shard ledger.ShardID, s *state.State) {
 	}
 	want, old := map[ledger.ShardID]state.Waiting{}, 0
 	for _, each := range slices.Backward(all) {
-		for _, waited := range each.Waits {
+		for _, waited := range each.WaitsFor(shard) {
 			by := want[waited]
 			by.Shard, by.Count, by.Oldest = waited, by.Count+1, each.Height
 			if each.Height <= upTo {

@@ -135,9 +135,9 @@ func inTurn(parts int, do func(part int)) {
 
 // Complete computes the digest after all entries were restored. The computation is divided by
 // divide, and so are later ones over the whole state. If divide is nil, they are not. Complete
-// returns ErrEntry if the numbers of the accounts have gaps, or if leaves were restored in a chain
-// without an account tree, and ledger.ErrVersion if the chain is
-// of a version that this package does not know.
+// returns ErrEntry if the numbers of the accounts have gaps, if leaves were restored in a chain
+// without an account tree, or if the shards that were added to the book are no tree, and
+// ledger.ErrVersion if the chain is of a version that this package does not know.
 func (s *State) Complete(divide Divide) error {
 	if divide != nil {
 		s.divide = divide
@@ -149,7 +149,12 @@ func (s *State) Complete(divide Divide) error {
 	if err := s.checkNumbers(); err != nil {
 		return err
 	}
+	if err := s.completeGrowth(); err != nil {
+		return err
+	}
 	s.pending.linkRestored()
+	s.countRestored()
+	s.sortRestoredMoves()
 	s.digestAll()
 	return nil
 }

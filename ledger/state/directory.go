@@ -43,10 +43,12 @@ func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature
 		switch {
 		case r.Pinned && int(r.Shard) >= s.tree.Shards():
 			return ofItem(ledger.UnknownShard, uint32(i))
-		case found.Pinned != r.Pinned || found.Shard != r.Shard ||
-			!slices.Equal(found.Keys, r.Keys):
+		case !slices.Equal(found.Keys, r.Keys), !s.hasMoved(r.Name) &&
+			(found.Pinned != r.Pinned || found.Shard != r.Shard):
 			return ofItem(ledger.OrganisationExists, uint32(i))
 		case exists:
+		case s.homelessOf(r):
+			return ofItem(ledger.ShardLost, uint32(i))
 		case !ledger.HasSigned(signatures, r.Name, r.Keys):
 			return ofItem(ledger.Unauthorised, uint32(i))
 		case charter.RegistrationByOperators && !charter.Consents(signatures):
@@ -77,7 +79,15 @@ func (s *State) HomeShard(name ledger.OrganisationName) ledger.ShardID {
 	if found := s.organisations[name]; found != nil {
 		return found.home
 	}
-	return ledger.Rendezvous(name, s.tree.Shards())
+	return s.rendezvous(name)
+}
+
+// rendezvous returns the home of an organisation that is not pinned to a shard.
+func (s *State) rendezvous(name ledger.OrganisationName) ledger.ShardID {
+	if s.fault == FaultHomesGrow {
+		return ledger.Rendezvous(name, s.tree.Shards())
+	}
+	return s.tree.Rendezvous(name)
 }
 
 // settleHome computes and stores an organisation's home shard.
@@ -87,7 +97,7 @@ func (s *State) settleHome(o *organisation) {
 	case o.Pinned:
 		o.home = o.Shard
 	default:
-		o.home = ledger.Rendezvous(o.Name, s.tree.Shards())
+		o.home = s.rendezvous(o.Name)
 	}
 }
 

@@ -5,7 +5,7 @@
 //
 // # The data's way
 //
-//	genesis:    s := state.New(genesis)
+//	genesis:    s := state.New(genesis) // state.Begin for a shard that was added to the book
 //	delivery:   draft := state.Seal(parent, epoch, round, verified, seen)
 //	            // nil if the round has nothing new; s.Seal in a book of several shards
 //	prefetch:   for _, path := range s.Wanted(draft) { err := s.Admit(path, entry of path) }
@@ -141,6 +141,9 @@
 //     and counts only if the transaction needs that organisation's consent. No organisation has
 //     more than MaxCancelled of them in a shard, and all together no more than MaxAllCancelled,
 //     not counting the first SureCancelled of each.
+//   - An organisation moves to another shard: from version ledger.GrowthVersion on (move.go). Its
+//     entries are frozen at the old home, and the new one takes them over as arrivals
+//     (departure.go, arrival.go). Old verdicts do not decide copies that come after the move.
 //   - Members whose program does not know deadlines or cancellations cannot decode a bundle with
 //     one. So Seal leaves such bundles out until the version before the block takes them. A stream
 //     does not skip one: it waits for the next block.
@@ -148,12 +151,30 @@
 //     The raise and the transaction go down the tree, and both shards execute them in the same
 //     order. A shard that awaits the verdict has executed the transaction, and so the raise, if the
 //     shard that gives it had.
+//   - A shard is lost for good: from version ledger.GrowthVersion on the operators may settle with
+//     it (loss.go). All others do so at one place of their order, and decide what waits for it by
+//     what they had of its verdicts before that place.
 //   - Heights differ between chains: LastValid is a height of the home shard of the signer. Only
 //     that shard checks it, and only that shard checks the nonce. A transaction that was set aside
 //     takes its nonce even if it is released later.
 //   - A value that differs between shards must not decide a result that must be the same in all of
 //     them. Therefore a registration has no nonce, no last valid block and nothing beside it, and
 //     accounts are opened only in transactions that concern their shard alone.
+//
+// # Growth
+//
+// From version ledger.GrowthVersion on, the operators may change the shards of a book (growth.go).
+// Such a change concerns all shards, so all make it at the same place of their common order, and
+// decide alike: the decision depends only on the genesis of the book, the directory, the charter
+// and the changes before. A block takes nothing after it, so sealing reads the book as it is before
+// the draft.
+//
+// An added shard (addition.go) is in the tree from the next block on. Homes by rendezvous are
+// chosen among the shards of the genesis for ever, so an addition changes no home. The stream to
+// the new shard begins with the first entry after the addition that concerns it. The chain of the
+// new shard begins with the directory as it is right after the addition, whose hash all chains
+// compute and its genesis names (Begin). So it is as if it had executed everything before that
+// concerns all shards, and nothing else concerned it.
 //
 // # The digest
 //

@@ -50,6 +50,7 @@ type execution struct {
 	touchedRecords       []*record
 	touchedMembers       []*member
 	touchedCancelled     []*cancelled
+	seeds                []Seed
 	counted              []*use
 
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
@@ -334,6 +335,8 @@ func (s *State) finish() *Changes {
 	s.touchedMembers = s.touchedMembers[:0]
 	s.finishCancelled(changes)
 	s.finishCharter(changes)
+	s.finishGrowth(changes)
+	s.finishMoves(changes)
 	s.finishCounts(changes)
 	if s.tree != nil {
 		s.finishShard(changes)
@@ -506,6 +509,8 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return whole(s.attemptPolicy(t, root, signatures))
 	case t.Charter != nil:
 		return whole(mayChangeCharter(&s.charter.Charter, t, root, signatures))
+	case t.Book != nil:
+		return s.attemptBookChange(t, root, signatures)
 	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
@@ -575,7 +580,8 @@ func (s *State) authorised(name ledger.OrganisationName, t *ledger.Transaction,
 
 func (s *State) register(r *ledger.Registration, signatures []ledger.Signature) ledger.Code {
 	if found := s.organisations[r.Name]; found != nil {
-		if found.Pinned != r.Pinned || found.Shard != r.Shard || !slices.Equal(found.Keys, r.Keys) {
+		if !slices.Equal(found.Keys, r.Keys) ||
+			!s.hasMoved(r.Name) && (found.Pinned != r.Pinned || found.Shard != r.Shard) {
 			return ledger.OrganisationExists
 		}
 		return ledger.Applied
@@ -698,6 +704,9 @@ func (s *State) commit(t *ledger.Transaction) {
 	}
 	if t.Charter != nil {
 		s.changeCharter(t.Charter)
+	}
+	if t.Book != nil {
+		s.changeBook(t.Book)
 	}
 	if t.Cancellation != nil {
 		s.cancel(t)

@@ -28,12 +28,38 @@ const (
 	FaultCancelledAfterAll
 	// FaultCancellationForgotten forgets cancellations before their deadlines.
 	FaultCancellationForgotten
+	// FaultReleasedUnasked releases what waits for a lost shard without asking the others.
+	FaultReleasedUnasked
+	// FaultLostVerdictTaken takes verdicts of a lost shard.
+	FaultLostVerdictTaken
+	// FaultTestimonyOutdated takes testimonies as of an earlier loss.
+	FaultTestimonyOutdated
+	// FaultHomesGrow chooses homes also among the shards that were added.
+	FaultHomesGrow
+	// FaultChildEarly begins the stream to an added shard with the addition itself.
+	FaultChildEarly
+	// FaultChildLate leaves the first entry after an addition out of the stream to the added shard.
+	FaultChildLate
+	// FaultDirectoryShort leaves policies out of the directory of an added shard.
+	FaultDirectoryShort
+	// FaultDepartedEarly lets an organisation depart while transactions wait that have a part of
+	// it.
+	FaultDepartedEarly
+	// FaultNoncesLeft leaves the nonces of an organisation that moves at its old home.
+	FaultNoncesLeft
+	// FaultAnsweredToStrangers gives a verdict to shards that had no part in it, and that execute a
+	// copy of the transaction after a move.
+	FaultAnsweredToStrangers
+	// FaultArrivedEarly takes transactions of an organisation before its last arrival.
+	FaultArrivedEarly
 	faults
 )
 
 var faultNames = [faults]string{"none", "applied-twice", "released-alone", "restored-not-counted",
 	"deadline-ignored", "verdict-not-wanted", "vouched-by-one", "cancelled-by-anyone",
-	"cancelled-after-all", "cancellation-forgotten"}
+	"cancelled-after-all", "cancellation-forgotten", "released-unasked", "lost-verdict-taken",
+	"testimony-outdated", "homes-grow", "child-early", "child-late", "directory-short",
+	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

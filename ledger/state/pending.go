@@ -45,6 +45,8 @@ type pending struct {
 	// signer is the organisation whose quota counts the transaction. It is empty if there was no
 	// quota when the transaction was set aside.
 	signer ledger.OrganisationName
+	// heard are the testimonies about lost shards that do not say that the lost one agreed.
+	heard []heard
 	// before and after are its neighbours among the transactions that wait, by place.
 	before, after *pending
 }
@@ -80,15 +82,6 @@ func (p *pendingSet) full(self ledger.ShardID, destinations []ledger.ShardID) bo
 	return slices.ContainsFunc(destinations, func(each ledger.ShardID) bool {
 		return each != self && p.waiting[each] >= p.limit
 	})
-}
-
-// count adds change to the counts of the shards that the transaction still waits for.
-func (p *pendingSet) count(entry *pending, change int) {
-	for _, each := range entry.waits {
-		if !each.said {
-			p.waiting[each.shard] += change
-		}
-	}
 }
 
 // link appends a transaction to the list. Its place is above all others.
@@ -156,12 +149,17 @@ func (f *freeSlots) Pop() any {
 // part aside.
 type Pending struct {
 	ID ledger.Hash
+	// Departure is set if an organisation's departure from its old home is awaited: the ID is that
+	// of the move.
+	Departure bool
 	// Height and Index are the transaction's place in this chain.
 	Height ledger.Height
 	Index  uint32
-	// Waits are the shards, at least one, whose verdicts have not arrived. Said are the shards
-	// whose good verdicts have. Both are in ascending order.
+	// Waits are the shards whose verdicts have not arrived. Said are the shards whose good verdicts
+	// have, or which are lost and had agreed. Both are in ascending order.
 	Waits, Said []ledger.ShardID
+	// Inquiries are about lost shards. There is at least one if Waits is empty.
+	Inquiries []Inquiry
 }
 
 // Pending returns the transaction with an id if it waits for other shards.
@@ -170,7 +168,7 @@ func (s *State) Pending(id ledger.Hash) (Pending, bool) {
 	if found == nil {
 		return Pending{}, false
 	}
-	return found.entry.public(), true
+	return s.public(found.entry), true
 }
 
 // PendingCount returns the number of transactions that wait for other shards.
@@ -186,7 +184,7 @@ func (s *State) OldestPending() (Pending, bool) {
 	if s.pending.oldest == nil {
 		return Pending{}, false
 	}
-	return s.pending.oldest.public(), true
+	return s.public(s.pending.oldest), true
 }
 
 // Waiting is how the transactions of a chain wait for one other shard.
@@ -222,11 +220,8 @@ func (s *State) Waiting(upTo ledger.Height) (by []Waiting, old int) {
 		if isOld {
 			old++
 		}
-		for _, each := range entry.waits {
-			if each.said {
-				continue
-			}
-			to := &by[places[each.shard]]
+		s.waited(entry, func(shard ledger.ShardID) {
+			to := &by[places[shard]]
 			if to.Oldest == 0 {
 				to.Oldest = entry.height
 				unseen--
@@ -234,7 +229,7 @@ func (s *State) Waiting(upTo ledger.Height) (by []Waiting, old int) {
 			if isOld {
 				to.Old++
 			}
-		}
+		})
 	}
 	return by, old
 }
@@ -245,7 +240,7 @@ func (s *State) AllPending() []Pending {
 	all := make([]Pending, 0, len(s.pending.byID))
 	for _, each := range s.pending.slots {
 		if each.entry != nil {
-			all = append(all, each.entry.public())
+			all = append(all, s.public(each.entry))
 		}
 	}
 	slices.SortFunc(all, func(a, b Pending) int {
@@ -254,12 +249,13 @@ func (s *State) AllPending() []Pending {
 	return all
 }
 
-func (p *pending) public() Pending {
-	shown := Pending{ID: p.id, Height: p.height, Index: p.index}
+func (s *State) public(p *pending) Pending {
+	shown := Pending{ID: p.id, Height: p.height, Index: p.index, Inquiries: s.inquiries(p)}
 	for _, each := range p.waits {
-		if each.said {
+		switch {
+		case each.said:
 			shown.Said = append(shown.Said, each.shard)
-		} else {
+		case !s.Lost(each.shard):
 			shown.Waits = append(shown.Waits, each.shard)
 		}
 	}
@@ -276,10 +272,14 @@ func (p *pending) wait(shard ledger.ShardID) *wait {
 }
 
 // Awaits reports whether a transaction waits for this verdict. None waits for a verdict with a code
-// that the chain's version does not have yet: a block leaves it out, and all of its batch (Seal).
+// that the chain's version does not have yet: a block leaves it out, and all of its batch (Seal). A
+// departure is awaited by the move.
 func (s *State) Awaits(verdict *ledger.Verdict) bool {
 	if !s.TakesVerdict(verdict) {
 		return false
+	}
+	if verdict.Result.Code == ledger.Departed {
+		return s.awaitsDeparture(verdict) != nil
 	}
 	_, awaited := s.awaits(verdict)
 	return awaited != nil
@@ -294,6 +294,12 @@ func (s *State) TakesVerdict(verdict *ledger.Verdict) bool {
 func (s *State) awaits(verdict *ledger.Verdict) (*slot, *wait) {
 	found := s.pending.byID[verdict.ID]
 	if found == nil {
+		return nil, nil
+	}
+	if testimony, is := verdict.Testimony(); is {
+		return found, s.awaitsTestimony(found.entry, verdict, testimony)
+	}
+	if s.Lost(verdict.Shard) && s.fault != FaultLostVerdictTaken {
 		return nil, nil
 	}
 	if wait := found.entry.wait(verdict.Shard); wait != nil && !wait.said {
@@ -314,7 +320,7 @@ func (s *State) addPending(entry *pending) {
 	s.touchSlot(taken)
 	taken.entry = entry
 	s.pending.link(entry)
-	s.pending.count(entry, 1)
+	s.countWaits(entry, 1)
 	s.countPending(entry, true)
 	s.pending.byID[entry.id] = taken
 }
@@ -322,7 +328,7 @@ func (s *State) addPending(entry *pending) {
 // removePending frees a transaction's slot.
 func (s *State) removePending(found *slot) {
 	s.touchSlot(found)
-	s.pending.count(found.entry, -1)
+	s.countWaits(found.entry, -1)
 	s.countPending(found.entry, false)
 	delete(s.pending.byID, found.entry.id)
 	s.pending.unlink(found.entry)
@@ -366,10 +372,10 @@ func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 		to = binary.AppendUvarint(to, uint64(p.records[i].item))
 		to = append(to, p.records[i].digest[:]...)
 	}
-	if p.signer != "" {
+	if p.signer != "" || len(p.heard) > 0 {
 		to = codec.AppendString(to, p.signer)
 	}
-	return to, keyLength
+	return appendHeard(to, p.heard), keyLength
 }
 
 // restorePending puts the entry of a waiting transaction into the state. It reports whether there
@@ -394,9 +400,6 @@ func (s *State) restorePending(key []byte, r *reader) (of entry, again bool, err
 	}
 	restored := &slot{number: number, entry: entry}
 	s.pending.slots = slices.Insert(s.pending.slots, at, restored)
-	if s.fault != FaultRestoredNotCounted {
-		s.pending.count(entry, 1)
-	}
 	s.countPending(entry, true)
 	s.pending.byID[entry.id] = restored
 	return restored, false, nil
@@ -438,9 +441,10 @@ func (r *reader) pending() *pending {
 		}
 	}
 	if r.Err == nil && len(r.Data) > 0 {
-		if p.signer = r.organisationName(); p.signer == "" {
+		if p.signer = r.organisationName(); p.signer == "" && len(r.Data) == 0 {
 			r.Fail("no signer")
 		}
+		p.heard = r.heard()
 	}
 	return p
 }

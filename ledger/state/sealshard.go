@@ -11,7 +11,9 @@ import "github.com/ledgerd/ledgerd/ledger"
 //     chain, each once, whichever members proposed them and in whatever order. Only the
 //     transactions of an entry that concern a shard that this shard reaches are kept.
 //   - Then come clients' bundles: the transactions that concern only shards that this shard
-//     reaches, and whose signer is registered or that are registrations.
+//     reaches, and whose signer is registered or that are registrations. Those of organisations
+//     that are on their way here wait for a later block.
+//   - A change of the book's shards is the last of these: what comes after it is in a later block.
 //
 // With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half
 // of the members before the block vouch for it in batches of this round.
@@ -29,6 +31,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 			Previous: parent.Hash, Epoch: epoch, Round: round}}},
 		state: s, seen: seen,
 		taken: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
+		departed: make(map[uint64]struct{}), arrivals: make(map[uint64]ledger.Hash),
 		organisations: make(map[ledger.OrganisationName]ledger.Organisation),
 		charter:       s.charter.Charter,
 		version:       s.Version(),
@@ -65,6 +68,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	for _, batch := range decoded {
 		for i := range batch.Proposals {
 			switch proposal := &batch.Proposals[i]; {
+			case sealing.closed, sealing.early(proposal): // it enters by a later round
 			case !sealing.takes(proposal, sealing.version):
 			case proposal.Packed(): // only for books of one shard
 				sealing.Malformed++
@@ -85,8 +89,9 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 
 // awaited identifies a verdict.
 type awaited struct {
-	id    ledger.Hash
-	shard ledger.ShardID
+	id      ledger.Hash
+	shard   ledger.ShardID
+	subject ledger.Subject
 }
 
 // sealing is a draft in progress, in a book of several shards.
@@ -98,11 +103,18 @@ type sealing struct {
 	// tallies is nil unless members have to vouch for what comes from other shards.
 	tallies *tallies
 	// verdicts are those that the draft takes, in order, and taken is the set of them, unless once
-	// is set: then each is offered only once. over are the transactions that a bad one ends.
+	// is set: then each is offered only once. over are the transactions that a bad one ends, or
+	// that a testimony may end.
 	verdicts []ledger.Verdict
 	taken    map[awaited]struct{}
 	once     bool
 	over     map[ledger.Hash]struct{}
+	// closed says that the draft has a change of the book's shards, and takes no bundle after it.
+	closed bool
+	// departed are the moves whose departure the draft takes, and arrivals the ids of the next
+	// arrivals at the present place, by move.
+	departed map[uint64]struct{}
+	arrivals map[uint64]ledger.Hash
 	// organisations are those that the draft registers before the present place, or whose policies
 	// it changes.
 	organisations map[ledger.OrganisationName]ledger.Organisation
@@ -117,12 +129,16 @@ func (s *sealing) full() bool { return len(s.block.Unpacked) >= ledger.MaxBlockT
 
 // takeVerdict takes a verdict that the state waits for, and that the draft does not have yet.
 func (s *sealing) takeVerdict(verdict *ledger.Verdict) {
-	key, again, over := awaited{verdict.ID, verdict.Shard}, false, false
+	key, again, over := awaited{verdict.ID, verdict.Shard, verdict.Subject()}, false, false
 	if !s.once {
 		_, again = s.taken[key]
 	}
 	if len(s.over) > 0 {
 		_, over = s.over[verdict.ID]
+	}
+	move, departure := verdict.MoveOf()
+	if departure {
+		_, over = s.departed[move]
 	}
 	if again || over || len(s.verdicts) >= ledger.MaxBlockTransactions || !s.state.Awaits(verdict) {
 		s.Repeated++
@@ -131,7 +147,10 @@ func (s *sealing) takeVerdict(verdict *ledger.Verdict) {
 	if !s.once {
 		s.taken[key] = struct{}{}
 	}
-	if !verdict.Good() {
+	switch {
+	case departure:
+		s.departed[move] = struct{}{}
+	case !verdict.Good():
 		s.over[verdict.ID] = struct{}{}
 	}
 	s.verdicts = append(s.verdicts, *verdict)
@@ -168,7 +187,7 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 	// The stream must not skip an entry, so stop at the first one that is missing.
 	for next := last + 1; len(ahead) > 0; next++ {
 		entry, here := ahead[next]
-		if !here || len(s.block.Unpacked)+entry.Len() > ledger.MaxBlockTransactions {
+		if !here || s.closed || len(s.block.Unpacked)+entry.Len() > ledger.MaxBlockTransactions {
 			break
 		}
 		delete(ahead, next)
@@ -186,7 +205,7 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 			continue
 		}
 		transaction := bundle.Transaction(place)
-		if !s.belongs(transaction, number) {
+		if !s.belongs(transaction, &id, number) {
 			if number == 0 {
 				s.Misplaced++
 			}
@@ -211,9 +230,13 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 
 // belongs reports whether a transaction may be in a block of this shard. Execution makes the same
 // decision.
-func (s *sealing) belongs(transaction *ledger.Transaction, number uint64) bool {
-	if transaction.Change != nil {
+func (s *sealing) belongs(transaction *ledger.Transaction, id *ledger.Hash,
+	number uint64) bool {
+	switch {
+	case transaction.Change != nil:
 		return number == 0
+	case transaction.Arrival != nil:
+		return number == 0 && s.isNext(transaction.Arrival, id)
 	}
 	s.destinations = transaction.AppendDestinations(s.destinations[:0],
 		s.state.tree.Shards(), func(name ledger.OrganisationName) ledger.ShardID {
@@ -231,6 +254,10 @@ func (s *sealing) belongs(transaction *ledger.Transaction, number uint64) bool {
 func (s *sealing) note(transaction *ledger.Transaction, bundle *ledger.Bundle) {
 	signatures := bundle.Signatures()
 	switch {
+	case transaction.Book != nil:
+		s.closed = true
+	case transaction.Arrival != nil:
+		s.arrivals[transaction.Arrival.Move] = transaction.Arrival.Next
 	case transaction.Ledger != s.state.ledger:
 	case transaction.Policy != nil:
 		found, exists := s.find(transaction.Signer)

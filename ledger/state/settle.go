@@ -15,19 +15,32 @@ func comparePlaces(aHeight ledger.Height, aIndex uint32, bHeight ledger.Height, 
 // applyVerdict records another shard's verdict on a waiting transaction. The transaction takes
 // effect when all other shards have given a good verdict, and is released on the first bad one.
 func (s *State) applyVerdict(verdict *ledger.Verdict) ledger.Result {
+	if verdict.Result.Code == ledger.Departed {
+		return s.applyDeparture(verdict)
+	}
 	s.counter++
 	found, awaited := s.awaits(verdict)
 	if awaited == nil {
 		return whole(ledger.OutOfPlace)
+	}
+	if testimony, is := verdict.Testimony(); is {
+		return s.applyTestimony(found, awaited, verdict.Shard, testimony,
+			verdict.Result.Code == ledger.HeardAgreement)
 	}
 	if !verdict.Good() {
 		s.release(found.entry)
 		s.settled(found, false)
 		return whole(ledger.Released)
 	}
+	return s.agrees(found, awaited)
+}
+
+// agrees notes that a shard agrees to a transaction, which takes effect if it was the last one.
+func (s *State) agrees(found *slot, awaited *wait) ledger.Result {
 	s.touchSlot(found)
+	s.countWaits(found.entry, -1)
 	awaited.said = true
-	s.pending.waiting[verdict.Shard]--
+	s.countWaits(found.entry, 1)
 	for _, each := range found.entry.waits {
 		if !each.said {
 			return applied

@@ -82,8 +82,9 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 				crossings.OutOfPlace++
 			}
 		}
-		for c, child := range s.children {
-			if s.forward[c] {
+		// A child that the bundle added gets what comes after it.
+		for c, child := range s.children[:len(s.forward)] {
+			if s.forward[c] && !s.skipsFirst(child) {
 				crossings.Forwards = append(crossings.Forwards,
 					Forward{Child: child.shard, Number: s.advance(child), Bundle: uint32(b)})
 			}
@@ -91,6 +92,17 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 	}
 	crossings.Verdicts, crossings.Settlements = s.verdicts, s.settlements
 	return crossings
+}
+
+// skipsFirst reports whether the entry is left out of the stream to a child. It is a bug:
+// FaultChildLate.
+func (s *State) skipsFirst(child *stream) bool {
+	if s.fault != FaultChildLate || child.number > 0 || child.late ||
+		int(child.shard) < len(s.genesis.Shards) {
+		return false
+	}
+	child.late = true
+	return true
 }
 
 // belongs reports whether a client's transaction with these destinations may be in a block of this
@@ -102,7 +114,7 @@ func (s *State) belongs(t *ledger.Transaction, destinations []ledger.ShardID, nu
 	signerKnown bool) bool {
 	if number == 0 {
 		return s.tree.Covers(s.shard, destinations) && (signerKnown || len(t.Registrations) > 0 ||
-			t.Charter != nil)
+			t.Charter != nil || t.Book != nil)
 	}
 	return s.parent != nil && s.tree.Concerns(s.shard, destinations)
 }
@@ -124,12 +136,22 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 		}
 		return s.apply(t, seal.Root, seal.Signatures)
 	}
+	if t.Arrival != nil {
+		if seal.Number != 0 || len(seal.IDs) != 1 || len(seal.Signatures) != 0 {
+			return whole(ledger.OutOfPlace)
+		}
+		return s.applyArrival(t, entry.ID)
+	}
 	s.destinations = t.AppendDestinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
 	if !s.belongs(t, s.destinations, seal.Number, s.organisations[t.Signer] != nil) {
 		return whole(ledger.OutOfPlace)
 	}
-	for c, child := range s.children {
-		if s.tree.Concerns(child.shard, s.destinations) {
+	onward := s.destinations
+	if len(s.growth.lost) > 0 {
+		onward = s.present(slices.Clone(onward))
+	}
+	for c, child := range s.children[:len(s.forward)] {
+		if s.tree.Concerns(child.shard, onward) {
 			s.forward[c] = true
 		}
 	}
@@ -137,7 +159,7 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 	if t.BookWide() || len(s.destinations) == 1 || result.Code == ledger.Relayed {
 		return result
 	}
-	others := without(s.destinations, s.shard)
+	others := s.present(without(s.destinations, s.shard))
 	if result.Code == ledger.SetAside {
 		s.setAside(entry.ID, t, others)
 	}
@@ -168,8 +190,15 @@ func without(shards []ledger.ShardID, shard ledger.ShardID) []ledger.ShardID {
 func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
 	signatures []ledger.Signature) ledger.Result {
 	switch {
+	case !has(s.destinations, s.shard) && len(s.growth.lost) > 0 &&
+		!slices.ContainsFunc(s.destinations, s.isPresent):
+		return whole(ledger.ShardLost) // and it goes nowhere else
 	case !has(s.destinations, s.shard):
 		return whole(ledger.Relayed)
+	case s.concernsStranded(t):
+		return whole(ledger.ShardLost)
+	case s.concernsComing(t):
+		return whole(ledger.OrganisationMoving)
 	case len(t.Registrations) > 0:
 		result := s.mayRegister(t, signatures, s.Organisation, &s.charter.Charter)
 		if result.OK() {
@@ -182,6 +211,9 @@ func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
 		return s.apply(t, root, signatures)
 	}
 	s.counter++
+	if s.concernsLost(s.destinations) {
+		return whole(ledger.ShardLost)
+	}
 	return s.attemptPart(t, signatures)
 }
 

@@ -24,6 +24,8 @@ const (
 	kindPending      = 'p'
 	kindCharter      = 'c'
 	kindCancelled    = 'x'
+	kindGrowth       = 'g'
+	kindMove         = 'v'
 )
 
 // mark records that the current block touched an entry, and which of the encodings that the block
@@ -96,6 +98,9 @@ type State struct {
 	records       map[ledger.RecordKey]*record
 	group         membershipState
 	charter       charter
+	growth        growth
+	losses        losses
+	moves         moves
 	uses          map[ledger.OrganisationName]*use
 	cancelled     cancelledSet
 
@@ -109,7 +114,8 @@ type State struct {
 	execution
 }
 
-// New returns the state after block 0 of a chain.
+// New returns the state after block 0 of a chain. The chain of a shard that was added to the book
+// begins with a directory, which is to be restored into the state; see Begin.
 func New(genesis *ledger.Genesis) *State {
 	s := &State{
 		genesis: genesis, ledger: genesis.Book(), chain: genesis.Hash(), tree: genesis.ShardTree(),
@@ -119,6 +125,7 @@ func New(genesis *ledger.Genesis) *State {
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
 		uses: make(map[ledger.OrganisationName]*use), cancelled: newCancelledSet(),
+		moves:  newMoves(),
 		divide: inTurn,
 	}
 	if s.tree != nil {
@@ -166,10 +173,10 @@ func (s *State) AccountCount() int { return int(s.opened) }
 
 // EntryCount returns the number of entries, or a few more.
 func (s *State) EntryCount() int {
-	const single = 2 // the charter and the parent's stream
+	const single = 3 // the charter, the changes of the book's shards, and the parent's stream
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
-		len(s.group.members) + len(s.children) + len(s.pending.slots) + len(s.cancelled.by) +
-		single
+		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
+		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + single
 }
 
 // Record returns the place of a record's value.
@@ -313,6 +320,13 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 	case kindCharter:
 		again, err = s.charter.restore(key, r)
 		return &s.charter, again, err
+	case kindGrowth:
+		if isLossKey(key) {
+			return s.losses.restore(key, r)
+		}
+		return s.growth.restore(key, r)
+	case kindMove:
+		return s.restoreMove(key, r)
 	case kindStream:
 		return s.restoreStream(key, r)
 	case kindPending:
@@ -379,6 +393,15 @@ func (s *State) others() []entry {
 	if s.charter.Number > 0 {
 		all = append(all, &s.charter)
 	}
+	if s.growth.number > 0 {
+		all = append(all, &s.growth)
+	}
+	for _, each := range s.losses {
+		all = append(all, each)
+	}
+	for _, each := range s.growth.added {
+		all = append(all, each)
+	}
 	if s.parent != nil && s.parent.number > 0 {
 		all = append(all, s.parent)
 	}
@@ -393,6 +416,9 @@ func (s *State) others() []entry {
 		}
 	}
 	for _, each := range s.cancelled.by {
+		all = append(all, each)
+	}
+	for _, each := range s.moves.all {
 		all = append(all, each)
 	}
 	return all

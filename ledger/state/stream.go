@@ -13,6 +13,8 @@ type stream struct {
 	shard  ledger.ShardID
 	number uint64
 	mark   mark
+	// late is for FaultChildLate.
+	late bool
 }
 
 func (x *stream) appendEntry(to []byte) (entry []byte, keyLength int) {
@@ -65,10 +67,15 @@ func (s *State) restoreStream(key []byte, r *reader) (restored entry, again bool
 	if len(key) != 1+4+1 {
 		return nil, false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
-	found := s.streamOf(ledger.ShardID(binary.BigEndian.Uint32(key[1:])))
+	shard := ledger.ShardID(binary.BigEndian.Uint32(key[1:]))
+	found := s.streamOf(shard)
+	if found == nil && (s.tree == nil || int(shard) < len(s.genesis.Shards)) {
+		return nil, false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, shard)
+	}
 	if found == nil {
-		return nil, false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry,
-			binary.BigEndian.Uint32(key[1:]))
+		if found, again = s.growth.streamTo(shard); again {
+			return found, true, nil
+		}
 	}
 	again = found.number != 0
 	if found.number = r.Uvarint(); found.number == 0 {

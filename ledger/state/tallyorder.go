@@ -9,9 +9,9 @@ import (
 )
 
 // Correct members list the verdicts that they vouch for in the same order: by the transaction's id,
-// then the shard (verdicts.Exchange.Propose). So one pass over all lists side by side counts them,
-// and each verdict is looked up in the state only once. Lists in another order are counted in maps,
-// with the same result.
+// then the shard, then the subject (verdicts.Exchange.Propose). So one pass over all lists side by
+// side counts them, and each verdict is looked up in the state only once. Lists in another order
+// are counted in maps, with the same result.
 
 // vouchedVerdict is what a round says about one verdict in one of its batches.
 type vouchedVerdict uint8
@@ -67,12 +67,12 @@ func ascending(verdicts []ledger.Verdict) bool {
 	return true
 }
 
-// compareVerdicts orders verdicts by transaction, then shard.
+// compareVerdicts orders verdicts by transaction, then shard, then subject.
 func compareVerdicts(a, b *ledger.Verdict) int {
 	if order := bytes.Compare(a.ID[:], b.ID[:]); order != 0 {
 		return order
 	}
-	return cmp.Compare(a.Shard, b.Shard)
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Subject(), b.Subject()))
 }
 
 // leastOf returns the least of the verdicts that are not counted yet, or nil.
@@ -90,7 +90,7 @@ func leastOf(voices []voice) (least *ledger.Verdict) {
 func countNext(voices []voice, next ledger.Verdict, majority int) {
 	saysIt := func(v *voice) bool {
 		return len(v.verdicts) > 0 && v.verdicts[0].Shard == next.Shard &&
-			v.verdicts[0].ID == next.ID
+			v.verdicts[0].ID == next.ID && v.verdicts[0].Subject() == next.Subject()
 	}
 	result, found := majorityOf(voices, saysIt, majority)
 	before := false

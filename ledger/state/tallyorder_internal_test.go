@@ -66,7 +66,7 @@ func TestCountInOrder(t *testing.T) {
 		firstOf := make(map[awaited]ledger.Result)
 		for i, batch := range batches {
 			for j, verdict := range batch.Verdicts {
-				want, key := tooFew, awaited{verdict.ID, verdict.Shard}
+				want, key := tooFew, awaited{verdict.ID, verdict.Shard, verdict.Subject()}
 				if counted[verdict].count >= majority {
 					if _, known := firstOf[key]; !known {
 						firstOf[key] = verdict.Result

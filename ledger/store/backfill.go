@@ -341,7 +341,10 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 		return err
 	}
 	defer s.tasks.Done()
-	replayed := s.newReplay()
+	replayed, err := s.newReplay()
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, replayed.end()) }()
 	for height := ledger.Height(1); height <= last; height++ {
 		if err := s.checkRunning(ctx); err != nil {
@@ -402,7 +405,7 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 			return put("history", historyKey(number, ordinal), value)
 		})
 	if err == nil {
-		err = shardRows(block, changes, put)
+		err = errors.Join(shardRows(block, changes, put), s.seedRows(changes.Seeds, put))
 	}
 	if err == nil {
 		s.options.onWrite("index flush")

@@ -463,7 +463,7 @@ func TestFillingInAnOldStore(t *testing.T) {
 	if borrowed, err := s.Block(19); err != nil || borrowed.Hash != lent.Hash || s.Absent() != 20 {
 		t.Errorf("a borrowed block: %v", err)
 	}
-	if _, made, err := s.Verdict(block.Entry(0).ID, 20); !errors.Is(err, ErrAbsent) || made {
+	if _, made, err := s.Verdict(block.Entry(0).ID, 0, 20); !errors.Is(err, ErrAbsent) || made {
 		t.Errorf("a verdict without an outline: %v %v", made, err)
 	}
 	for s.Absent() > 0 {

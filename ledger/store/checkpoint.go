@@ -270,6 +270,9 @@ func (s *Store) blockRows(p *packer, pending *pendingBlock, put putRow) error {
 	if err := shardRows(block, pending.changes, put); err != nil {
 		return err
 	}
+	if err := s.seedRows(pending.changes.Seeds, put); err != nil {
+		return err
+	}
 	return put("header", heightKey(rowHeader, height),
 		headerRow(block.Header.Encode(), len(pending.encoded)))
 }

@@ -14,9 +14,9 @@ import (
 // in, and does not wait for all blocks from the genesis to be there and to be executed.
 //
 // Which bundles of a block are entries follows from the homes of the organisations in them. An
-// organisation keeps its home for ever, and the state knows when it was registered. So the present
-// directory is enough. The numbers follow from the positions of the streams in the state of the
-// snapshot, counted downward with the blocks.
+// organisation keeps its home for ever, and the state knows when it was registered, and when a
+// shard was added. So the present directory is enough. The numbers follow from the positions of the
+// streams in the state of the snapshot, counted downward with the blocks.
 
 // childEntries finds the entries of the streams to the child shards in blocks that are filled in.
 type childEntries struct {
@@ -52,10 +52,12 @@ func (s *Store) beginEntries() (*childEntries, error) {
 	if len(m.streamed) == 0 {
 		return e, nil
 	}
-	if e.children = s.children(); len(e.children) != len(m.streamed) {
+	if e.children = s.children(); len(e.children) < len(m.streamed) {
 		return nil, damaged(1, "where the store began: the positions of %d streams, and there are "+
 			"%d child shards", len(m.streamed), len(e.children))
 	}
+	// Children that were added since have no entries in these blocks.
+	e.children = e.children[:len(m.streamed)]
 	e.places = make([][]position, len(e.children))
 	return e, nil
 }
@@ -73,8 +75,8 @@ func (e *childEntries) add(block *ledger.Block) {
 			if transaction.Change != nil || transaction.Verdict != nil {
 				continue
 			}
-			destinations := e.tree.Destinations(transaction, directoryAt{e.store, Found{
-				Block: block, Height: block.Header.Height, Index: next}})
+			destinations := e.store.presentAt(block.Header.Height,
+				e.store.Destinations(block, next))
 			for c, child := range e.children {
 				goes[c] = goes[c] || e.tree.Concerns(child, destinations)
 			}

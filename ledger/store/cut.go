@@ -110,18 +110,25 @@ func (s *Store) AccountsAt(ctx context.Context, place Place, after ledger.Accoun
 	return page, accounts[len(accounts)-1].Path, len(accounts) == limit, nil
 }
 
-// decided returns ErrNotYet if a transaction before a place still waits for other shards, or the
-// chain does not reach the place.
+// decided returns ErrNotYet if a transaction before a place still waits for other shards, an
+// organisation that moved here before has not arrived, or the chain does not reach the place.
 func (s *Store) decided(place Place) error {
 	if err := s.CheckPlace(place); err != nil {
 		return err
 	}
 	s.mutex.RLock()
 	oldest, waits := s.state.OldestPending()
+	coming, _ := s.state.Coming()
 	s.mutex.RUnlock()
+	for i := range coming {
+		if place.Has(coming[i].Height, coming[i].Index) {
+			return fmt.Errorf("%w: organisation %s is on its way here", ErrNotYet,
+				coming[i].Organisation)
+		}
+	}
 	if waits && place.Has(oldest.Height, oldest.Index) {
-		return fmt.Errorf("%w: transaction %s waits for shard %d", ErrNotYet, oldest.ID,
-			oldest.Waits[0])
+		return fmt.Errorf("%w: transaction %s waits for shards %v", ErrNotYet, oldest.ID,
+			oldest.WaitsFor(s.genesis.Shard))
 	}
 	return nil
 }
@@ -290,6 +297,9 @@ func takeBack(account *ledger.Account, moved *ledger.Posting) error {
 
 // openAt reports whether an account was open at a place.
 func (s *Store) openAt(account *ledger.Account, place Place) (bool, error) {
+	if lives := s.livesHere(account.Path.Organisation(), place); !lives || s.cameWith(account) {
+		return lives, nil
+	}
 	if account.Opened != place.Height+1 {
 		return account.Opened <= place.Height, nil
 	}

@@ -246,6 +246,8 @@
 // Further rows:
 //
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
+//	d shard part               -> a part of the directory with which the chain of an added shard
+//	                              begins, after its length (grown.go)
 //	v number                   -> height, bundle: an entry of the parent's stream. Earlier versions
 //	                              did not write it
 //	z id                       -> height, index: the verdict that ended a transaction's wait

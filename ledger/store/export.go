@@ -75,6 +75,9 @@ func (s *Store) ExportBalances(ctx context.Context, visit func(BalanceLine) erro
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
+		if !s.LivesHere(account.Path.Organisation()) {
+			continue // it has moved to another shard, or has not arrived
+		}
 		for _, line := range NewBalanceLines(&account) {
 			if err := visit(line); err != nil {
 				return err

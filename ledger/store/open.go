@@ -276,6 +276,9 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.complement(); err != nil {
 		return err
 	}
+	if err := s.keepSeed(); err != nil {
+		return err
+	}
 	s.unwritten, s.written, s.wanted = newUnwritten(), height, height
 	s.perhaps = must.perhaps
 	s.known.Store(uint64(min(must.known, height)))
@@ -313,7 +316,20 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 	switch {
 	case errors.Is(err, errMissing) && must.height == 0 && genesis == nil:
 		genesis = s.genesis.Encode()
+		var runs []*run
+		if len(s.genesis.Grown) > 0 {
+			if runs, err = s.beginSeeded(); err != nil {
+				return 0, ledger.Hash{}, err
+			}
+		}
 		err = s.db.Update(func(transaction *badger.Txn) error {
+			if len(runs) > 0 {
+				runsKey := []byte{rowRuns}
+				row := seal(runsKey, runsRow(s.runs.next.Load(), runs))
+				if err := transaction.Set(runsKey, row); err != nil {
+					return err
+				}
+			}
 			if err := transaction.Set(genesisKey, seal(genesisKey,
 				bytes.Clone(genesis))); err != nil {
 				return err

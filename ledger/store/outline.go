@@ -62,17 +62,18 @@ func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 // result returns the height of a transaction, and an entry with its id and result. If the block is
 // absent, the entry has nothing else. It returns ErrNotFound if no block has the transaction, and
 // ErrAbsent if neither the block nor its outline is here.
-func (s *Store) result(id ledger.Hash) (ledger.Height, *ledger.Entry, error) {
+func (s *Store) result(id ledger.Hash) (height ledger.Height, entry *ledger.Entry, absent bool,
+	err error) {
 	found, err := s.Transaction(id)
 	if errors.Is(err, ErrAbsent) {
 		height, entry, err := s.outlined(id)
 		if !errors.Is(err, errFilled) {
-			return height, entry, err
+			return height, entry, true, err
 		}
 		found, err = s.Transaction(id)
-		return found.Height, found.Entry, err
+		return found.Height, found.Entry, false, err
 	}
-	return found.Height, found.Entry, err
+	return found.Height, found.Entry, false, err
 }
 
 // errFilled reports that a block has been filled in while its outline was looked for.

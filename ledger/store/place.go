@@ -338,6 +338,27 @@ func (s *Store) before(height ledger.Height, number uint64) (Place, error) {
 		func(i int) bool { return block.Unpacked[i].Bundle >= bundle }))}, nil
 }
 
+// ShardsAt returns how many shards the book has at a place: an addition of a shard counts if it is
+// before the place.
+func (s *Store) ShardsAt(place Place) (int, error) {
+	shards := s.shardsAt(place.Height + 1)
+	if place.Entries == 0 || s.shardsAt(place.Height+2) == shards {
+		return shards, nil
+	}
+	block, err := s.Block(place.Height + 1)
+	if err != nil {
+		return 0, err
+	}
+	for i := range min(int(place.Entries), block.Len()) {
+		entry := block.Entry(i)
+		if change := entry.Transaction().Book; change != nil && change.Addition != nil &&
+			entry.Result.OK() {
+			shards++
+		}
+	}
+	return shards, nil
+}
+
 // StreamedAt returns the number of the last entry of the stream to a child shard that is before a
 // place, or 0 if there is none.
 func (s *Store) StreamedAt(child ledger.ShardID, place Place) (uint64, error) {

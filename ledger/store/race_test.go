@@ -69,7 +69,7 @@ func readAny(s *Store, random *rand.Rand) error {
 			if _, err := s.Crossing(entry.ID); err != nil {
 				return fmt.Errorf("crossing %d of block %d: %w", index, height, err)
 			}
-			if _, _, err := s.Verdict(entry.ID, head); err != nil {
+			if _, _, err := s.Verdict(entry.ID, 0, head); err != nil {
 				return fmt.Errorf("verdict %d of block %d: %w", index, height, err)
 			}
 			for _, child := range s.ShardTree().Children(s.Shard()) {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -324,16 +323,5 @@ func (s *Store) Record(key ledger.RecordKey) (RecordValue, error) {
 	if !found {
 		return RecordValue{}, fmt.Errorf("%w: record %.150q", ErrNotFound, string(key))
 	}
-	where, err := s.at(position{height: place.Height, index: place.Index})
-	if err != nil {
-		return RecordValue{}, err
-	}
-	records := where.Entry.Transaction().Records
-	if int(place.Item) >= len(records) || records[place.Item].Key != key ||
-		sha256.Sum256(records[place.Item].Value) != place.Digest {
-		return RecordValue{}, damaged(place.Height, "transaction %d does not hold record %s",
-			place.Index, key)
-	}
-	return RecordValue{Value: records[place.Item].Value, Height: place.Height,
-		Index: int(place.Index), ID: where.Entry.ID}, nil
+	return s.recordAt(key, place)
 }

@@ -38,9 +38,13 @@ const replayFolder = "replay"
 // accounts that they touch are in memory until then.
 const replayBlocks = 64
 
-func (s *Store) newReplay() *replay {
-	return &replay{state: state.New(s.genesis), dir: filepath.Join(s.dir, replayFolder),
-		limit: s.options.AccountsInMemory}
+func (s *Store) newReplay() (*replay, error) {
+	begun, err := s.beginState()
+	if err != nil {
+		return nil, err
+	}
+	return &replay{state: begun, dir: filepath.Join(s.dir, replayFolder),
+		limit: s.options.AccountsInMemory}, nil
 }
 
 // execute executes the next block again, as far as it gives the same block. A failure of the

@@ -21,7 +21,11 @@ func TestReplayOfManyAccounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	replayed, most := s.newReplay(), 0
+	replayed, err := s.newReplay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
 		block, err := s.Block(height)
 		if err != nil {

@@ -37,6 +37,7 @@ const (
 
 	rowCertificate = 'c'
 	rowEvidence    = 'e'
+	rowSeed        = 'd'
 )
 
 // The kinds of entries of the index.

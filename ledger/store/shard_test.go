@@ -328,16 +328,16 @@ func compareVerdicts(t *testing.T, whole, began *Store) {
 		}
 		for i := range block.Len() {
 			id := block.Entry(i).ID
-			want, wantMade, err := whole.Verdict(id, durable)
+			want, wantMade, err := whole.Verdict(id, 0, durable)
 			if err != nil {
 				t.Fatal(err)
 			}
-			verdict, made, err := began.Verdict(id, durable)
+			verdict, made, err := began.Verdict(id, 0, durable)
 			if err != nil || made != wantMade || verdict != want {
 				t.Errorf("block %d, transaction %d: %+v %v %v, want %+v %v", height, i, verdict,
 					made, err, want, wantMade)
 			}
-			if _, made, err := began.Verdict(id, height-1); err != nil || made {
+			if _, made, err := began.Verdict(id, 0, height-1); err != nil || made {
 				t.Errorf("a verdict of block %d, which is not durable: %v", height, err)
 			}
 			if made && verdict.Good() {
@@ -350,7 +350,7 @@ func compareVerdicts(t *testing.T, whole, began *Store) {
 	if good < 3 || bad < 3 {
 		t.Errorf("%d good and %d bad verdicts were compared", good, bad)
 	}
-	if _, made, err := began.Verdict(ledger.Hash{1}, durable); err != nil || made {
+	if _, made, err := began.Verdict(ledger.Hash{1}, 0, durable); err != nil || made {
 		t.Errorf("a verdict on a transaction that is not there: %v", err)
 	}
 }
@@ -372,11 +372,11 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		oldest.ID != waits.ID || since != header.Time {
 		t.Errorf("the oldest is %+v since %d: %v %v", oldest, since, found, err)
 	}
-	verdict, made, err := s.Verdict(waits.ID, waits.Height)
+	verdict, made, err := s.Verdict(waits.ID, 0, waits.Height)
 	if err != nil || !made || !verdict.Good() || verdict.Shard != 1 {
 		t.Fatalf("%+v %v %v", verdict, made, err)
 	}
-	if _, made, err := s.Verdict(waits.ID, waits.Height-1); made || err != nil {
+	if _, made, err := s.Verdict(waits.ID, 0, waits.Height-1); made || err != nil {
 		t.Errorf("a verdict of a block that is not durable yet: %v", err)
 	}
 	grown := 0
@@ -420,7 +420,7 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		*crossing.Settled.Entry.Transaction().Verdict != told {
 		t.Fatalf("%+v %v", crossing, err)
 	}
-	if _, made, err := s.Verdict(ledger.Hash{1}, s.AppendedHeight()); made || err != nil {
+	if _, made, err := s.Verdict(ledger.Hash{1}, 0, s.AppendedHeight()); made || err != nil {
 		t.Errorf("a verdict on what is not there: %v", err)
 	}
 }
@@ -511,7 +511,7 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 				if _, err := s.Crossing(waits.ID); err != nil {
 					return err
 				}
-				if _, _, err := s.Verdict(waits.ID, s.AppendedHeight()); err != nil {
+				if _, _, err := s.Verdict(waits.ID, 0, s.AppendedHeight()); err != nil {
 					return err
 				}
 			}

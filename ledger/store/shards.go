@@ -26,7 +26,8 @@ func (s *Store) Book() ledger.Hash { return s.book }
 // Shard returns the shard of this chain. It is 0 in a book of one shard.
 func (s *Store) Shard() ledger.ShardID { return s.genesis.Shard }
 
-// ShardTree returns the tree of the book's shards, or nil if the book has only one shard.
+// ShardTree returns the tree of the book's shards as of the head, or nil if the book has only one
+// shard. It is read-only: after the addition of a shard, ShardTree returns another tree.
 func (s *Store) ShardTree() *ledger.ShardTree {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -41,12 +42,22 @@ func (s *Store) HomeShard(name ledger.OrganisationName) ledger.ShardID {
 }
 
 // DecidedAt returns the shard whose chain gives the outcome of a client's transaction that not all
-// shards execute: the home of its signer, or the shard that a cancellation names.
+// shards execute: the home of its signer, or the shard that a cancellation names. If the home is
+// lost, it is another shard that the transaction concerns.
 func (s *Store) DecidedAt(t *ledger.Transaction) ledger.ShardID {
-	if c := t.Cancellation; c != nil && int(c.Shard) < max(1, len(s.genesis.Shards)) {
+	if c := t.Cancellation; c != nil && int(c.Shard) < s.BookShards() {
 		return c.Shard
 	}
-	return s.HomeShard(t.Signer)
+	home := s.HomeShard(t.Signer)
+	if !s.Lost(home) {
+		return home
+	}
+	for _, other := range s.ShardTree().Destinations(t, s) {
+		if !s.Lost(other) {
+			return other
+		}
+	}
+	return home
 }
 
 // BundleEntry returns the shard where a bundle enters, as of the head.
@@ -278,23 +289,23 @@ func (s *Store) Standing(verdict *ledger.Verdict) (verdicts.Standing, error) {
 	return verdicts.StandingOf(s.state.Awaits(verdict), known), nil
 }
 
-// Verdict returns this shard's verdict on a transaction, for another shard that asks. made is false
+// Verdict returns this shard's verdict on a transaction, for another shard that asks, or its word
+// that an organisation has left with a move, whose id is asked for then. made is false
 // if there is none: the transaction is not in a block up to upTo, concerned only this shard, or
 // passed through. As for Stream, upTo must be a height that a majority of the members have on disk,
 // because another shard acts irrevocably on a verdict. A store that began with a snapshot knows the
 // verdicts in absent blocks from their outlines. So none is lost when members that have the blocks
 // leave. Verdict returns ErrAbsent only if the snapshot came from a version without outlines.
-func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool,
-	err error) {
-	height, entry, err := s.result(id)
+func (s *Store) Verdict(id ledger.Hash, asks ledger.ShardID, upTo ledger.Height) (
+	verdict ledger.Verdict, made bool, err error) {
+	height, entry, absent, err := s.result(id)
 	if errors.Is(err, ErrNotFound) {
-		return ledger.Verdict{}, false, nil
+		return s.departure(id, asks, upTo)
 	}
 	if err != nil || height > upTo {
 		return ledger.Verdict{}, false, err
 	}
-	verdict, made = ledger.VerdictOf(entry, s.genesis.Shard)
-	return verdict, made, nil
+	return s.answer(entry, height, asks, absent)
 }
 
 // Outcome is the outcome of a transaction, as far as this shard's chain has it.
@@ -318,8 +329,8 @@ type Crossing struct {
 	// Destinations are the shards that the transaction concerns, in ascending order.
 	Destinations []ledger.ShardID
 	Outcome      Outcome
-	// Waits are the shards whose verdicts are awaited. Said are those whose good verdicts are in
-	// the chain. Both are empty if the transaction does not wait.
+	// Waits are the shards whose verdicts, or testimonies about a lost shard, are awaited. Said are
+	// those whose good verdicts are in the chain. Both are empty if the transaction does not wait.
 	Waits, Said []ledger.ShardID
 	// Settled is the verdict that ended the wait. It is nil if there was no wait, or if it has not
 	// ended.
@@ -351,7 +362,8 @@ func (s *Store) crossingOf(id ledger.Hash, crossing Crossing) (Crossing, error) 
 	waiting, waits := s.state.Pending(id)
 	s.mutex.RUnlock()
 	if waits {
-		crossing.Outcome, crossing.Waits, crossing.Said = Waiting, waiting.Waits, waiting.Said
+		crossing.Outcome, crossing.Said = Waiting, waiting.Said
+		crossing.Waits = waiting.WaitsFor(s.genesis.Shard)
 		return crossing, nil
 	}
 	settled, err := s.settlement(id, crossing.Destinations)
@@ -484,10 +496,13 @@ func (s *Store) Destinations(block *ledger.Block, index int) []ledger.ShardID {
 func (s *Store) destinations(found Found) []ledger.ShardID {
 	transaction := found.Entry.Transaction()
 	tree := s.ShardTree()
-	if tree == nil || transaction.Change != nil || transaction.Verdict != nil {
+	if tree == nil || transaction.Change != nil || transaction.Verdict != nil ||
+		transaction.Arrival != nil {
 		return []ledger.ShardID{s.genesis.Shard}
 	}
-	return tree.Destinations(transaction, directoryAt{s, found})
+	directory := directoryAt{s, found}
+	return transaction.AppendDestinations(nil, s.shardsAt(found.Height),
+		func(name ledger.OrganisationName) ledger.ShardID { return tree.Home(name, directory) })
 }
 
 // directoryAt is the directory at a transaction's place.
@@ -499,6 +514,12 @@ type directoryAt struct {
 // Organisation returns an organisation that was registered before the place.
 func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisation, bool) {
 	organisation, known := d.store.Organisation(name)
+	if moves := d.store.Moves(name); known && len(moves) > 0 {
+		organisation.Pinned = true
+		for i := len(moves) - 1; i >= 0 && d.place.Height <= moves[i].Height; i-- {
+			organisation.Shard = moves[i].From
+		}
+	}
 	switch {
 	case !known || organisation.Registered > d.place.Height:
 		return ledger.Organisation{}, false

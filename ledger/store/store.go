@@ -43,6 +43,10 @@ type Options struct {
 	// memory (GOMEMLIMIT), at some 256 bytes an account; 8 million without a limit.
 	AccountsInMemory int
 
+	// Seed is the directory with which the chain of a shard begins that was added while the book
+	// ran (state.Seed). A new store of such a shard needs it. Others ignore it.
+	Seed []byte
+
 	// Verify verifies the batches of a round, as ledger.VerifyBatches does, which is the default. A
 	// node sets one that has verified most of them while they arrived.
 	Verify func(batches [][]byte) []*ledger.VerifiedBatch
@@ -200,6 +204,10 @@ type Store struct {
 	closed  bool
 	// changed is signalled when one of these fields changes, or a layer has become full.
 	changed *sync.Cond
+
+	// departed are the organisations that have left this shard; moving guards it.
+	moving   sync.Mutex
+	departed map[uint64]*departed
 
 	writer sync.WaitGroup
 	// sorter is the writer's memory for sorting layers.

@@ -49,7 +49,11 @@ func (s *Store) verify(ctx context.Context,
 			"up to %d lie %w and are not complete; the data that is here was checked when the "+
 			"store was opened; run the node to fetch the rest from other nodes", missing, ErrAbsent)
 	}
-	replayed, head := s.newReplay(), s.AppendedHeight()
+	replayed, err := s.newReplay()
+	if err != nil {
+		return err
+	}
+	head := s.AppendedHeight()
 	defer func() { err = errors.Join(err, replayed.end()) }()
 	if err := s.awaitWritten(head); err != nil { // the rows must be in the database
 		return err

@@ -20,8 +20,9 @@ type Asking struct {
 // waiting is a transaction that waits for verdicts.
 type waiting struct {
 	since, asked time.Duration
-	seen         bool // in the present look
-	asks         int  // how often it was asked for
+	seen         bool           // in the present look
+	of           *state.Pending // as it was seen last
+	asks         int            // how often it was asked for
 }
 
 // NewAsking returns an empty Asking. A transaction is overdue when it has waited for the time
@@ -31,7 +32,8 @@ func NewAsking(after, every time.Duration) *Asking {
 }
 
 // Overdue takes a look at all transactions that wait, and returns those to ask for, the least
-// recently asked first. If anew is set, the chain was just opened: all are overdue.
+// recently asked first. If anew is set, the chain was just opened: all are overdue. So is a
+// departure at once, and again more often.
 func (a *Asking) Overdue(pending []state.Pending, now time.Duration, anew bool) []*state.Pending {
 	if anew {
 		clear(a.waiting)
@@ -44,13 +46,17 @@ func (a *Asking) Overdue(pending []state.Pending, now time.Duration, anew bool) 
 		w := a.waiting[pending[i].ID]
 		if w == nil {
 			w = &waiting{since: now, asked: never}
-			if anew {
+			if anew || pending[i].Departure {
 				w.since = never
 			}
 			a.waiting[pending[i].ID] = w
 		}
-		w.seen = true
-		if now-w.since >= a.after && now-w.asked >= a.every {
+		w.seen, w.of = true, &pending[i]
+		every := a.every
+		if pending[i].Departure { // nobody tells it unasked
+			every = min(every, a.after/2)
+		}
+		if now-w.since >= a.after && now-w.asked >= every {
 			due = append(due, &pending[i])
 		}
 	}
@@ -61,12 +67,13 @@ func (a *Asking) Overdue(pending []state.Pending, now time.Duration, anew bool) 
 	return due
 }
 
-// Sweep makes misplaced verdicts ones to judge again: those to propose whose transactions do not
-// wait, and early ones whose transactions do.
+// Sweep makes misplaced verdicts ones to judge again: those to propose for which no transaction
+// waits, such as those of a shard that is lost, and early ones whose transactions wait.
 func (x *Exchange) Sweep(a *Asking) {
 	var misplaced []ledger.Verdict
 	x.awaited.each(func(verdict *ledger.Verdict) {
-		if a.waiting[verdict.ID] == nil {
+		w := a.waiting[verdict.ID]
+		if w == nil || !w.of.Wants(verdict.Shard, verdict.Subject()) {
 			misplaced = append(misplaced, *verdict)
 		}
 	})
@@ -84,10 +91,31 @@ func (x *Exchange) Sweep(a *Asking) {
 	x.received = append(x.received, misplaced...)
 }
 
-// Question is what a shard is to be asked: its verdicts on these transactions.
+// Question is what a shard is to be asked: its verdicts on these transactions, or its testimonies
+// with this subject.
 type Question struct {
-	Shard ledger.ShardID
-	IDs   []ledger.Hash
+	Shard   ledger.ShardID
+	Subject ledger.Subject
+	IDs     []ledger.Hash
+}
+
+// asked is whom to ask, and for what.
+type asked struct {
+	shard   ledger.ShardID
+	subject ledger.Subject
+}
+
+// missing returns what a transaction waits for.
+func missing(pending *state.Pending) (all []asked) {
+	for _, shard := range pending.Waits {
+		all = append(all, asked{shard, 0})
+	}
+	for i := range pending.Inquiries {
+		for _, shard := range pending.Inquiries[i].Of {
+			all = append(all, asked{shard, pending.Inquiries[i].Testimony.Subject()})
+		}
+	}
+	return all
 }
 
 // Questions returns what to ask on overdue transactions, at most the given number for each shard,
@@ -95,13 +123,14 @@ type Question struct {
 // believed, but were dropped for lack of room, are to be judged again instead.
 func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration, most, often int) (
 	questions []Question, vain []Key) {
-	ids := map[ledger.ShardID][]ledger.Hash{}
+	ids, count := map[asked][]ledger.Hash{}, map[ledger.ShardID]int{}
 	for _, each := range due {
-		waits, asked := a.waiting[each.ID], false
-		for _, shard := range each.Waits {
-			key := Key{each.ID, shard}
+		waits, any := a.waiting[each.ID], false
+		for _, from := range missing(each) {
+			key := Key{each.ID, from.shard, from.subject}
+			x.testifyAlone(key)
 			at := x.facts.find(key)
-			if len(ids[shard]) >= most || x.facts.facts[at].awaited ||
+			if count[from.shard] >= most || x.facts.facts[at].awaited ||
 				x.config.Fault == FaultAskedOnce && waits.asks > 0 {
 				continue
 			}
@@ -109,25 +138,41 @@ func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration,
 			x.settled.remove(&x.facts, at)
 			if result, believed := x.Believed(key); believed {
 				// Without room, this one comes before others at the next look.
-				if x.enqueue(ledger.Verdict{ID: each.ID, Shard: shard, Result: result}) {
+				if x.enqueue(ledger.Verdict{ID: each.ID, Shard: from.shard, Result: result}) {
 					waits.asked = now
 				}
 				continue
 			}
 			waits.asked = now
-			ids[shard] = append(ids[shard], each.ID)
-			asked = true
-			if waits.asks >= often {
+			ids[from] = append(ids[from], each.ID)
+			count[from.shard]++
+			any = true
+			if waits.asks >= often && from.subject == 0 {
 				vain = append(vain, key)
 			}
 		}
-		if asked {
+		if any {
 			waits.asks++
 		}
 	}
-	for shard, list := range ids {
-		questions = append(questions, Question{shard, list})
+	for from, list := range ids {
+		questions = append(questions, Question{from.shard, from.subject, list})
 	}
-	slices.SortFunc(questions, func(p, q Question) int { return cmp.Compare(p.Shard, q.Shard) })
+	slices.SortFunc(questions, func(p, q Question) int {
+		return cmp.Or(cmp.Compare(p.Shard, q.Shard), cmp.Compare(p.Subject, q.Subject))
+	})
 	return questions, vain
+}
+
+// testifyAlone believes the testimony of the own shard, if that is what a transaction waits for. It
+// does if no other shard is left to ask: then this shard heard nothing, or it would not wait.
+func (x *Exchange) testifyAlone(key Key) {
+	testimony, is := key.Subject.Testimony()
+	if !is || key.Shard != x.config.Own {
+		return
+	}
+	if _, believed := x.Believed(key); !believed {
+		verdict := testimony.Verdict(key.ID, key.Shard, false)
+		x.Believe(&verdict)
+	}
 }

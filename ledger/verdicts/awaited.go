@@ -34,7 +34,7 @@ func (s *awaitedSet) displace(*ledger.Verdict) (Key, bool) { return Key{}, false
 func (s *awaitedSet) remove(key Key) {
 	elements := s.byID[key.ID]
 	for i, element := range elements {
-		if element.Value.(*awaited).verdict.Shard != key.Shard {
+		if KeyOf(&element.Value.(*awaited).verdict) != key {
 			continue
 		}
 		s.unlink(element)

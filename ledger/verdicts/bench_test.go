@@ -90,7 +90,7 @@ func BenchmarkOrderedSet(b *testing.B) {
 // BenchmarkHear counts the words of five members on 1,024 verdicts, which then are believed.
 func BenchmarkHear(b *testing.B) {
 	indexes := []ledger.MemberIndex{0, 1, 2, 3, 4}
-	x := New(Config{Vouched: true, Shards: 2, Bounds: DefaultBounds(),
+	x := New(Config{Vouched: true, Shards: func() int { return 2 }, Bounds: DefaultBounds(),
 		Members: func(ledger.ShardID) []ledger.MemberIndex { return indexes }})
 	const count = 1024
 	verdicts := make([]ledger.Verdict, count)

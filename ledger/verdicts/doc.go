@@ -34,6 +34,9 @@
 //     chain, when it was asked, are proposed.
 //   - Vouched: a minority of another shard's present members can neither make a verdict believed
 //     that their shard did not give, nor keep one from being believed that the others tell.
+//   - A testimony about a shard that is lost is a verdict like any other. Only the asking for it
+//     differs: nobody tells it unasked. That of the own shard, if no other one is left, needs no
+//     words.
 //   - Nothing is lost for good. Verdicts are dropped for lack of room, or because they were judged
 //     by a chain that has changed, but a transaction that still waits is asked for again.
 //   - All memory is bounded (Bounds), and each member has an equal share of the room for words.

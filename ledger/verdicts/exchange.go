@@ -9,14 +9,18 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
-// Key identifies a verdict: a shard gives one verdict on a transaction.
+// Key identifies a verdict: a shard gives one verdict on a transaction, and one testimony about
+// each lost shard as of a loss.
 type Key struct {
-	ID    ledger.Hash
-	Shard ledger.ShardID
+	ID      ledger.Hash
+	Shard   ledger.ShardID
+	Subject ledger.Subject
 }
 
 // KeyOf returns the key of a verdict.
-func KeyOf(verdict *ledger.Verdict) Key { return Key{verdict.ID, verdict.Shard} }
+func KeyOf(verdict *ledger.Verdict) Key {
+	return Key{verdict.ID, verdict.Shard, verdict.Subject()}
+}
 
 // Member identifies a member of any shard.
 type Member struct {
@@ -114,9 +118,9 @@ type Config struct {
 	// Vouched is set in a book whose shards do not trust a single member of another shard: a
 	// verdict is believed once more than half of the other shard's present members told it.
 	Vouched bool
-	// Own is the shard of the exchange's member, and Shards counts those of the book.
+	// Own is the shard of the exchange's member, and Shards returns how many the book has now.
 	Own    ledger.ShardID
-	Shards int
+	Shards func() int
 	// Members returns the indexes of a shard's present members, ascending. Only a vouched exchange
 	// calls it.
 	Members func(ledger.ShardID) []ledger.MemberIndex
@@ -235,7 +239,7 @@ func (x *Exchange) Applied(block *ledger.Block) (found []Contradiction) {
 			found = append(found, x.took(verdict, entry.Result.Code)...)
 			continue
 		}
-		if entry.Result.Code == ledger.SetAside {
+		if entry.Result.Code == ledger.SetAside || entry.Transaction().Book != nil {
 			x.fresh = true
 		}
 		if x.early.count > 0 {
@@ -351,8 +355,8 @@ func (x *Exchange) believe(at index, result ledger.Result) []Contradiction {
 	return against
 }
 
-// Recount counts all words anew after a change of any shard's members: those of members that left
-// count no more, and fewer may be enough now.
+// Recount counts all words anew after a change of any shard's members, or of the shards: those of
+// members that left count no more, and fewer may be enough now.
 func (x *Exchange) Recount() (found []Contradiction) {
 	x.dropped += uint64(x.words.follow(&x.config))
 	for _, key := range x.words.keys() {

@@ -121,7 +121,7 @@ func TestExchangeIsAsItsModel(t *testing.T) {
 			0: {0}, 1: {0, 1, 2}, 2: {0, 1, 2, 3}}, words: map[Key][]said{},
 			believed: map[Key]ledger.Result{}, settled: map[Key]bool{},
 			early: map[Key]ledger.Result{}, awaited: map[Key]ledger.Result{}}
-		x := New(Config{Vouched: true, Shards: 3, Bounds: DefaultBounds(),
+		x := New(Config{Vouched: true, Shards: func() int { return 3 }, Bounds: DefaultBounds(),
 			Members: func(shard ledger.ShardID) []ledger.MemberIndex { return m.present[shard] }})
 		found := 0
 		shard := rapid.SampledFrom([]ledger.ShardID{1, 2})
@@ -223,7 +223,7 @@ func compareWithModel(t *rapid.T, x *Exchange, m *exchangeModel, found int) {
 	}
 	for i := range 5 {
 		for shard := range ledger.ShardID(3) {
-			key := Key{name(i), shard}
+			key := Key{ID: name(i), Shard: shard}
 			result, believed := x.Believed(key)
 			if want, known := m.believed[key]; believed != known || believed && result != want {
 				t.Fatalf("%v is believed: %v, %v", key, believed, result)

@@ -36,7 +36,8 @@ var _, _ awaitedVerdicts = (*awaitedSet)(nil), (*orderedSet)(nil)
 // the list of the chunks, so the bound is near the square root of awaitedMax.
 const chunkMax = 256
 
-// orderedSet is awaitedVerdicts in canonical order: by the transaction's id, then the shard. It
+// orderedSet is awaitedVerdicts in canonical order: by the transaction's id, the shard, then the
+// subject. It
 // proposes the first ones each time, so that the members of a shard propose the same.
 type orderedSet struct {
 	// chunks hold the verdicts in order. No chunk is empty, and two neighbours hold more than half
@@ -51,7 +52,7 @@ func (k Key) order(other Key) int {
 	if order := bytes.Compare(k.ID[:], other.ID[:]); order != 0 {
 		return order
 	}
-	return cmp.Compare(k.Shard, other.Shard)
+	return cmp.Or(cmp.Compare(k.Shard, other.Shard), cmp.Compare(k.Subject, other.Subject))
 }
 
 // find returns the place of a key: the chunk, the index in it, and whether the key is there. If it

@@ -40,7 +40,7 @@ func newTable() table { return table{first: map[ledger.Hash]index{}, facts: make
 // find returns the place of a fact, or 0.
 func (t *table) find(key Key) index {
 	at := t.first[key.ID]
-	for at != 0 && t.facts[at].key.Shard != key.Shard {
+	for at != 0 && t.facts[at].key != key {
 		at = t.facts[at].next
 	}
 	return at
@@ -54,7 +54,7 @@ func (t *table) need(key Key) index {
 	last := index(0)
 	first, known := t.first[key.ID]
 	for at := first; at != 0; at = t.facts[at].next {
-		if t.facts[at].key.Shard == key.Shard {
+		if t.facts[at].key == key {
 			return at
 		}
 		last = at

@@ -221,7 +221,7 @@ func (s *wordSet) drop(at index) {
 // words it dropped.
 func (s *wordSet) follow(config *Config) (dropped int) {
 	tellers := 0
-	for shard := range config.Shards {
+	for shard := range config.Shards() {
 		if ledger.ShardID(shard) != config.Own {
 			tellers += len(config.Members(ledger.ShardID(shard)))
 		}

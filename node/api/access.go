@@ -120,6 +120,7 @@ var rules = map[string]rule{
 	"GetTree":        {shared: true},
 	"GetGenesis":     {shared: true},
 	"GetSnapshot":    {},
+	"GetSeed":        {},
 	"Subscribe": {asks: func(_ string, request any) error {
 		if request.(*ledgerdv1.SubscribeRequest).GetWithTransactions() {
 			return fmt.Errorf("%w: subscribe without transactions", errOthers)

@@ -242,6 +242,13 @@ func TestAccess(t *testing.T) {
 			return first(c.GetSnapshot(b.context(), connect.NewRequest(
 				&ledgerdv1.GetSnapshotRequest{})))
 		}, "auditor operator"},
+		"GetSeed": {func(c client) error {
+			err := first(c.GetSeed(b.context(), connect.NewRequest(&ledgerdv1.GetSeedRequest{})))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil // no shard was added
+			}
+			return err
+		}, "auditor operator"},
 		"Subscribe": {func(c client) error {
 			return first(c.Subscribe(b.context(), connect.NewRequest(
 				&ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true})))

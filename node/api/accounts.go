@@ -123,6 +123,9 @@ func (s *Service) ListAccounts(ctx context.Context,
 	height := s.backend.Store().Head().Height
 	answer := &ledgerdv1.ListAccountsResponse{}
 	for i := range accounts {
+		if !s.backend.Store().LivesHere(accounts[i].Path.Organisation()) {
+			continue // it has moved, or has not arrived yet
+		}
 		answer.Accounts = append(answer.Accounts, s.accountToProto(&accounts[i], height))
 	}
 	if more {
@@ -260,7 +263,9 @@ func (s *Service) organisationToProto(organisation *ledger.Organisation) *ledger
 		shard = s.backend.Store().HomeShard(organisation.Name)
 	}
 	policy := organisation.PresentPolicy()
+	moving, earlier := s.movesOf(organisation.Name)
 	return &ledgerdv1.Organisation{
+		Moving: moving, EarlierHomes: earlier,
 		Policy:           policyToProto(&policy),
 		Name:             string(organisation.Name),
 		PublicKeys:       keysToProto(organisation.Keys),
@@ -268,6 +273,17 @@ func (s *Service) organisationToProto(organisation *ledger.Organisation) *ledger
 		Pinned:           organisation.Pinned,
 		RegisteredHeight: uint64(organisation.Registered),
 	}
+}
+
+// movesOf returns where an organisation lived before, and whether it is on its way here.
+func (s *Service) movesOf(name ledger.OrganisationName) (moving bool,
+	earlier []*ledgerdv1.EarlierHome) {
+	for _, each := range s.backend.Store().Moves(name) {
+		earlier = append(earlier, &ledgerdv1.EarlierHome{Shard: uint32(each.From),
+			Change: each.Number})
+		moving = each.To == s.backend.Store().Shard() && each.Arrived == 0
+	}
+	return moving, earlier
 }
 
 // GetOrganisation returns an organisation.

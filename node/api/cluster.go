@@ -104,6 +104,7 @@ func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 	}
 	if state.shardCount > 1 {
 		shown.Book, shown.ShardCount = state.book[:], state.shardCount
+		shown.BookChanges = state.bookChanges
 	}
 	for i := range state.former {
 		former := &state.former[i]

@@ -73,6 +73,12 @@ var reasonCodes = [...]string{
 	ledger.Cancelled:        "cancelled",
 	ledger.CancelledTooLate: "cancelled_too_late",
 	ledger.TooManyCancelled: "too_many_cancelled",
+
+	ledger.BookOutdated: "book_outdated", ledger.TooManyShards: "too_many_shards",
+	ledger.ShardLost: "shard_lost", ledger.OrganisationMoving: "organisation_moving",
+	ledger.OrganisationHome: "organisation_home", ledger.ShardNeeded: "shard_needed",
+	ledger.HeardAgreement: "heard_agreement", ledger.HeardNothing: "heard_nothing",
+	ledger.Departed: "departed",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -205,7 +211,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		Deadline:  uint64(t.Deadline),
 
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
-		Charter: changeOfCharterToProto(t.Charter),
+		Charter: changeOfCharterToProto(t.Charter), Book: bookChangeToProto(t.Book),
 	}
 	if c := t.Cancellation; c != nil {
 		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
@@ -300,6 +306,9 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	if t.Charter, err = changeOfCharterFromProto(body.GetCharter()); err != nil {
 		return t, err
 	}
+	if t.Book, err = bookChangeFromProto(body.GetBook()); err != nil {
+		return t, err
+	}
 	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
 		return t, err
 	}
@@ -389,6 +398,7 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		AccountCount:      uint32(len(t.Openings)),
 		Policy:            t.Policy != nil,
 		Charter:           t.Charter != nil,
+		Book:              bookChangeToProto(t.Book),
 	}
 	further := furtherOrganisations(t, len(shown.Postings))
 	shown.FurtherOrganisationCount = uint32(len(further))

@@ -39,9 +39,9 @@ func (s *Service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 	status := report.Status{ID: entry.ID, Outcome: report.OutcomeExecuted, Level: level,
 		Height: height, Index: uint32(index), Result: entry.Result}
 	opened := s.backend.Store()
-	if tree := opened.ShardTree(); tree != nil && entry.Transaction().Verdict == nil &&
+	if opened.ShardTree() != nil && entry.Transaction().Verdict == nil &&
 		entry.Transaction().Change == nil {
-		if concerned := tree.Destinations(entry.Transaction(), opened); len(concerned) > 1 ||
+		if concerned := opened.Concerned(entry.Transaction(), height); len(concerned) > 1 ||
 			entry.Result.Code == ledger.Relayed {
 			status.Destinations = concerned
 		}

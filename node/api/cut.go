@@ -66,9 +66,9 @@ func (s *Service) GetPlace(ctx context.Context,
 	if err := s.answersFor(asked.Shard); err != nil {
 		return nil, err
 	}
-	if children := s.children(); len(asked.GetStreamed()) > len(children) {
-		return nil, invalid("streamed: shard %d has %d child shards", s.backend.Store().Shard(),
-			len(children))
+	if len(asked.GetStreamed()) > s.mostChildren() {
+		return nil, invalid("streamed: shard %d has not as many child shards",
+			s.backend.Store().Shard())
 	}
 	found, err := s.findPlace(ctx, &book.Question{Exact: asked.Carried != nil,
 		Carried: asked.GetCarried(), Height: ledger.Height(asked.GetHeight()),
@@ -78,15 +78,15 @@ func (s *Service) GetPlace(ctx context.Context,
 		return nil, err
 	}
 	return connect.NewResponse(&ledgerdv1.GetPlaceResponse{Place: placeToProto(&found),
-		TimeMs: uint64(found.Time)}), nil
+		TimeMs: uint64(found.Time), Shards: uint32(found.Shards)}), nil
 }
 
-// children returns the shards right below this one.
-func (s *Service) children() []ledger.ShardID {
-	if tree := s.backend.Store().ShardTree(); tree != nil {
-		return tree.Children(s.backend.Store().Shard())
+// mostChildren bounds the shards right below this one, as far as others may know of them.
+func (s *Service) mostChildren() int {
+	if s.backend.Store().ShardTree() == nil {
+		return 0
 	}
-	return nil
+	return ledger.MaxShards
 }
 
 // findPlace answers a question from this node's store.
@@ -151,7 +151,9 @@ func FindCut(tree *ledger.ShardTree, request *ledgerdv1.GetCutRequest,
 		if err != nil {
 			return nil, err
 		}
-		if err := cut.Answer(answers); err != nil {
+		if err := cut.Answer(answers); errors.Is(err, store.ErrNotYet) {
+			return nil, Retryable(connect.CodeUnavailable, fmt.Errorf("%w: try again", err), nil)
+		} else if err != nil {
 			return nil, contradiction(err)
 		}
 	}
@@ -214,6 +216,11 @@ func (s *Service) ReachCut(ctx context.Context, caller string,
 	places []*ledgerdv1.Place) (Reached, error) {
 	reached := Reached{caller: caller}
 	cut := PositionsOf(places...)
+	if opened := s.backend.Store(); int64(opened.Shard()) >= int64(len(cut)) {
+		// The shard was added after the cut, and is at its beginning there. Its chain knows the
+		// organisations from before.
+		return reached, badCut(book.CheckCut(opened.ShardTree(), cut))
+	}
 	err := s.onceThere(ctx, readingAtCut, func(durable ledger.Height) (err error) {
 		reached.place, err = book.PlaceIn(ctx, s.backend.Store(), cut, durable)
 		return badCut(err)

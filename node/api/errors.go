@@ -75,23 +75,28 @@ func RefusalError(refusal *report.Refusal) *connect.Error {
 }
 
 func refusalError(refusal *report.Refusal) *connect.Error {
+	refused := refusalOf(refusal)
+	if word := refusal.Word(); word != "" {
+		refused.Meta().Set(HeaderReason, word)
+	}
+	return refused
+}
+
+// refusalOf is refusalError without the reason in one word.
+func refusalOf(refusal *report.Refusal) *connect.Error {
 	if refusal.Retry() {
 		code := connect.CodeUnavailable
 		switch refusal.Code {
 		case report.RefusedOverloaded, report.RefusedShardFull:
 			code = connect.CodeResourceExhausted
 		}
-		retryable := Retryable(code, refusal, refusal.Writers)
-		if word := refusal.Word(); word != "" {
-			retryable.Meta().Set(HeaderReason, word)
-		}
-		return retryable
+		return Retryable(code, refusal, refusal.Writers)
 	}
 	code := connect.CodeInvalidArgument
 	switch refusal.Code {
 	case report.RefusedSignature:
 		code = connect.CodePermissionDenied
-	case report.RefusedUnknownOrganisation, report.RefusedExpired:
+	case report.RefusedUnknownOrganisation, report.RefusedExpired, report.RefusedShardLost:
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, refusal)

@@ -14,17 +14,25 @@ import (
 // genesisHashPrefix is hashed before the genesis to make the hash of a genesis.
 const genesisHashPrefix = "ledgerd/genesis/1\x00"
 
-// GetGenesis returns the chain's genesis.
+// GetGenesis returns the genesis of a shard's chain. It follows from the own one and from the
+// shards that were added to the book, so no other node has to be asked.
 func (s *Service) GetGenesis(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetGenesisRequest]) (
 	*connect.Response[ledgerdv1.GetGenesisResponse], error) {
-	if err := s.answersFor(request.Msg.Shard); err != nil {
-		return nil, err
-	}
 	opened := s.backend.Store()
-	hash := opened.GenesisHash()
+	genesis := opened.Genesis()
+	if shard := request.Msg.Shard; shard != nil && ledger.ShardID(*shard) != opened.Shard() {
+		var err error
+		if genesis, err = opened.GenesisOf(ledger.ShardID(*shard)); err != nil {
+			return nil, s.answersFor(shard) // there is no such shard
+		}
+		if err := s.addedForGood(genesis.Shard); err != nil {
+			return nil, err
+		}
+	}
+	hash := genesis.Hash()
 	return connect.NewResponse(&ledgerdv1.GetGenesisResponse{
-		Canonical: opened.Genesis().Encode(), Hash: hash[:], HashHex: hash.String(),
+		Canonical: genesis.Encode(), Hash: hash[:], HashHex: hash.String(),
 		HashPrefix: []byte(genesisHashPrefix),
 	}), nil
 }
@@ -37,6 +45,8 @@ type clusterState struct {
 	charter    ledger.Charter
 	book       ledger.Hash
 	shardCount uint32
+	// bookChanges counts the changes of the book's shards.
+	bookChanges uint64
 }
 
 // cluster returns the shard's state.
@@ -46,8 +56,10 @@ func (s *Service) cluster() clusterState {
 	state.membership, state.former = opened.Membership(), opened.FormerMembers()
 	state.charter = opened.Charter()
 	if tree := opened.ShardTree(); tree != nil {
+		state.bookChanges = opened.BookChanges()
 		state.book, state.shardCount, state.Shard = opened.Book(), uint32(tree.Shards()),
 			uint32(opened.Shard())
+		state.bookChanges = opened.BookChanges()
 	}
 	seen := make(map[uint32]*report.MemberState, len(state.Members))
 	for i := range state.Members {

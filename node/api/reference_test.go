@@ -23,7 +23,8 @@ import (
 func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
-	for _, file := range []string{"transaction.proto", "cut.proto", "ledgerd.proto"} {
+	for _, file := range []string{"transaction.proto", "cut.proto", "genesis.proto",
+		"ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -152,7 +153,7 @@ func protoComments(source string) (map[string]string, error) {
 func apiPage(comments map[string]string) string {
 	file, bundles := ledgerdv1.File_ledgerd_v1_ledgerd_proto,
 		ledgerdv1.File_ledgerd_v1_transaction_proto
-	cuts := ledgerdv1.File_ledgerd_v1_cut_proto
+	cuts, begins := ledgerdv1.File_ledgerd_v1_cut_proto, ledgerdv1.File_ledgerd_v1_genesis_proto
 	var b strings.Builder
 	b.WriteString("# API\n\nEvery call and message of a node's API. The page is made from\n" +
 		"`node/api/proto/ledgerd/v1/*.proto`; `go test ./node/api -run TestReference " +
@@ -180,7 +181,8 @@ func apiPage(comments map[string]string) string {
 			pagetest.Cell(comments[string(service.Name())+"."+name]))
 	}
 	b.WriteString("\n## Messages\n")
-	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages()) {
+	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages(),
+		begins.Messages()) {
 		name := string(message.Name())
 		writeHead(&b, name, comments)
 		if message.Fields().Len() == 0 {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -19,6 +20,10 @@ func (s *Service) GetTransaction(ctx context.Context,
 	id, err := HashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
 	if err != nil {
 		return nil, err
+	}
+	if changes := request.Msg.GetBookChanges(); changes > s.backend.Store().BookChanges() {
+		return nil, Retryable(connect.CodeUnavailable, fmt.Errorf("this node's chain has not all "+
+			"of %d changes of the book's shards: try again, or another node", changes), nil)
 	}
 	status, err := s.backend.Status(id)
 	if err != nil {

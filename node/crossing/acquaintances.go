@@ -33,14 +33,28 @@ func (b *book) recall() {
 		b.config.Logger.Warn("this node uses the members of other shards from the genesis until "+
 			"it learns newer ones", "error", err)
 	}
-	for _, change := range changes {
+	b.growth.mutex.Lock()
+	defer b.growth.mutex.Unlock()
+	b.growth.recalled = changes
+	b.recallKnown()
+	b.written = numbersOf(b.directory.Changes())
+}
+
+// recallKnown gives the directory what the file had of the shards that the directory knows by now.
+// The caller holds the lock of growth.
+func (b *book) recallKnown() {
+	count := b.directory.Tree().Shards()
+	b.growth.recalled = slices.DeleteFunc(b.growth.recalled, func(change shards.Change) bool {
+		if int(change.Shard) >= count {
+			return false
+		}
 		if err := b.recallChange(&change); err != nil {
 			b.config.Logger.Warn("this node learns the members of another shard again: its file "+
 				"of them is of no use", "file", b.acquaintancesPath(), "shard", change.Shard,
 				"error", err)
 		}
-	}
-	b.written = numbersOf(b.directory.Changes())
+		return true
+	})
 }
 
 // recallChange gives the directory what the file has of one shard. A membership without a trail
@@ -82,7 +96,7 @@ func (b *book) remember() {
 		changes := b.directory.Changes()
 		if numbers := numbersOf(changes); !slices.Equal(numbers, b.written) {
 			b.written = numbers
-			if err := b.write(changes); err != nil {
+			if err := b.write(b.withRecalled(changes)); err != nil {
 				b.config.Logger.Warn(
 					"the members of other shards could not be saved: this node will "+
 						"have to learn them again after a restart", "error", err)
@@ -94,6 +108,13 @@ func (b *book) remember() {
 		case <-changed:
 		}
 	}
+}
+
+// withRecalled adds what the file has of shards that this node does not know yet.
+func (b *book) withRecalled(changes []shards.Change) []shards.Change {
+	b.growth.mutex.Lock()
+	defer b.growth.mutex.Unlock()
+	return append(changes, b.growth.recalled...)
 }
 
 func (b *book) write(changes []shards.Change) error {

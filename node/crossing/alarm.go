@@ -43,19 +43,25 @@ type waitingChain interface {
 // once a minute.
 type alarm struct {
 	// after is the bound. If it is 0, no entry is ever overdue.
-	after    time.Duration
-	children []ledger.ShardID
+	after time.Duration
+	// children returns the shards right below this one.
+	children func() []ledger.ShardID
 	// taken returns how many entries of its stream a child is known to have. It returns false if
 	// nothing is known of the child.
 	taken func(child ledger.ShardID) (uint64, bool)
 	// gone reports whether all other members of this shard have said that they lack the blocks from
 	// 1 up to a height.
 	gone func(height ledger.Height) bool
+	// settledWith, which may be nil, reports whether the operators settled with a child. It takes
+	// nothing any more then.
+	settledWith func(child ledger.ShardID) bool
 
 	mu sync.Mutex
-	// began is the time of the first look, looked that of the last one, and found what it found.
-	began, looked time.Time
-	found         report.Waiting
+	// began is the time of the first look at each child, which may have been added since the node
+	// started. looked is the time of the last look, and found what it found.
+	began  map[ledger.ShardID]time.Time
+	looked time.Time
+	found  report.Waiting
 	// on reports that the last line of the log, at logged, said that entries are overdue.
 	on     bool
 	logged time.Time
@@ -74,9 +80,6 @@ func (a *alarm) look(chain waitingChain, now time.Time) (report.Waiting, *line, 
 	defer a.mu.Unlock()
 	if since := now.Sub(a.looked); !a.looked.IsZero() && since >= 0 && since < lookEvery {
 		return a.found, nil, nil
-	}
-	if a.looked.IsZero() {
-		a.began = now
 	}
 	a.looked = now
 	found, err := a.read(chain, now)
@@ -105,7 +108,13 @@ func (a *alarm) read(chain waitingChain, now time.Time) (found report.Waiting, e
 			found.Since = since
 		}
 	}
-	for _, child := range a.children {
+	for _, child := range a.children() {
+		if a.settledWith != nil && a.settledWith(child) {
+			continue
+		}
+		if _, known := a.began[child]; !known {
+			a.began[child] = now
+		}
 		if wait := a.untaken(chain, child, bound, cutoff); wait.Overdue > 0 {
 			found.Streams = append(found.Streams, wait)
 		}
@@ -115,7 +124,7 @@ func (a *alarm) read(chain waitingChain, now time.Time) (found report.Waiting, e
 
 // untaken returns how entries of the stream to a child wait. If it is not known which entries the
 // child has, or the block of the first one that it lacks is not here, the entries wait since this
-// node has looked.
+// node has looked at the child.
 func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Time,
 	cutoff ledger.Milliseconds) report.Wait {
 	streamed := chain.Streamed(child)
@@ -126,8 +135,8 @@ func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Tim
 	if taken >= streamed {
 		return report.Wait{}
 	}
-	wait := report.Wait{Shard: child, Count: streamed - taken, Since: a.began}
-	if !a.began.After(bound) {
+	wait := report.Wait{Shard: child, Count: streamed - taken, Since: a.began[child]}
+	if !wait.Since.After(bound) {
 		wait.Overdue = wait.Count
 	}
 	if known {
@@ -205,10 +214,16 @@ func (a *alarm) words() string {
 	return strings.Join(named, ", ")
 }
 
-// newAlarm makes the alarm of this node.
-func (b *book) newAlarm() *alarm {
-	return &alarm{after: b.config.AlarmAfter, taken: b.takenBy, gone: b.gone,
-		children: b.directory.Tree().Children(b.directory.Own())}
+// newAlarm makes the alarm of a shard.
+func newAlarm(after time.Duration, taken func(ledger.ShardID) (uint64, bool),
+	gone func(ledger.Height) bool, children func() []ledger.ShardID) *alarm {
+	return &alarm{after: after, taken: taken, gone: gone, children: children,
+		began: make(map[ledger.ShardID]time.Time)}
+}
+
+// children returns the shards right below this one.
+func (b *book) children() []ledger.ShardID {
+	return b.directory.Tree().Children(b.directory.Own())
 }
 
 // takenBy returns how many entries of its stream a child is known to have: durably, as its members

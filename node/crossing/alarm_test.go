@@ -88,13 +88,19 @@ func (w *waits) Absent() ledger.Height { return w.height }
 
 func at(second int64) time.Time { return time.Unix(second, 0) }
 
+// alarmOf returns the alarm of a shard with these children.
+func alarmOf(after time.Duration, taken func(ledger.ShardID) (uint64, bool),
+	children ...ledger.ShardID) *alarm {
+	return newAlarm(after, taken, nil, func() []ledger.ShardID { return children })
+}
+
 // Transactions are overdue once their block is older than the bound, and not a moment earlier.
 func TestAlarmForTransactions(t *testing.T) {
 	t.Parallel()
 	run := func(uncounted bool) (wrong []string) {
 		chain := &waits{uncounted: uncounted, transactions: map[ledger.ShardID][]int64{
 			2: {100, 100, 130}, 3: {120}}}
-		a := &alarm{after: time.Minute}
+		a := alarmOf(time.Minute, nil)
 		for _, step := range []struct {
 			now             int64
 			overdue, of2    uint64
@@ -152,13 +158,14 @@ func TestAlarmForStreams(t *testing.T) {
 	t.Parallel()
 	taken, known := uint64(0), true
 	chain := &waits{entries: map[ledger.ShardID][]int64{1: {100, 110, 200}, 2: nil}}
-	a := &alarm{after: time.Minute, children: []ledger.ShardID{1, 2},
-		taken: func(child ledger.ShardID) (uint64, bool) {
-			if child != 1 {
-				t.Errorf("asked for shard %d, whose stream is empty", child)
-			}
-			return taken, known
-		}}
+	children := []ledger.ShardID{1, 2}
+	a := alarmOf(time.Minute, func(child ledger.ShardID) (uint64, bool) {
+		if child == 2 {
+			t.Errorf("asked for shard %d, whose stream is empty", child)
+		}
+		return taken, known
+	}, 1, 2)
+	a.children = func() []ledger.ShardID { return children }
 	want := func(second int64, streams ...report.Wait) {
 		t.Helper()
 		found, _, err := a.look(chain, at(second))
@@ -181,6 +188,12 @@ func TestAlarmForStreams(t *testing.T) {
 	want(221, report.Wait{Shard: 1, Count: 3, Overdue: 3, Since: at(159)})
 	taken = 3
 	want(300)
+	// A child that was added then, and was never heard.
+	known, taken, chain.entries[1], chain.entries[3] = false, 0, nil, []int64{310}
+	children = append(children, 3)
+	want(320)
+	want(379)
+	want(381, report.Wait{Shard: 3, Count: 1, Overdue: 1, Since: at(320)})
 }
 
 // Entries that are overdue are lost if neither this node has their blocks nor any other member.
@@ -205,14 +218,15 @@ func TestAlarmForLostEntries(t *testing.T) {
 	} {
 		chain := &waits{entries: map[ledger.ShardID][]int64{1: {100, 100, 100, 100, 100}},
 			lost: each.lost, height: each.height}
-		a := &alarm{after: time.Minute, children: []ledger.ShardID{1},
-			taken: func(ledger.ShardID) (uint64, bool) { return each.taken, each.known },
-			gone: func(height ledger.Height) bool {
-				if height != each.height {
-					t.Errorf("%s: asked for block %d", name, height)
-				}
-				return each.gone
-			}}
+		a := alarmOf(time.Minute, func(ledger.ShardID) (uint64, bool) {
+			return each.taken, each.known
+		}, 1)
+		a.gone = func(height ledger.Height) bool {
+			if height != each.height {
+				t.Errorf("%s: asked for block %d", name, height)
+			}
+			return each.gone
+		}
 		found, due, err := a.look(chain, at(each.second))
 		if err != nil {
 			t.Fatal(err)
@@ -274,7 +288,7 @@ func TestAlarmLooksSeldom(t *testing.T) {
 	t.Parallel()
 	chain := &waits{transactions: map[ledger.ShardID][]int64{2: {100}},
 		entries: map[ledger.ShardID][]int64{1: {100}}}
-	a := &alarm{after: time.Minute}
+	a := alarmOf(time.Minute, nil)
 	for range 3 {
 		if found, _, err := a.look(chain, at(1000)); err != nil || found.Overdue != 1 {
 			t.Errorf("%+v, %v", found, err)
@@ -291,9 +305,7 @@ func TestAlarmLooksSeldom(t *testing.T) {
 		t.Errorf("a chain that cannot be read: %+v, %v, %v", found, due, err)
 	}
 	chain.err = nil
-	off := &alarm{children: []ledger.ShardID{1}, taken: func(ledger.ShardID) (uint64, bool) {
-		return 0, true
-	}}
+	off := alarmOf(0, func(ledger.ShardID) (uint64, bool) { return 0, true }, 1)
 	found, due, err := off.look(chain, at(2000))
 	if err != nil || found.Alarm() || due != nil || len(found.Verdicts) != 1 ||
 		!found.Since.Equal(at(100)) {
@@ -309,8 +321,7 @@ func TestAlarmNamesSomeShards(t *testing.T) {
 	for shard := range ledger.ShardID(8) {
 		chain.transactions[shard] = []int64{100}
 	}
-	a := &alarm{after: time.Minute, children: []ledger.ShardID{1, 2},
-		taken: func(ledger.ShardID) (uint64, bool) { return 0, true }}
+	a := alarmOf(time.Minute, func(ledger.ShardID) (uint64, bool) { return 0, true }, 1, 2)
 	_, due, err := a.look(chain, at(1000))
 	if err != nil || due == nil || strings.Count(due.text, "shard ") != namedMax ||
 		!strings.HasSuffix(due.text, ", and 2 more") {

@@ -75,12 +75,15 @@ func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 func (b *book) applied(block *ledger.Block) {
 	b.streams.Applied(block.Header.Height, b.config.Node.Store().Carried())
 	b.verdicts.Applied(block)
+	b.moving(block)
 	b.announcer.Soon()
 }
 
 func (b *book) durableTo(height ledger.Height) {
+	b.grow(b.config.Node.Store(), height)
 	b.streams.DurableTo(height)
 	b.verdicts.DurableTo(height)
+	b.noteLosses(height)
 	b.tellMembers(height)
 }
 

@@ -44,8 +44,8 @@ type book struct {
 	streams   *streams.Streams
 	verdicts  *shards.Verdicts
 	calls     *calls.Calls
-	clients   []ledgerdv1connect.LedgerServiceClient // by shard
-	serving   chan struct{}                          // closed once Serve has set calls and clients
+	clients   clients
+	serving   chan struct{} // closed once Serve has set calls
 	lies      lies
 	alarm     *alarm
 	started   atomic.Bool // verdicts and streams are there
@@ -67,10 +67,13 @@ type book struct {
 	epoch atomic.Uint64
 	// written identifies the memberships of other shards that the home's file has (remember).
 	written [][2]uint64
+	growth  growth
 
 	// strays are bundles that a round carried and no block took, because they enter at another
 	// shard by now.
-	strays  chan *ledger.Bundle
+	strays chan *ledger.Bundle
+	// comes gets a value when the chain may wait for an organisation that moves here.
+	comes   chan struct{}
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -98,7 +101,7 @@ func newBook(config Config) (*book, error) {
 		chain: config.Genesis.Hash(), lies: lies{logged: map[ledger.MemberIndex]time.Time{}},
 		absent:  map[rdmanet.PeerID]ledger.Height{},
 		strays:  make(chan *ledger.Bundle, straysMax),
-		serving: make(chan struct{})}
+		serving: make(chan struct{}), comes: make(chan struct{}, 1)}
 	if b.obstacles, err = shards.NewObstacles(shards.ObstaclesConfig{Directory: directory,
 		RefuseAfter: config.RefuseAfter, Logger: config.Logger,
 		Waiting: func(shard ledger.ShardID) int {
@@ -107,7 +110,11 @@ func newBook(config Config) (*book, error) {
 		return nil, err
 	}
 	b.context, b.cancel = context.WithCancel(context.Background())
-	b.alarm = b.newAlarm()
+	b.alarm = newAlarm(config.AlarmAfter, b.takenBy, b.gone, b.children)
+	b.alarm.settledWith = b.isLost
+	if opened := config.Opened; opened != nil {
+		b.grow(opened, opened.KnownDurable())
+	}
 	b.recall()
 	return b, nil
 }
@@ -191,7 +198,7 @@ func (b *book) verdictsConfig(lane *wire.Datagrams) shards.VerdictsConfig {
 	node := b.config.Node
 	return shards.VerdictsConfig{Directory: b.directory, Control: lane,
 		Store: func() shards.Chain { return node.Store() }, Durable: b.durable, Ready: node.Wake,
-		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.prove, Logger: b.config.Logger}
+		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.proveUnmoved, Logger: b.config.Logger}
 }
 
 // streamsConfig is the configuration of the streams between shards.
@@ -214,19 +221,48 @@ func (b *book) Serve(forwarded http.Handler) (err error) {
 		shard, _, known := b.directory.Find(peer)
 		return shard, known
 	}
-	if b.calls, err = calls.New(calls.Config{Host: b.host, Find: find,
-		Candidates: b.directory.Candidates, Serve: forwarded, Logger: b.config.Logger,
-		ServingPerPeer: servingPerPeer, ServingMax: servingMax}); err != nil {
+	// A call may need a client as soon as calls are served.
+	b.clients.mutex.Lock()
+	b.calls, err = calls.New(calls.Config{Host: b.host, Find: find,
+		Candidates: b.directory.Candidates, Serve: b.answering(forwarded), Logger: b.config.Logger,
+		ServingPerPeer: servingPerPeer, ServingMax: servingMax})
+	b.clients.mutex.Unlock()
+	if err != nil {
 		return err
-	}
-	for shard := range b.directory.Tree().Shards() {
-		to := ledger.ShardID(shard)
-		b.clients = append(b.clients, clientOf(b.calls.Transport(to), to))
 	}
 	close(b.serving)
 	b.workers.Go(b.handOver)
+	if b.started.Load() {
+		b.workers.Go(b.fetchArrivals)
+	}
 	b.workers.Go(b.remember)
 	return nil
+}
+
+// clients are those of the shards that were called so far. So there is one for a shard as soon as
+// the chain has a transaction for it, also if this node does not know its members yet: then nobody
+// answers.
+type clients struct {
+	mutex sync.Mutex
+	by    map[ledger.ShardID]ledgerdv1connect.LedgerServiceClient
+}
+
+// Client implements route.Shards.
+func (b *book) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+	b.clients.mutex.Lock()
+	defer b.clients.mutex.Unlock()
+	found := b.clients.by[shard]
+	if found != nil {
+		return found
+	}
+	found = clientOf(b.calls.Transport(shard), shard)
+	if b.clients.by == nil {
+		b.clients.by = make(map[ledger.ShardID]ledgerdv1connect.LedgerServiceClient)
+	}
+	if shard < ledger.MaxShards { // else a node of another shard says what cannot be
+		b.clients.by[shard] = found
+	}
+	return found
 }
 
 // clientOf returns the client of a shard's members behind a transport.

@@ -59,6 +59,11 @@ type Crossing interface {
 	// Misrouted returns why a bundle that enters at another shard is not admitted here, or nil if
 	// it enters here.
 	Misrouted(bundle *ledger.Bundle) *report.Refusal
+	// AwaitArrival waits, for some seconds at most, until the organisations of bundles have arrived
+	// that are on their way to another shard. The function that it returns says why a bundle is not
+	// admitted if it waited in vain, or nil. Bundles with a failure are passed over.
+	AwaitArrival(ctx context.Context, bundles []*ledger.Bundle,
+		failures []error) func(bundle int) *report.Refusal
 	// Expires reports whether a transaction's last valid block is a block of this chain.
 	Expires(transaction *ledger.Transaction) bool
 
@@ -66,8 +71,8 @@ type Crossing interface {
 	API(backend api.Backend, options api.Options) (*api.Server, error)
 }
 
-// Config is the configuration of a Crossing. RefuseAfter and AlarmAfter may be 0; all other fields
-// are required.
+// Config is the configuration of a Crossing. RefuseAfter and AlarmAfter may be 0, and Opened
+// nil; all other fields are required.
 type Config struct {
 	Genesis *ledger.Genesis
 	// Self is this node's identity on the fabric.
@@ -76,6 +81,9 @@ type Config struct {
 	Key ed25519.PrivateKey
 	// Dir is the node's home, which keeps the members of other shards.
 	Dir string
+	// Opened is the store with which the node starts. It says which shards were added to the book.
+	// Without it the node learns of them from its chain once it runs.
+	Opened *store.Store
 	// RefuseAfter is how long another shard must be down until transactions that cross to it are
 	// refused at admission. 0 means that none are, also not for full shards.
 	RefuseAfter time.Duration
@@ -99,6 +107,8 @@ type Node interface {
 	Report() Report
 	// Admit verifies bundles and puts them into the mempool.
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal
+	// AdmitArrival puts an arrival into the mempool, which the chain checks.
+	AdmitArrival(arrival *ledger.Bundle)
 	// Wake makes the pool ask for input from other shards.
 	Wake()
 }
@@ -162,6 +172,13 @@ func (alone) Waiting() report.Waiting { return report.Waiting{} }
 
 // Misrouted implements Crossing: each bundle enters here.
 func (alone) Misrouted(*ledger.Bundle) *report.Refusal { return nil }
+
+// AwaitArrival implements Crossing: no organisation moves.
+func (alone) AwaitArrival(context.Context, []*ledger.Bundle, []error) func(int) *report.Refusal {
+	return nobodyMoves
+}
+
+func nobodyMoves(int) *report.Refusal { return nil }
 
 // Expires implements Crossing: there is no other chain.
 func (alone) Expires(*ledger.Transaction) bool { return true }

@@ -34,6 +34,8 @@
 //     full (shards.Obstacles).
 //   - Other shards learn this shard's members once the change is durable, and never earlier. With
 //     vouched crossings they learn them once the change is certified.
+//   - A shard that is added counts from the time on at which this node's chain has the addition
+//     durably, and for ever. So each node knows it at another time.
 //   - What waits is read from the chain at most once a second, and only while something waits.
 //   - Close ends every goroutine, and waits for it.
 //
@@ -43,7 +45,9 @@
 //	book.go           the Crossing of a book of several shards: its start and its end
 //	batches.go        input from other shards in batches, and what executed blocks tell them
 //	lies.go           members that say something else of other shards
+//	growth.go         shards that are added to the book
 //	strays.go         bundles that enter at another shard by now
+//	losses.go         shards that are lost for good
 //	alarm.go          entries that wait for another shard for longer than a bound
 //	states.go         this node's announcement, and the other shards for the API
 //	acquaintances.go  the members of other shards, on disk

@@ -13,12 +13,28 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
+// errMoved reports that an organisation of a transaction has moved: a verdict may not be one for
+// this shard, and the other shard's members have to say so (state.AnswersTo).
+var errMoved = errors.New("an organisation of the transaction has moved")
+
 // proofPatience bounds the wait for one member's proof. A member that lies may also be silent.
 const proofPatience = time.Second
 
 // errNoVerdict reports that a transaction is final in a shard's chain, and gets no verdict there:
 // it took effect at once, or passed through.
 var errNoVerdict = errors.New("the shard's chain has no verdict on the transaction")
+
+// proveUnmoved is prove for transactions whose organisations never moved.
+func (b *book) proveUnmoved(ctx context.Context, shard ledger.ShardID,
+	id ledger.Hash) (ledger.Verdict, error) {
+	if own := b.config.Node.Store(); own.HasMoves() {
+		found, err := own.Transaction(id)
+		if err != nil || own.MovedBefore(found.Entry.Transaction()) {
+			return ledger.Verdict{}, errMoved
+		}
+	}
+	return b.prove(ctx, shard, id)
+}
 
 // prove returns the verdict of another shard on a transaction, if a member of that shard has a
 // certified proof of it: the transaction with its result in a block of the shard's chain, and the
@@ -27,7 +43,7 @@ var errNoVerdict = errors.New("the shard's chain has no verdict on the transacti
 // away. Before Serve it waits. The error is that of the last member asked, or the context's.
 func (b *book) prove(ctx context.Context, shard ledger.ShardID, id ledger.Hash) (ledger.Verdict,
 	error) {
-	genesis, err := b.config.Genesis.ForShard(shard)
+	genesis, err := b.directory.GenesisOf(shard)
 	if err != nil {
 		return ledger.Verdict{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
-	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 	"github.com/ledgerd/ledgerd/node/api/route"
 	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/report"
@@ -19,13 +18,15 @@ import (
 // directory.
 func (b *book) announcement() shards.Announcement {
 	opened, self := b.config.Node.Store(), b.config.Node.Report()
+	b.grow(opened, self.Heights.Durable)
+	b.noteLosses(self.Heights.Durable)
 	a := shards.Announcement{
 		Shard: b.directory.Own(), Mode: self.Mode, APIAddress: self.APIAddress,
 		Heights: self.Heights, Head: self.Head,
 		Transactions: self.Transactions, Accounts: uint64(opened.AccountCount()),
 		Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
 	}
-	for _, child := range b.directory.Tree().Children(a.Shard) {
+	for _, child := range b.children() {
 		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
 			Number: opened.Streamed(child)})
 	}
@@ -63,9 +64,13 @@ func (b *book) Changed() {
 // Owes implements Crossing. A shard that was not heard of since the node started lacks everything.
 func (b *book) Owes() bool {
 	opened := b.config.Node.Store()
-	states := b.directory.States()
-	for _, child := range b.directory.Tree().Children(b.directory.Own()) {
+	children := b.children()
+	states := b.directory.States() // of these children, or more
+	for _, child := range children {
 		carried := states[child].Carried
+		if b.isLost(child) {
+			continue
+		}
 		if carried >= opened.Streamed(child) {
 			continue
 		}
@@ -90,10 +95,8 @@ func (b *book) Own() ledger.ShardID { return b.directory.Own() }
 // Tree implements route.Shards.
 func (b *book) Tree() *ledger.ShardTree { return b.directory.Tree() }
 
-// Client implements route.Shards.
-func (b *book) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
-	return b.clients[shard]
-}
+// TreeChanged implements route.Shards.
+func (b *book) TreeChanged() <-chan struct{} { return b.directory.Changed() }
 
 // States implements route.Shards.
 func (b *book) States() []report.ShardState {

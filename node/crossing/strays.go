@@ -23,6 +23,9 @@ const strayPatience = 10 * time.Second
 
 // misplaced queues a bundle that enters at another shard by now.
 func (b *book) misplaced(bundle *ledger.Bundle) {
+	if bundle.Transaction(0).Arrival != nil {
+		return // it is fetched again if the chain still waits for it
+	}
 	select {
 	case b.strays <- bundle:
 	default:
@@ -59,7 +62,7 @@ func (b *book) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
 		}
 		return nil
 	}
-	answer, err := b.clients[entry].SubmitMany(ctx,
+	answer, err := b.Client(entry).SubmitMany(ctx,
 		connect.NewRequest(&ledgerdv1.SubmitManyRequest{
 			Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)},
 			Wait:    ledgerdv1.Level_LEVEL_ADMITTED,
@@ -78,11 +81,13 @@ func (b *book) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
 // Misrouted implements Crossing. Most bundles were routed before; it catches those from other
 // shards' nodes, and those routed before the directory changed.
 func (b *book) Misrouted(bundle *ledger.Bundle) *report.Refusal {
-	if bundle.Transaction(0).Change != nil {
+	if t := bundle.Transaction(0); t.Change != nil || t.Arrival != nil {
 		return nil
 	}
 	if entry := b.config.Node.Store().BundleEntry(bundle); entry != b.Own() {
+		// A copy of it may have been taken before an organisation moved.
 		return &report.Refusal{Code: report.RefusedNotWriting,
+			Unsure: b.config.Node.Store().HasMoves(),
 			Reason: fmt.Sprintf("it enters at shard %d, and this node is of shard %d: submit it "+
 				"again", entry, b.Own())}
 	}

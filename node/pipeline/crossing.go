@@ -16,7 +16,7 @@ func decided(block *ledger.Block) (count int) {
 		case code == ledger.Settled, code == ledger.Released:
 			count++
 		case code == ledger.SetAside, code == ledger.Relayed,
-			entry.Transaction().Verdict != nil:
+			entry.Transaction().Verdict != nil, entry.Transaction().Arrival != nil:
 		default:
 			count++
 		}

@@ -166,7 +166,7 @@ func (b *book) follow() {
 // verdict returns a batch with a shard's verdict on a transaction.
 func (b *book) verdict(of *fixture, id ledger.Hash) ledger.Batch {
 	b.t.Helper()
-	verdict, made, err := of.pipeline.Store().Verdict(id, of.pipeline.Tip().Height)
+	verdict, made, err := of.pipeline.Store().Verdict(id, 0, of.pipeline.Tip().Height)
 	if err != nil || !made {
 		b.t.Fatalf("no verdict: %v", err)
 	}

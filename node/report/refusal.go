@@ -14,6 +14,7 @@ const (
 	RefusedSignature                                  // a signature is wrong or missing
 	RefusedUnknownOrganisation                        // the signer is not registered
 	RefusedExpired                                    // its last valid block has passed
+	RefusedShardLost                                  // a shard that it concerns is lost
 	RefusedOverloaded                                 // the mempool is full
 	// This node takes no writes now: it follows, is halted, starts or stops, or its disk is nearly
 	// full.
@@ -30,6 +31,7 @@ const (
 const (
 	ReasonShardDown = "shard_down"
 	ReasonShardFull = "shard_full"
+	ReasonShardLost = "shard_lost"
 )
 
 // Refusal is the reason why a bundle was not admitted. Nothing of a refused bundle is kept.
@@ -62,6 +64,8 @@ func (r *Refusal) Word() string {
 		return ReasonShardDown
 	case RefusedShardFull:
 		return ReasonShardFull
+	case RefusedShardLost:
+		return ReasonShardLost
 	}
 	return ""
 }

@@ -112,6 +112,9 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("code %d is temporary: %v", code, got)
 		}
 	}
+	if word := (&report.Obstacle{Shard: 3, Lost: true}).Refusal().Word(); word != "shard_lost" {
+		t.Errorf("a lost shard is refused as %q", word)
+	}
 	for word, obstacle := range map[string]report.Obstacle{
 		"shard_down": {Shard: 2, Since: time.Unix(0, 0)},
 		"shard_full": {Shard: 1, Since: time.Unix(0, 0), Full: true, Awaited: 2},

@@ -15,6 +15,7 @@ const (
 	ShardSilent   ShardMode = iota // no node of it reported recently
 	ShardOrdering                  // it orders
 	ShardHalted                    // nodes of it reported, and none orders
+	ShardLost                      // the operators settled with it
 )
 
 // String names the mode.
@@ -24,6 +25,8 @@ func (m ShardMode) String() string {
 		return "ordering"
 	case ShardHalted:
 		return "halted"
+	case ShardLost:
+		return "lost"
 	}
 	return "silent"
 }
@@ -56,11 +59,16 @@ type Obstacle struct {
 	// shard is down.
 	Full    bool
 	Awaited ledger.ShardID
+	// Lost says that the operators settled with the shard. It does not come back.
+	Lost bool
 }
 
 // Code returns the kind of the refusals.
 func (o *Obstacle) Code() RefusalCode {
-	if o.Full {
+	switch {
+	case o.Lost:
+		return RefusedShardLost
+	case o.Full:
 		return RefusedShardFull
 	}
 	return RefusedShardDown
@@ -68,6 +76,10 @@ func (o *Obstacle) Code() RefusalCode {
 
 // Refusal returns the refusal of a bundle because of the obstacle.
 func (o *Obstacle) Refusal() *Refusal {
+	if o.Lost {
+		return &Refusal{Code: o.Code(), Reason: fmt.Sprintf("shard %d is lost, and the operators "+
+			"settled with it: what it had is gone", o.Shard)}
+	}
 	since := o.Since.UTC().Format(time.RFC3339)
 	reason := fmt.Sprintf("shard %d is down since %s: wait until it is back", o.Shard, since)
 	if o.Full {

@@ -18,20 +18,43 @@ type record struct {
 	carried     []forwarded
 	verdicts    []state.OwnVerdict
 	settlements []state.Settlement
-	// position is how far the chain has the parent's stream. sums are the amounts of each asset in
-	// all accounts, set aside or not, and waiting the transactions that wait. All are those after
-	// the block.
+	// position is how far the chain has the parent's stream. holdings are what the shard has of
+	// each organisation, and waiting the transactions that wait. All are those after the block.
 	position uint64
-	sums     map[ledger.AssetName]ledger.Amount
+	holdings map[ledger.OrganisationName]holding
 	waiting  []ledger.Hash
+	// coming counts the organisations that are on their way here after the block. departed are the
+	// moves whose organisations have left since the block before.
+	coming   int
+	departed []uint64
 	// version is the chain's version after the block.
 	version int
 	// relay is TRAM's relay after the block. homes are the homes of the organisations that were
 	// registered up to there and are pinned to a shard.
 	relay *tram.Relay
 	homes map[ledger.OrganisationName]ledger.ShardID
+	// lost are the shards that the operators settled with up to there, in their order.
+	lost []ledger.ShardID
+	// shards is the number of shards of the book after the block. seeds are the directories of
+	// those that it added, and additions all that were added up to there.
+	shards    int
+	seeds     []state.Seed
+	additions []ledger.AddedShard
+	// moved counts the moves of each organisation before the block, and moves are those in it,
+	// which count only for later blocks. destinations are the shards that the transactions concern.
+	moved        map[ledger.OrganisationName]int
+	moves        []*ledger.OrganisationMove
+	destinations map[ledger.Hash][]ledger.ShardID
 	// cancelled are the cancellations that the shard took up to there, with their deadlines.
 	cancelled map[withdrawal]ledger.Milliseconds
+}
+
+// holding is what a shard has of an organisation that lives there or lived there. sums are the
+// amounts of each asset in its accounts, set aside or not, and number is that of the move with
+// which it came.
+type holding struct {
+	number uint64
+	sums   map[ledger.AssetName]ledger.Amount
 }
 
 // withdrawal is an organisation's cancellation of a transaction.
@@ -58,6 +81,8 @@ func (p place) before(other place) bool {
 type outcome struct {
 	applied bool
 	height  int
+	// to are the shards that it concerned at its place.
+	to []ledger.ShardID
 }
 
 // chain is what the judge knows of a shard's chain.
@@ -70,13 +95,15 @@ type chain struct {
 	outcomes  map[ledger.Hash]outcome
 	decided   map[ledger.Hash]int
 	forwarded map[ledger.ShardID][]int
+	// departed are the blocks with which organisations have left, by the number of the move.
+	departed map[uint64]int
 }
 
 // adopt makes other blocks the chain.
 func (g *group) adopt(records []*record) {
 	g.chain = chain{places: make(map[ledger.Hash]place),
 		outcomes: make(map[ledger.Hash]outcome), decided: make(map[ledger.Hash]int),
-		forwarded: make(map[ledger.ShardID][]int)}
+		forwarded: make(map[ledger.ShardID][]int), departed: make(map[uint64]int)}
 	for _, each := range records {
 		g.append(each)
 	}
@@ -103,18 +130,24 @@ func (g *group) append(r *record) {
 				"shard %d %d", g.shard, count, each.child, each.entry.Number))
 		}
 	}
+	for _, number := range r.departed {
+		g.departed[number] = height
+	}
 	for i := range r.block.Unpacked {
 		entry := &r.block.Unpacked[i]
-		if entry.Transaction().Verdict != nil || entry.Result.Code == ledger.Relayed {
+		if t := entry.Transaction(); t.Verdict != nil || t.Arrival != nil ||
+			entry.Result.Code == ledger.Relayed {
 			continue
 		}
 		g.decided[entry.ID] = height
 		if entry.Result.Code != ledger.SetAside {
-			g.settle(entry.ID, outcome{entry.Result.OK(), height})
+			g.settle(entry.ID, outcome{applied: entry.Result.OK(), height: height,
+				to: r.destinations[entry.ID]})
 		}
 	}
 	for _, each := range r.settlements {
-		g.settle(each.ID, outcome{each.Applied, height})
+		g.settle(each.ID, outcome{applied: each.Applied, height: height,
+			to: g.records[g.places[each.ID].height-1].destinations[each.ID]})
 	}
 }
 
@@ -125,12 +158,24 @@ func word(hash ledger.Hash) (word uint64) {
 	return word
 }
 
-// settle records how a transaction ended in this shard. It must not have ended otherwise in
-// another.
+// contradicts reports whether a transaction ended in two shards as it may not. If it took effect in
+// one, it must have taken effect in the other one exactly if it concerned that one.
+func (o *outcome) contradicts(shard ledger.ShardID, there *outcome, other ledger.ShardID) bool {
+	return o.applied && there.applied != slices.Contains(o.to, other) ||
+		there.applied && o.applied != slices.Contains(there.to, shard)
+}
+
+// settle records how a transaction ended in this shard. A copy of a transaction may come after one
+// of its organisations moved, and then concerns other shards: it fails in those where it is new if
+// it concerns any where it is not, and may take effect otherwise if it failed before.
 func (g *group) settle(id ledger.Hash, o outcome) {
 	g.outcomes[id] = o
-	for _, other := range g.world.groups {
-		if there, ended := other.outcomes[id]; ended && there.applied != o.applied {
+	if g.world.isLost(g.shard) {
+		return
+	}
+	for _, other := range g.world.remaining() {
+		if there, ended := other.outcomes[id]; ended &&
+			o.contradicts(g.shard, &there, other.shard) {
 			yes, no := g, other
 			if there.applied {
 				yes, no = other, g
@@ -145,8 +190,10 @@ func (g *group) settle(id ledger.Hash, o outcome) {
 // newRecord makes the record of a block that a member has just executed.
 func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes) *record {
 	r := &record{block: block, verdicts: changes.Verdicts, settlements: changes.Settlements,
-		position: m.state.Carried(), version: g.version(),
-		sums: make(map[ledger.AssetName]ledger.Amount)}
+		position: m.state.Carried(), version: g.version(), shards: g.shards(),
+		seeds: changes.Seeds, additions: m.state.Additions(),
+		holdings:     make(map[ledger.OrganisationName]holding),
+		destinations: make(map[ledger.Hash][]ledger.ShardID)}
 	if g.world.trace.HasText() {
 		g.world.say("shard %d has block %d:%s", g.shard, block.Header.Height, r.describe())
 	}
@@ -171,17 +218,20 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 				g.world.fail(Conservation, fmt.Sprintf("shard %d, block %d: %s is overdrawn: %v",
 					g.shard, block.Header.Height, path, balance.Amount))
 			}
-			add(r.sums, balance.Asset, balance.Settled())
+			r.hold(m, path.Organisation(), balance)
 		}
 	}
 	for _, each := range m.state.AllPending() {
 		r.waiting = append(r.waiting, each.ID)
 	}
-	r.relay, r.homes = tram.NewRelay(g.world.plan.groups, g.id()),
-		map[ledger.OrganisationName]ledger.ShardID{}
-	if g.head() > 0 {
+	g.noteMoves(m, r)
+	if g.head() == 0 {
+		r.relay, r.homes = tram.NewRelay(g.groups(r.additions[:len(g.genesis.Grown)]), g.id()),
+			g.pinned()
+	} else {
 		last := g.last()
-		r.relay, r.homes, r.cancelled = last.relay.Clone(), last.homes, last.cancelled
+		r.relay, r.cancelled, r.lost = last.relay.Clone(), last.cancelled, last.lost
+		r.homes, r.moved = last.homesAfter()
 	}
 	g.relay(r, changes)
 	return r
@@ -201,7 +251,7 @@ func (g *group) relay(r *record, changes *state.Changes) {
 	forwards := changes.Forwards
 	for b := range r.block.Bundles {
 		var to []order.GroupID
-		delivered, client := false, r.block.Bundles[b].Number != 0
+		delivered, client, added := false, r.block.Bundles[b].Number != 0, false
 		for i := range r.block.Unpacked {
 			entry := &r.block.Unpacked[i]
 			if entry.Bundle != b {
@@ -209,20 +259,32 @@ func (g *group) relay(r *record, changes *state.Changes) {
 			}
 			if verdict := entry.Transaction().Verdict; verdict != nil {
 				g.judgeVersion(r, verdict)
+				g.judgeLoss(r, verdict)
+				continue
+			}
+			if arrival := entry.Transaction().Arrival; arrival != nil {
+				r.arrive(arrival)
 				continue
 			}
 			client = true
-			delivered = delivered || entry.Result.Code != ledger.Relayed
 			destinations := g.destinations(r, entry.Transaction())
+			// One that concerns only lost shards is refused where it enters.
+			delivered = delivered || entry.Result.Code != ledger.Relayed &&
+				(entry.Result.Code != ledger.ShardLost ||
+					slices.Contains(destinations, g.shard))
+			r.destinations[entry.ID] = destinations
 			g.judgeDeadline(r, entry, destinations)
 			g.judgeCancelling(r, i)
-			for _, shard := range destinations {
+			for _, shard := range r.without(destinations) {
 				if id := order.GroupID(shard); !slices.Contains(to, id) {
 					to = append(to, id)
 				}
 			}
 			r.register(entry)
 			r.raise(entry)
+			r.settleWith(g, entry)
+			added = added || entry.Transaction().Book != nil && entry.Result.OK() &&
+				entry.Transaction().Book.Addition != nil
 		}
 		if !client {
 			continue // a verdict concerns this shard only
@@ -238,6 +300,9 @@ func (g *group) relay(r *record, changes *state.Changes) {
 			func(a tram.Forward, b state.Forward) bool {
 				return a.Child == order.GroupID(b.Child) && a.Number == b.Number
 			})
+		if slices.Contains(r.lost, g.shard) {
+			continue // its chain ends here for all others
+		}
 		if !same || got.Skipped != tram.SkipNone && len(to) > 0 {
 			g.world.fail(SameRelay, fmt.Sprintf("shard %d, block %d, bundle %d (number %d) to %v: "+
 				"the chain delivers it: %v, and hands on %v", g.shard, r.block.Header.Height, b,
@@ -246,8 +311,12 @@ func (g *group) relay(r *record, changes *state.Changes) {
 					got.Delivered, got.Forwards))
 		}
 		forwards = forwards[count:]
+		if added {
+			r.shards++
+			r.relay.Grow(g.groups(r.additions))
+		}
 	}
-	if r.relay.Position() != r.position {
+	if r.relay.Position() != r.position && !slices.Contains(r.lost, g.shard) {
 		g.world.fail(SameRelay, fmt.Sprintf("shard %d, block %d: the chain has the parent's "+
 			"stream up to %d, and tram.Relay up to %d", g.shard, r.block.Header.Height, r.position,
 			r.relay.Position()))
@@ -256,17 +325,59 @@ func (g *group) relay(r *record, changes *state.Changes) {
 
 // destinations returns the shards that a transaction concerns, with the homes of the record.
 func (g *group) destinations(r *record, t *ledger.Transaction) []ledger.ShardID {
-	shards := len(g.world.groups)
-	return t.AppendDestinations(nil, shards, func(name ledger.OrganisationName) ledger.ShardID {
-		if home, pinned := r.homes[name]; pinned {
-			return home
-		}
-		return ledger.Rendezvous(name, shards)
+	return t.AppendDestinations(nil, r.shards, func(name ledger.OrganisationName) ledger.ShardID {
+		return g.home(r, name)
 	})
 }
 
-// register records the homes that a registration pins.
+// shards returns the number of shards of the book as the chain knows it.
+func (g *group) shards() int {
+	if g.head() == 0 {
+		return g.genesis.BookShards()
+	}
+	return g.last().shards
+}
+
+// groups returns the tree of the groups with the shards that were added.
+func (g *group) groups(added []ledger.AddedShard) *tram.Tree {
+	var parents []order.GroupID
+	for _, parent := range g.genesis.Tree {
+		parents = append(parents, order.GroupID(parent))
+	}
+	for i := range added {
+		parents = append(parents, order.GroupID(added[i].Parent))
+	}
+	tree, err := tram.NewTree(parents)
+	if err != nil {
+		panic(fmt.Sprintf("sim/book: %v", err))
+	}
+	return tree
+}
+
+// pinned returns the homes of the organisations that were pinned to a shard when the chain began.
+func (g *group) pinned() map[ledger.OrganisationName]ledger.ShardID {
+	homes := make(map[ledger.OrganisationName]ledger.ShardID)
+	if g.seed == nil {
+		return homes
+	}
+	begun, err := state.Begin(g.genesis, g.seed)
+	if err != nil {
+		panic(fmt.Sprintf("sim/book: %v", err))
+	}
+	for _, each := range begun.Organisations() {
+		if each.Pinned {
+			homes[each.Name] = each.Shard
+		}
+	}
+	return homes
+}
+
+// register records the homes that a registration pins, and moves.
 func (r *record) register(entry *ledger.Entry) {
+	if change := entry.Transaction().Book; change != nil && change.Move != nil &&
+		entry.Result.OK() {
+		r.moves = append(r.moves, change.Move)
+	}
 	registrations := entry.Transaction().Registrations
 	if !entry.Result.OK() || len(registrations) == 0 {
 		return
@@ -370,6 +481,9 @@ func (g *group) judgeVersion(r *record, verdict *ledger.Verdict) {
 		needed = ledger.DeadlineVersion
 	case ledger.Cancelled:
 		needed = ledger.CancelVersion
+	case ledger.ShardLost, ledger.HeardAgreement, ledger.HeardNothing, ledger.OrganisationMoving,
+		ledger.Departed:
+		needed = ledger.GrowthVersion
 	}
 	if r.version < needed {
 		g.world.fail(Verdicts, fmt.Sprintf("shard %d, block %d, version %d: shard %d says %s of %s",

@@ -32,11 +32,19 @@
 //
 // They register organisations, some pinned to a shard, open accounts, move amounts, write records
 // and change policies (workload.go). They submit some bundles twice, at the wrong shard, or before
-// what these need. A chain begins with any version up to ledger.CancelVersion, and in some books
-// the operators raise it on the way. Where chains take deadlines, many of them end while the
-// transaction or a verdict on it is on its way, some have passed, and some are missing or too far.
+// what these need. A chain begins with any version up to ledger.CancelVersion or with
+// ledger.GrowthVersion, and in some books the operators raise it on the way. Where chains take
+// deadlines, many of them end while the transaction or a verdict on it is on its way, some have
+// passed, and some are missing or too far.
 // Where chains take cancellations, clients cancel many transactions, their own and others', at some
-// shards, before the transaction is submitted there and after.
+// shards, before the transaction is submitted there and after. In a third of the books the version
+// is ledger.GrowthVersion, in the beginning or later, and the operators move organisations, whose
+// earlier bundles are submitted again (moves.go).
+//
+// Where chains take changes of the book, the operators add one or two shards on the way, below any
+// shard. The members of a new shard begin once its addition is durable in some chain, and all
+// chains must have added it with the same directory. An organisation registers in the newest shard
+// as soon as that is there.
 //
 // # Faults
 //
@@ -51,13 +59,17 @@
 //	network  messages between shards are lost, repeated and held up
 //	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
 //	         entries of streams, in a book with vouched crossings (lies.go)
+//	lose     shards are gone for good, or some others do not hear them for a while, and the
+//	         operators settle with them (loss.go). The remaining shards are judged without them:
+//	         their amounts and what crossed to the lost ones add up to zero.
 //
 // # What is judged
 //
 //	same chain    members of a shard seal and execute the same blocks, after a restart too
 //	durability    a durable block stays in its chain
 //	integrity     a chain has a transaction once, and nothing out of place
-//	atomicity     a transaction takes effect in all of its shards or in none
+//	atomicity     a transaction takes effect in all of its shards or in none, and in no other one
+//	              after an organisation moved
 //	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
 //	              and at consistent cuts of the whole history (ledger/state/doc.go)
 //	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
@@ -101,6 +113,7 @@
 //	verdicts (mempool, node/crossing, tram/stream): carry. ledger/state decides which ones a
 //	block takes, and in which order; that is production's.
 //	which own verdicts and stream entries a store finds, also after a snapshot (ledger/store,
-//	Verdict and Stream, with ledger.Outline): exchange.made and exchange.streams
+//	Verdict and Stream, with ledger.Outline): exchange.answers and exchange.streams
+//	when members make arrivals and fetch them (ledger/store, node/crossing): departures
 //	certified proofs of verdicts that are not told (node/crossing/shards): missing
 package book

@@ -26,8 +26,12 @@ type letter struct {
 	// position is how far the sender's shard has its parent's stream durably.
 	position *uint64
 	verdict  *ledger.Verdict
-	// asked is a transaction whose verdict the sender waits for.
-	asked *ledger.Hash
+	// asked is a transaction whose verdict the sender waits for, or whose testimony with this
+	// subject.
+	asked   *ledger.Hash
+	subject ledger.Subject
+	// parcel asks for what an organisation takes along that moves, or has some of it.
+	parcel *parcel
 }
 
 // carried is an entry of a stream, with the height of the block that has it.
@@ -37,19 +41,15 @@ type carried struct {
 	height int
 }
 
-// made is a shard's own verdict, with the height of the block that has it.
-type made struct {
-	verdict ledger.Verdict
-	height  int
-}
-
 // exchange is a member's memory of what it has for other shards and has from them.
 type exchange struct {
-	// streams are the entries for each child. made are the shard's own verdicts, also on
-	// transactions that failed there before others knew that they concern several shards. told is
+	// streams are the entries for each child. answers are the places of the transactions on
+	// which the shard has a verdict, also of those that failed there before others knew that they
+	// concern several shards, and in a book with moves those of all transactions. told is
 	// how many blocks' verdicts the member has told.
 	streams map[ledger.ShardID][]*carried
-	made    map[ledger.Hash]made
+	answers map[ledger.Hash]place
+	leaving departures
 	told    int
 	// positions are how far each member of each child has the stream, as it last said.
 	positions map[address]uint64
@@ -86,13 +86,17 @@ func after(turns Turn) time.Duration { return time.Duration(turns) * time.Millis
 func (m *member) newExchange() exchange {
 	w := m.group.world
 	return exchange{streams: make(map[ledger.ShardID][]*carried),
-		made: make(map[ledger.Hash]made), positions: make(map[address]uint64),
+		answers: make(map[ledger.Hash]place), positions: make(map[address]uint64),
 		entries: make(map[uint64][]*heard), opened: true,
+		leaving: departures{make(map[uint64]int), make(map[uint64][]*ledger.Bundle)},
 		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
-			Shards: len(w.plan.genesis), Members: w.indexes, Bounds: w.plan.bounds,
+			Shards: w.shards, Members: w.indexes, Bounds: w.plan.bounds,
 			Fault: w.options.verdictsFault()}),
 		asking: verdicts.NewAsking(after(askAfterTurns), after(askEveryTurns))}
 }
+
+// shards returns the number of the book's shards that have begun.
+func (w *world) shards() int { return len(w.groups) }
 
 // indexes returns those of a shard's members, which stay the same.
 func (w *world) indexes(ledger.ShardID) []ledger.MemberIndex { return w.plan.indexes }
@@ -100,6 +104,9 @@ func (w *world) indexes(ledger.ShardID) []ledger.MemberIndex { return w.plan.ind
 // note adds what an executed block has for other shards.
 func (x *exchange) note(m *member, r *record) {
 	x.positionAt = append(x.positionAt, r.position)
+	for _, number := range r.departed {
+		x.leaving.at[number] = int(r.block.Header.Height)
+	}
 	if m.group.world.options.Plant == plantSnapshot && m.origin != nil &&
 		int(r.block.Header.Height) <= m.origin.height {
 		return
@@ -108,8 +115,9 @@ func (x *exchange) note(m *member, r *record) {
 		x.streams[each.child] = append(x.streams[each.child], each.entry)
 	}
 	for i := range r.block.Unpacked {
-		if own, is := ledger.VerdictOf(&r.block.Unpacked[i], m.group.shard); is {
-			x.made[own.ID] = made{own, int(r.block.Header.Height)}
+		entry := &r.block.Unpacked[i]
+		if _, is := ledger.VerdictOf(entry, m.group.shard); is || m.group.world.plan.movers != nil {
+			x.answers[entry.ID] = place{int(r.block.Header.Height), i}
 		}
 	}
 }
@@ -139,12 +147,12 @@ func (m *member) talk() {
 			m.tell(&m.records[m.told].verdicts[i])
 		}
 	}
-	for _, child := range w.plan.tree.Children(m.group.shard) {
+	for _, child := range w.tree.Children(m.group.shard) {
 		if w.random.IntN(3) == 0 {
 			m.offer(w.someone(child), m.visible(plant == plantEarlyEntry))
 		}
 	}
-	if parent, below := w.plan.tree.Parent(m.group.shard); below && w.random.IntN(4) == 0 &&
+	if parent, below := w.tree.Parent(m.group.shard); below && w.random.IntN(4) == 0 &&
 		m.durable > 0 {
 		position := m.positionAt[m.durable-1]
 		m.send(w.someone(parent), letter{position: &position})
@@ -152,6 +160,9 @@ func (m *member) talk() {
 	m.judge()
 	if plant != plantNotAsked && w.random.IntN(4) == 0 {
 		m.ask()
+	}
+	if w.plan.movers != nil && w.random.IntN(4) == 0 {
+		m.fetch()
 	}
 }
 
@@ -163,6 +174,9 @@ func (m *member) tell(own *state.OwnVerdict) {
 		return
 	}
 	for _, shard := range own.To {
+		if int(shard) >= len(w.groups) {
+			continue // it has not begun, and will ask
+		}
 		for to := range w.groups[shard].members {
 			if verdicts.Told(own.ID, to, members, vouched) {
 				said := m.said(own.Verdict)
@@ -189,13 +203,17 @@ func (m *member) ask() {
 	const most, never = 8, math.MaxInt
 	w := m.group.world
 	now := after(w.turn)
-	due := m.asking.Overdue(m.state.AllPending(), now, m.opened)
+	due := m.asking.Overdue(append(m.state.AllPending(), m.state.AwaitedDepartures()...), now,
+		m.opened)
 	m.opened = false
 	m.verdicts.Sweep(m.asking)
 	questions, _ := m.verdicts.Questions(m.asking, due, now, most, never)
 	for _, question := range questions {
+		if int(question.Shard) >= len(w.groups) {
+			continue // it has not begun
+		}
 		for i := range question.IDs {
-			asked := letter{asked: &question.IDs[i]}
+			asked := letter{asked: &question.IDs[i], subject: question.Subject}
 			if !w.plan.vouched() {
 				m.send(w.someone(question.Shard), asked)
 				continue
@@ -233,12 +251,19 @@ func (m *member) receive(l *letter) {
 		m.positions[l.from] = max(m.positions[l.from], *l.position)
 	case l.verdict != nil:
 		m.hear(l)
-	case l.asked != nil:
-		if own, known := m.made[*l.asked]; known &&
-			own.height <= m.visible(m.group.world.options.Plant == plantEarlyVerdict) {
-			said := m.said(own.verdict)
+	case l.asked != nil && l.subject != 0:
+		testimony, _ := l.subject.Testimony()
+		if verdict, made := m.testify(*l.asked, testimony); made {
+			said := m.said(verdict)
 			m.send(l.from, letter{verdict: &said})
 		}
+	case l.asked != nil:
+		if own, known := m.answer(l); known {
+			said := m.said(own)
+			m.send(l.from, letter{verdict: &said})
+		}
+	case l.parcel != nil:
+		m.receiveParcel(l.from, l.parcel)
 	}
 }
 
@@ -269,7 +294,7 @@ func (m *member) receiveEntry(writer int, entry *carried) {
 // carry puts what other shards said, and the chain lacks, into a batch.
 func (m *member) carry(batch *ledger.Batch) {
 	w := m.group.world
-	if parent, below := w.plan.tree.Parent(m.group.shard); below {
+	if parent, below := w.tree.Parent(m.group.shard); below {
 		const most = 8
 		for next := m.state.Carried() + 1; len(batch.Carried) < most; next++ {
 			at := slices.IndexFunc(m.entries[next], func(h *heard) bool {
@@ -338,6 +363,10 @@ func (l *letter) String() string {
 		what = fmt.Sprintf("verdict %s: %v", short(l.verdict.ID), l.verdict.Result.Code)
 	case l.asked != nil:
 		what = fmt.Sprintf("asks for %s", short(*l.asked))
+	case l.parcel != nil && l.parcel.arrival != nil:
+		what = fmt.Sprintf("arrival %s", short(l.parcel.arrival.ID(0)))
+	case l.parcel != nil:
+		what = fmt.Sprintf("asks for arrivals of move %d", l.parcel.move)
 	}
 	return fmt.Sprintf("%d/%d to %d/%d: %s", l.from.shard, l.from.member, l.to.shard,
 		l.to.member, what)

@@ -14,8 +14,9 @@ type group struct {
 	world   *world
 	shard   ledger.ShardID
 	genesis *ledger.Genesis
-	// origin is block 0.
+	// origin is block 0, and seed the directory with which the chain of an added shard begins.
 	origin  *ledger.Block
+	seed    []byte
 	members []*member
 	// running is set while more than half of the members are up. generation counts how often the
 	// shard began to run.
@@ -26,8 +27,9 @@ type group struct {
 	base   int
 	log    []*round
 	rounds ledger.Round
-	// durable is how many blocks more than half of the disks have had.
-	durable int
+	// durable is how many blocks more than half of the disks have had. grown is how many of them
+	// were looked at for shards that they added.
+	durable, grown int
 	chain
 }
 
@@ -199,6 +201,38 @@ func (g *group) settleDurable() {
 	}
 	slices.SortFunc(heights, func(a, b int) int { return cmp.Compare(b, a) })
 	g.durable = max(g.durable, heights[g.majority()-1])
+}
+
+// grow begins the shards that durable blocks of the chain have added. All chains must add a shard
+// with the same directory.
+func (g *group) grow() {
+	w := g.world
+	for ; g.grown < g.durable; g.grown++ {
+		r := g.records[g.grown]
+		for _, seed := range r.seeds {
+			genesis, err := g.genesis.GrownTo(r.additions, seed.Shard)
+			if err == nil {
+				err = genesis.Validate()
+			}
+			if err != nil {
+				w.fail(order.Integrity, fmt.Sprintf("shard %d, block %d adds shard %d: %v", g.shard,
+					r.block.Header.Height, seed.Shard, err))
+			}
+			if int(seed.Shard) < len(w.groups) {
+				if other := w.groups[seed.Shard]; other.genesis.Hash() != genesis.Hash() {
+					w.fail(SameChain, fmt.Sprintf("shard %d, block %d adds shard %d with another "+
+						"directory than the shard that added it first", g.shard,
+						r.block.Header.Height, seed.Shard))
+				}
+				continue
+			}
+			w.say("shard %d begins below shard %d", seed.Shard,
+				r.additions[len(r.additions)-1].Parent)
+			w.tree = w.tree.Grow(genesis.Grown[len(genesis.Grown)-1].Parent)
+			w.result.Added++
+			w.found(genesis, seed.Directory)
+		}
+	}
 }
 
 // id returns the shard as a group of the tree.

@@ -21,7 +21,7 @@ func (w *world) heads() []int {
 // judgeStreams judges that no chain has more of a stream than its parent's chain.
 func (w *world) judgeStreams() {
 	for _, g := range w.groups {
-		parent, below := w.plan.tree.Parent(g.shard)
+		parent, below := w.tree.Parent(g.shard)
 		if !below {
 			continue
 		}
@@ -36,20 +36,27 @@ func (w *world) judgeStreams() {
 // conserve judges that at a cut the amounts of each asset add up to zero. A transaction that took
 // effect in one shard and still waits in another counts as having taken effect in both.
 func (w *world) conserve(cut []int) {
-	sums := make(map[ledger.AssetName]ledger.Amount)
-	for i, g := range w.groups {
-		if cut[i] == 0 {
+	sums, holders := make(map[ledger.AssetName]ledger.Amount), w.holders(cut)
+	for _, g := range w.remaining() {
+		if cut[g.shard] == 0 {
 			continue
 		}
-		r := g.records[cut[i]-1]
-		for _, asset := range assets {
-			add(sums, asset, r.sums[asset])
-		}
-		for _, id := range r.waiting {
-			if w.tookEffect(id, cut) {
-				w.addParts(sums, g, r, id)
+		r := g.records[cut[g.shard]-1]
+		for name, held := range r.holdings {
+			for _, asset := range assets {
+				if r.counts(name, holders) {
+					add(sums, asset, held.sums[asset])
+				}
 			}
 		}
+		for _, id := range r.waiting {
+			if w.tookEffect(id, g.shard, cut) {
+				w.addParts(sums, g, r, id, holders)
+			}
+		}
+	}
+	if len(w.plan.losses) > 0 {
+		w.addLost(sums, cut)
 	}
 	for _, asset := range assets {
 		if sums[asset].Sign() != 0 {
@@ -59,10 +66,12 @@ func (w *world) conserve(cut []int) {
 	}
 }
 
-// tookEffect reports whether a transaction of several shards took effect in one of them.
-func (w *world) tookEffect(id ledger.Hash, cut []int) bool {
-	for i, g := range w.groups {
-		if ended, here := g.outcomes[id]; here && ended.applied && ended.height <= cut[i] {
+// tookEffect reports whether a transaction of several shards took effect in one of them, in which
+// it concerned this shard, too.
+func (w *world) tookEffect(id ledger.Hash, shard ledger.ShardID, cut []int) bool {
+	for _, g := range w.remaining() {
+		if ended, here := g.outcomes[id]; here && ended.applied && ended.height <= cut[g.shard] &&
+			slices.Contains(ended.to, shard) {
 			return true
 		}
 	}
@@ -71,11 +80,13 @@ func (w *world) tookEffect(id ledger.Hash, cut []int) bool {
 
 // addParts adds what a transaction will change in a shard.
 func (w *world) addParts(sums map[ledger.AssetName]ledger.Amount, g *group, r *record,
-	id ledger.Hash) {
+	id ledger.Hash, holders map[ledger.OrganisationName]uint64) {
 	at := g.places[id]
-	t := g.records[at.height-1].block.Unpacked[at.index].Transaction()
+	before := g.records[at.height-1]
+	t := before.block.Unpacked[at.index].Transaction()
 	for i := range t.Postings {
-		if home := g.home(r, t.Postings[i].Account.Organisation()); home == g.shard {
+		if name := t.Postings[i].Account.Organisation(); g.home(before, name) == g.shard &&
+			r.counts(name, holders) {
 			add(sums, t.Postings[i].Asset, t.Postings[i].Amount)
 		}
 	}
@@ -86,7 +97,7 @@ func (g *group) home(r *record, name ledger.OrganisationName) ledger.ShardID {
 	if home, pinned := r.homes[name]; pinned {
 		return home
 	}
-	return ledger.Rendezvous(name, len(g.world.groups))
+	return ledger.Rendezvous(name, len(g.world.plan.genesis))
 }
 
 // conserveHistory judges conservation at random cuts of the whole history.
@@ -118,7 +129,7 @@ func (w *world) close(cut []int) {
 // has reports whether a cut has the sending of everything that a shard's blocks up to a height took
 // over. Blocks below the last one are the loop's in close.
 func (w *world) has(cut []int, g *group, height int) bool {
-	if parent, below := w.plan.tree.Parent(g.shard); below {
+	if parent, below := w.tree.Parent(g.shard); below {
 		if last := g.records[height-1].position; last > 0 {
 			if w.groups[parent].forwarded[g.shard][last-1] > cut[parent] {
 				return false
@@ -128,7 +139,18 @@ func (w *world) has(cut []int, g *group, height int) bool {
 	for _, r := range g.records[:height] {
 		for i := range r.block.Unpacked {
 			verdict := r.block.Unpacked[i].Transaction().Verdict
-			if verdict != nil && w.groups[verdict.Shard].decided[verdict.ID] > cut[verdict.Shard] {
+			if verdict == nil {
+				continue
+			}
+			from, sent := w.groups[verdict.Shard], 0
+			if testimony, is := verdict.Testimony(); is {
+				sent = from.lostAt(testimony.AsOf)
+			} else if number, departure := verdict.MoveOf(); departure {
+				sent = from.departed[number]
+			} else {
+				sent = from.decided[verdict.ID]
+			}
+			if sent > cut[verdict.Shard] {
 				return false
 			}
 		}
@@ -140,7 +162,9 @@ func (w *world) has(cut []int, g *group, height int) bool {
 func (w *world) judgeRest() {
 	w.conserve(w.heads())
 	w.conserveHistory()
+	w.judgeArrived()
 	w.judgeOutcomes()
+	w.countInherited()
 	w.judgeOrder()
 	w.judgeBalances()
 }
@@ -150,7 +174,7 @@ func (w *world) judgeRest() {
 // destinations are certain only once its organisations are registered.
 func (w *world) judgeOutcomes() {
 	late, withdrawn := w.refusedAs(ledger.DeadlinePassed), w.refusedAs(ledger.Cancelled)
-	for _, g := range w.groups {
+	for _, g := range w.remaining() {
 		for _, r := range g.records {
 			for i := range r.verdicts {
 				verdict := &r.verdicts[i]
@@ -171,7 +195,7 @@ func (w *world) judgeOutcomes() {
 				}
 				w.result.Applied++
 				for _, to := range verdict.To {
-					if _, there := w.groups[to].outcomes[verdict.ID]; !there {
+					if _, there := w.groups[to].outcomes[verdict.ID]; !there && !w.isLost(to) {
 						w.fail(Atomicity, fmt.Sprintf("shard %d, block %d, decided on %s, and it "+
 							"took no effect in shard %d", g.shard, r.block.Header.Height,
 							short(verdict.ID), to))
@@ -239,10 +263,9 @@ type balanceKey struct {
 // each record is of the last one that wrote it.
 func (w *world) judgeBalances() {
 	balances := make(map[balanceKey]ledger.Amount)
-	writers := make(map[ledger.RecordKey]ledger.Hash)
+	writings := make(map[ledger.RecordKey]writing)
 	counted := make(map[ledger.Hash]bool)
-	for _, g := range w.groups {
-		last := g.last()
+	for _, g := range w.remaining() {
 		for _, r := range g.records {
 			for i := range r.block.Unpacked {
 				entry := &r.block.Unpacked[i]
@@ -250,11 +273,7 @@ func (w *world) judgeBalances() {
 					continue
 				}
 				t := entry.Transaction()
-				for j := range t.Records {
-					if g.home(last, t.Records[j].Key.Organisation()) == g.shard {
-						writers[t.Records[j].Key] = entry.ID
-					}
-				}
+				w.noteWriting(writings, g, r, entry)
 				if counted[entry.ID] {
 					continue
 				}
@@ -269,15 +288,8 @@ func (w *world) judgeBalances() {
 	w.compareBalances(balances)
 	for _, c := range w.plan.workload.clients {
 		key := ledger.RecordKey(c.account("record"))
-		want, written := writers[key]
-		if !written {
-			continue
-		}
-		g := w.groups[w.groups[0].home(w.groups[0].last(), c.name)]
-		at, _ := g.members[0].state.Record(key)
-		if got := g.records[at.Height-1].block.Entry(int(at.Index)).ID; got != want {
-			w.fail(Outcome, fmt.Sprintf("record %s has the value of %s, and %s wrote it last", key,
-				short(got), short(want)))
+		if want, written := writings[key]; written && !w.isLost(w.finalHome(c.name)) {
+			w.judgeRecord(key, want)
 		}
 	}
 }
@@ -285,14 +297,17 @@ func (w *world) judgeBalances() {
 // last returns the last record, or an empty one.
 func (g *group) last() *record {
 	if g.head() == 0 {
-		return new(record)
+		return &record{shards: g.genesis.BookShards()}
 	}
 	return g.records[g.head()-1]
 }
 
 func (w *world) compareBalances(want map[balanceKey]ledger.Amount) {
 	for _, path := range w.paths {
-		g := w.groups[w.groups[0].home(w.groups[0].last(), path.Organisation())]
+		g := w.groups[w.finalHome(path.Organisation())]
+		if w.isLost(g.shard) {
+			continue
+		}
 		account, _ := g.members[0].account(path)
 		for _, asset := range assets {
 			key := balanceKey{path, asset}
@@ -309,7 +324,7 @@ func (w *world) unrest() (reasons []string) {
 	say := func(format string, arguments ...any) {
 		reasons = append(reasons, fmt.Sprintf(format, arguments...))
 	}
-	for _, g := range w.groups {
+	for _, g := range w.remaining() {
 		for _, m := range g.members {
 			switch {
 			case !m.up:
@@ -327,11 +342,19 @@ func (w *world) unrest() (reasons []string) {
 			say("shard %d: %d transactions wait, the first is %s", g.shard, len(waiting),
 				short(waiting[0]))
 		}
-		if parent, below := w.plan.tree.Parent(g.shard); below {
+		if coming := g.last().coming; coming > 0 {
+			say("shard %d: %d organisations are on their way", g.shard, coming)
+		}
+		if parent, below := w.tree.Parent(g.shard); below {
 			if has, of := g.last().position,
 				len(w.groups[parent].forwarded[g.shard]); has < uint64(of) {
 				say("shard %d has %d of the %d entries of its parent's stream", g.shard, has, of)
 			}
+		}
+	}
+	for _, l := range w.plan.losses {
+		if w.turn < l.settled || !w.placed(l.bundle) {
+			say("the operators have not settled with shard %d", l.shard)
 		}
 	}
 	for _, s := range w.due() {
@@ -340,30 +363,40 @@ func (w *world) unrest() (reasons []string) {
 	return reasons
 }
 
-// due returns the submissions that should be in a chain and are in none. A bundle whose signer is
-// not registered stays outside, and one with deadlines if the chains do not take them.
+// due returns the submissions that should be in a chain and are in none. A bundle with a signer
+// that is not registered stays outside, and one with deadlines if the chains do not take them.
 func (w *world) due() (due []submission) {
-	root := w.groups[w.plan.tree.Root()]
+	root := w.groups[w.tree.Root()]
 	for _, s := range w.plan.submissions {
 		if s.at > w.turn || w.placed(s.bundle) {
 			continue
 		}
-		t := s.bundle.Transaction(0)
-		if s.bundle.NeedsVersion() > root.last().version {
+		if s.bundle.NeedsVersion() <= root.last().version && root.knowsSigners(s.bundle) {
+			due = append(due, s)
+		}
+	}
+	return due
+}
+
+// knowsSigners reports whether the signers of all transactions of a bundle are registered, as far
+// as they have to be. In a book that loses a shard, some never are.
+func (g *group) knowsSigners(bundle *ledger.Bundle) bool {
+	for i := range bundle.Len() {
+		t := bundle.Transaction(i)
+		if len(t.Registrations) > 0 || t.Charter != nil || t.Book != nil {
 			continue
 		}
-		known := slices.ContainsFunc(root.members, func(m *member) bool {
+		if !slices.ContainsFunc(g.members, func(m *member) bool {
 			if m.state == nil {
 				return false
 			}
 			_, known := m.state.Organisation(t.Signer)
 			return known
-		})
-		if known || len(t.Registrations) > 0 || t.Charter != nil {
-			due = append(due, s)
+		}) {
+			return false
 		}
 	}
-	return due
+	return true
 }
 
 // placed reports whether all transactions of a bundle are in some chain.

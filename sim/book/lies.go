@@ -16,8 +16,17 @@ func (m *member) said(verdict ledger.Verdict) ledger.Verdict {
 	return verdict
 }
 
-// opposite returns a verdict that says the opposite.
+// opposite returns a verdict that says the opposite. That of a departure says that something else
+// arrives.
 func opposite(verdict ledger.Verdict) ledger.Verdict {
+	if testimony, is := verdict.Testimony(); is {
+		return testimony.Verdict(verdict.ID, verdict.Shard,
+			verdict.Result.Code != ledger.HeardAgreement)
+	}
+	if _, departure := verdict.MoveOf(); departure {
+		verdict.ID[0]++
+		return verdict
+	}
 	code := ledger.SetAside
 	if verdict.Good() {
 		code = ledger.TooManyWaiting
@@ -46,6 +55,12 @@ func (m *member) lieToFellows(batch *ledger.Batch) {
 			if m.lies() {
 				batch.Verdicts = append(batch.Verdicts, opposite(ledger.Verdict{ID: one.ID,
 					Shard: shard, Result: ledger.Result{Code: ledger.SetAside}}))
+			}
+		}
+		for _, inquiry := range one.Inquiries {
+			if m.lies() {
+				batch.Verdicts = append(batch.Verdicts, inquiry.Verdict(one.ID, inquiry.Of[0],
+					m.group.world.random.IntN(2) == 0))
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func (m *member) open(fromLatest bool) {
 		m.disk[m.latest.height-1] == m.latest.at {
 		from = m.latest
 	}
-	m.state = m.newState()
+	m.state = m.newState(from != nil)
 	m.records, m.durable, m.exchange = nil, 0, m.newExchange()
 	m.ids, m.looked = make(map[ledger.Hash]bool), make(map[ledger.Hash]bool)
 	m.accounts = make(map[ledger.AccountPath][]byte)
@@ -163,8 +163,15 @@ func (m *member) open(fromLatest bool) {
 	m.findRound()
 }
 
-func (m *member) newState() *state.State {
+// newState returns the state after block 0, or one to restore the entries of a state into.
+func (m *member) newState(restore bool) *state.State {
 	s := state.New(m.group.genesis)
+	if !restore {
+		var err error
+		if s, err = state.Begin(m.group.genesis, m.group.seed); err != nil {
+			m.group.world.fail(SameChain, fmt.Sprintf("%v does not begin: %v", m, err))
+		}
+	}
 	s.Plant(m.group.world.options.fault())
 	if limit := m.group.world.plan.limit; limit > 0 {
 		s.LimitWaiting(limit)
@@ -303,7 +310,8 @@ func (m *member) execute(r *round) {
 	}
 	// A chain of an older version leaves out bundles that need a later one, as if they were
 	// malformed.
-	if draft.Forged > 0 || draft.Malformed > 0 && m.state.Version() >= ledger.CancelVersion {
+	last := max(ledger.CancelVersion, m.group.genesis.Version, m.group.world.plan.upgrade)
+	if draft.Forged > 0 || draft.Malformed > 0 && m.state.Version() >= last {
 		m.group.world.fail(SameChain, fmt.Sprintf("%v: round %d: %d malformed, %d forged", m,
 			r.number, draft.Malformed, draft.Forged))
 	}

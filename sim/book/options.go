@@ -41,13 +41,16 @@ const (
 	// FaultLie makes a minority of a shard's members lie to other shards and to their fellows, in a
 	// book with vouched crossings.
 	FaultLie
+	// FaultLose makes operators settle with shards that are lost for good, or that they take for
+	// lost, in some books.
+	FaultLose
 	faultsEnd
 
 	// FaultsAll is every kind.
 	FaultsAll = faultsEnd - 1
 )
 
-var faultNames = faults.Names[Faults]{"crash", "stop", "replace", "slow", "network", "lie"}
+var faultNames = faults.Names[Faults]{"crash", "stop", "replace", "slow", "network", "lie", "lose"}
 
 // FaultNames lists the kinds of fault as ParseFaults reads them.
 func FaultNames() []string { return slices.Clone(faultNames) }
@@ -96,7 +99,10 @@ func Plants() []string {
 	plants := []string{plantEarlyVerdict, plantEarlyEntry, plantNotAsked, plantRelayedForgotten,
 		plantNoAtDeadline, plantSnapshot}
 	for _, fault := range state.Faults() {
-		plants = append(plants, fault.String())
+		// Seeds hardly ever draw the two losses that it takes. The tests of ledger/state do.
+		if fault != state.FaultTestimonyOutdated {
+			plants = append(plants, fault.String())
+		}
 	}
 	return append(plants, plantAskedOnce, plantBelievedOne)
 }
@@ -172,11 +178,17 @@ type Result struct {
 	// faults that struck, Generations the new beginnings of shards, and Lost the blocks that were
 	// executed and then lost.
 	Shards, Members, Submissions, Faults, Generations, Lost int
+	// Losses counts the settlements with lost shards, and Inherited the transactions that took
+	// effect because another shard testified that the lost one had agreed.
+	Losses, Inherited int
 	// Blocks counts the blocks of all chains. Applied and Refused count the transactions of several
 	// shards that took effect, and those that did not. Late counts the parts that a shard had set
 	// aside, and released because another shard executed the transaction after its deadline.
 	// Withdrawn counts those that another shard refused because a signer had cancelled it there.
-	Blocks, Applied, Refused, Late, Withdrawn int
+	// Moved counts the organisations that arrived in another shard.
+	Blocks, Applied, Refused, Late, Withdrawn, Moved int
+	// Added counts the shards that began on the way.
+	Added int
 	// Turns is the virtual time of the run.
 	Turns Turn
 	// Hash covers everything that happened. Two runs with the same hash went alike.

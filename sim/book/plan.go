@@ -17,6 +17,7 @@ type Turn int64
 
 // plan is everything that a seed decides before a run.
 type plan struct {
+	// tree and groups are those of the genesis.
 	tree    *ledger.ShardTree
 	groups  *tram.Tree
 	genesis []*ledger.Genesis
@@ -38,10 +39,18 @@ type plan struct {
 	// which a disk flushes.
 	haste, flush int
 	workload     *workload
+	// additions are the shards that the operators add, in order, and addedAt when.
+	additions []ledger.ShardAddition
+	addedAt   []Turn
 	// upgrade is the version to which the operators raise the chains on the way, 0 for none.
-	upgrade     int
+	upgrade int
+	// movers draws the moves of organisations, or is nil in a book without. arrival is the size of
+	// what arrives at once, in bytes.
+	movers      *rand.Rand
+	arrival     int
 	submissions []submission
 	faults      []fault
+	losses      []lossOf
 	// calm is the turn at which faults are over.
 	calm Turn
 }
@@ -79,8 +88,13 @@ func (f *fault) String() string {
 // newPlan draws the plan of a run.
 func newPlan(options *Options) (*plan, error) {
 	random := rand.New(rand.NewPCG(options.Seed, 0))
+	// The moves have a chance of their own, so that other books stay as they were without them.
+	movers := rand.New(rand.NewPCG(options.Seed, 1<<40))
 	p := &plan{delay: 1, haste: 30 + random.IntN(70), flush: 10 + random.IntN(80)}
 	shards, members := 2+random.IntN(4), []int{1, 3, 3, 3, 3, 2, 5}[random.IntN(7)]
+	if options.Faults&FaultLose != 0 && p.loses(options.Seed) {
+		shards = max(shards, 4) // some are left to agree with each other
+	}
 	if options.Shards != 0 {
 		shards = options.Shards
 	}
@@ -103,8 +117,15 @@ func newPlan(options *Options) (*plan, error) {
 	for i := range members {
 		p.indexes = append(p.indexes, ledger.MemberIndex(i))
 	}
-	if err := p.found(random, shards, members); err != nil {
+	loses := options.Faults&FaultLose != 0 && p.loses(options.Seed)
+	if movers.IntN(3) == 0 && !loses {
+		p.movers, p.arrival = movers, 40+movers.IntN(600)
+	}
+	if err := p.found(random, shards, members, options); err != nil {
 		return nil, err
+	}
+	if !loses && p.movers == nil { // the changes of a book are all of one kind
+		p.grow(random, members)
 	}
 	count := 10 + random.IntN(SubmissionsMax-9)
 	if options.Submissions != 0 {
@@ -112,6 +133,10 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	p.workload = newWorkload(random, p.genesis[0], p.upgrade)
 	p.submit(random, count)
+	if options.Faults&FaultLose != 0 {
+		p.lose(options.Seed)
+	}
+	p.move()
 	if options.Faults&FaultNetwork != 0 {
 		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
 	}
@@ -130,7 +155,7 @@ func newPlan(options *Options) (*plan, error) {
 }
 
 // found draws the tree and the members.
-func (p *plan) found(random *rand.Rand, shards, members int) error {
+func (p *plan) found(random *rand.Rand, shards, members int, options *Options) error {
 	parents := make([]ledger.ShardID, shards)
 	numbers := random.Perm(shards)
 	parents[numbers[0]] = ledger.ShardID(numbers[0])
@@ -141,21 +166,29 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 		VouchedCrossings: random.IntN(4) == 0,
 		Operators:        []ledger.PublicKey{ledger.PublicKey(operatorKey()[32:])},
 		Version:          ledger.FirstVersion + random.IntN(ledger.CancelVersion)}
+	if random.IntN(3) == 0 {
+		genesis.Version = ledger.GrowthVersion
+	}
 	if older := ledger.CancelVersion - genesis.Version; older > 0 && random.IntN(2) == 0 {
 		p.upgrade = genesis.Version + 1 + random.IntN(older)
+	}
+	switch {
+	case options.Faults&FaultLose != 0 && p.loses(options.Seed):
+		if p.upgrade = 0; genesis.Version < ledger.DeadlineVersion {
+			p.upgrade = ledger.GrowthVersion
+		} else {
+			genesis.Version = ledger.GrowthVersion
+		}
+	case p.movers == nil:
+	case p.upgrade > 0:
+		p.upgrade = ledger.GrowthVersion
+	default:
+		genesis.Version = ledger.GrowthVersion
 	}
 	groups := make([]order.GroupID, shards)
 	for shard := range parents {
 		groups[shard] = order.GroupID(parents[shard])
-		var ofShard []ledger.Member
-		var keys []ed25519.PrivateKey
-		for i := range members {
-			name := fmt.Sprintf("node-%d-%d", shard, i)
-			key := keyOf(name)
-			keys = append(keys, key)
-			ofShard = append(ofShard, ledger.Member{Name: name, Key: key[32:],
-				Address: fmt.Sprintf("10.0.%d.%d:7000", shard, i)})
-		}
+		ofShard, keys := membersOf(shard, members)
 		genesis.Shards, p.keys = append(genesis.Shards, ofShard), append(p.keys, keys)
 	}
 	genesis.Members = genesis.Shards[0]
@@ -174,6 +207,37 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 	p.groups, err = tram.NewTree(groups)
 	return err
 }
+
+// membersOf returns the first members of a shard, and their keys.
+func membersOf(shard, count int) (members []ledger.Member, keys []ed25519.PrivateKey) {
+	for i := range count {
+		name := fmt.Sprintf("node-%d-%d", shard, i)
+		key := keyOf(name)
+		keys = append(keys, key)
+		members = append(members, ledger.Member{Name: name, Key: key[32:],
+			Address: fmt.Sprintf("10.0.%d.%d:7000", shard, i)})
+	}
+	return members, keys
+}
+
+// grow draws the shards that the operators add on the way.
+func (p *plan) grow(random *rand.Rand, members int) {
+	if p.genesis[0].Version < ledger.GrowthVersion {
+		return
+	}
+	shards := len(p.genesis)
+	for range 1 + random.IntN(2) {
+		added, keys := membersOf(shards, members)
+		p.additions = append(p.additions, ledger.ShardAddition{
+			Parent: ledger.ShardID(random.IntN(shards)), Members: added})
+		p.keys = append(p.keys, keys)
+		p.addedAt = append(p.addedAt, Turn(30+len(p.addedAt)*40+random.IntN(60)))
+		shards++
+	}
+}
+
+// shards is the number of shards of the book after all additions.
+func (p *plan) shards() int { return len(p.genesis) + len(p.additions) }
 
 // vouched reports whether members have to vouch for what comes from other shards.
 func (p *plan) vouched() bool { return p.genesis[0].VouchedCrossings }
@@ -204,10 +268,25 @@ func (p *plan) submit(random *rand.Rand, count int) {
 		if i == len(p.workload.clients)-1 && random.IntN(2) == 0 {
 			at = 60 // its registration races with transactions that involve it
 		}
-		add(at, "registers "+string(client.name), p.workload.registration(random, client,
-			len(p.genesis)))
+		if added := len(p.additions); added > 0 && i == len(p.workload.clients)-1 {
+			// It is to live in the newest shard, and tries until that is there.
+			at = p.addedAt[added-1] + Turn(random.IntN(10))
+			for range 3 {
+				add(at, "registers "+string(client.name), p.workload.pinned(client,
+					ledger.ShardID(p.shards()-1)))
+				at += 25
+			}
+			p.calm = max(p.calm, at+40)
+		} else {
+			add(at, "registers "+string(client.name), p.workload.registration(random, client,
+				len(p.genesis)))
+		}
 		add(at+Turn(10+random.IntN(10)), "opens accounts of "+string(client.name),
 			p.workload.opening(client))
+	}
+	for i := range p.additions {
+		add(p.addedAt[i], fmt.Sprintf("adds a shard below shard %d", p.additions[i].Parent),
+			p.workload.addition(uint64(i+1), &p.additions[i]))
 	}
 	const first, between = 48, 5
 	at := Turn(first)
@@ -241,6 +320,54 @@ func (p *plan) submit(random *rand.Rand, count int) {
 	p.calm = max(p.calm, at, p.workload.upgradedAt) + 20
 }
 
+// move draws the moves of organisations. Some come before the organisation is registered, or do not
+// change its home.
+func (p *plan) move() {
+	if p.movers == nil {
+		return
+	}
+	const first = 50
+	at := max(first, p.workload.upgradedAt)
+	for number := range uint64(1 + p.movers.IntN(4)) {
+		at += Turn(p.movers.IntN(30))
+		c := p.workload.clients[p.movers.IntN(len(p.workload.clients))]
+		to := ledger.ShardID(p.movers.IntN(len(p.genesis)))
+		p.submissions = append(p.submissions, submission{number: len(p.submissions) + 1, at: at,
+			what:   fmt.Sprintf("move %d, of %s to shard %d", number+1, c.name, to),
+			bundle: p.workload.move(number+1, c, to), member: p.movers.IntN(MembersMax)})
+		p.calm = max(p.calm, at+20)
+		p.repeat(c, at)
+	}
+}
+
+// repeat draws bundles that concern an organisation and are submitted again after it moved.
+func (p *plan) repeat(c *client, moved Turn) {
+	for _, each := range p.submissions {
+		if each.at > moved || !concerns(each.bundle, c.name) || p.movers.IntN(3) == 0 {
+			continue
+		}
+		at := moved + Turn(p.movers.IntN(40))
+		p.submissions = append(p.submissions, submission{number: len(p.submissions) + 1, at: at,
+			what: "after the move: " + each.what, bundle: each.bundle,
+			member: p.movers.IntN(MembersMax)})
+		p.calm = max(p.calm, at+20)
+	}
+}
+
+// concerns reports whether a bundle has a transaction of an organisation, or with its accounts.
+func concerns(bundle *ledger.Bundle, name ledger.OrganisationName) bool {
+	for i := range bundle.Len() {
+		t := bundle.Transaction(i)
+		if !t.BookWide() && t.Cancellation == nil && (t.Signer == name ||
+			slices.ContainsFunc(t.Postings, func(posting ledger.Posting) bool {
+				return posting.Account.Organisation() == name
+			})) {
+			return true
+		}
+	}
+	return false
+}
+
 // strike draws the faults.
 func (p *plan) strike(random *rand.Rand, kinds Faults) {
 	members := len(p.keys[0])
@@ -251,7 +378,7 @@ func (p *plan) strike(random *rand.Rand, kinds Faults) {
 	timed := []Faults{FaultCrash, FaultStop, FaultReplace, FaultSlow, FaultLie}
 	for range random.IntN(9) {
 		f := fault{at: Turn(random.IntN(int(p.calm))),
-			shard: ledger.ShardID(random.IntN(len(p.genesis))),
+			shard: ledger.ShardID(random.IntN(p.shards())),
 			kind:  timed[random.IntN(len(timed))], length: Turn(1 + random.IntN(40))}
 		one := random.IntN(members)
 		if kinds&f.kind == 0 {
@@ -291,9 +418,10 @@ func (p *plan) String() string {
 	if p.upgrade > 0 {
 		version += fmt.Sprintf(" and then %d", p.upgrade)
 	}
-	return fmt.Sprintf("%d shards of %d, parents %v, version %s, vouched: %v, at most %d waiting, "+
-		"%d accounts in memory, %d%% of messages lost, %d%% repeated, up to %d turns late, "+
-		"%d bundles, %d faults",
-		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, version, p.vouched(), p.limit,
-		p.memory, p.loss, p.repeats, p.delay, len(p.submissions), len(p.faults))
+	return fmt.Sprintf("%d shards of %d, parents %v, %d added, version %s, vouched: %v, at most "+
+		"%d waiting, %d accounts in memory, %d%% of messages lost, %d%% repeated, up to %d turns "+
+		"late, %d bundles, %d faults%s",
+		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
+		p.vouched(), p.limit, p.memory, p.loss, p.repeats, p.delay, len(p.submissions),
+		len(p.faults), p.lossesInWords())
 }

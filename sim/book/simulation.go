@@ -31,6 +31,8 @@ type world struct {
 	random *rand.Rand
 	trace  *trace.Trace[Turn]
 	groups []*group
+	// tree is that of the shards that have begun.
+	tree *ledger.ShardTree
 	// post are the messages under way, by the turn in which they arrive.
 	post  map[Turn][]letter
 	paths []ledger.AccountPath
@@ -97,16 +99,22 @@ func (w *world) play() {
 // begin starts all members.
 func (w *world) begin() {
 	w.random = rand.New(rand.NewPCG(w.options.Seed, 1))
-	for shard, genesis := range w.plan.genesis {
-		g := &group{world: w, shard: ledger.ShardID(shard), genesis: genesis,
-			origin: genesis.Block()}
-		g.adopt(nil)
-		for i := range w.plan.keys[shard] {
-			m := &member{group: g, number: i, up: true}
-			m.open(false)
-			g.members = append(g.members, m)
-		}
-		w.groups = append(w.groups, g)
+	w.tree = w.plan.tree
+	for _, genesis := range w.plan.genesis {
+		w.found(genesis, nil)
+	}
+}
+
+// found starts the members of a shard.
+func (w *world) found(genesis *ledger.Genesis, seed []byte) {
+	g := &group{world: w, shard: genesis.Shard, genesis: genesis, seed: seed,
+		origin: genesis.Block()}
+	g.adopt(nil)
+	w.groups = append(w.groups, g)
+	for i := range w.plan.keys[g.shard] {
+		m := &member{group: g, number: i, up: true}
+		m.open(false)
+		g.members = append(g.members, m)
 	}
 }
 
@@ -114,6 +122,7 @@ func (w *world) begin() {
 func (w *world) pass() {
 	w.random = rand.New(rand.NewPCG(w.options.Seed, uint64(w.turn)+1))
 	w.strike()
+	w.lose()
 	for _, s := range w.plan.submissions {
 		switch {
 		case s.at == w.turn:
@@ -146,6 +155,9 @@ func (w *world) pass() {
 			}
 		}
 	}
+	for _, g := range w.groups {
+		g.grow()
+	}
 	if w.changed {
 		w.changed = false
 		w.judgeStreams()
@@ -159,6 +171,9 @@ func (w *world) strike() {
 		f := &w.plan.faults[i]
 		if f.at != w.turn {
 			continue
+		}
+		if int(f.shard) >= len(w.groups) {
+			continue // it was not added
 		}
 		w.result.Faults++
 		w.result.struck = append(w.result.struck, f.number)
@@ -206,7 +221,7 @@ func (w *world) submit(s *submission) {
 		w.admit(entry, s.member, s.bundle)
 	}
 	for range s.above {
-		if parent, below := w.plan.tree.Parent(entry); below {
+		if parent, below := w.tree.Parent(entry); below {
 			entry = parent
 		}
 	}
@@ -218,7 +233,7 @@ func (w *world) submit(s *submission) {
 func (w *world) submitAgain(s *submission) {
 	entry, known := w.entry(s.bundle)
 	if !known || w.random.IntN(3) == 0 {
-		entry = w.plan.tree.Root()
+		entry = w.tree.Root()
 	}
 	w.admit(entry, w.random.IntN(MembersMax), s.bundle)
 }
@@ -233,6 +248,9 @@ func (w *world) entry(bundle *ledger.Bundle) (ledger.ShardID, bool) {
 }
 
 func (w *world) admit(shard ledger.ShardID, member int, bundle *ledger.Bundle) {
+	if int(shard) >= len(w.groups) {
+		return // it is added and has not begun
+	}
 	members := w.groups[shard].members
 	if m := members[member%len(members)]; m.up {
 		m.admit(bundle)
@@ -261,7 +279,7 @@ func (w *world) send(l letter) {
 
 func (w *world) arrive(l *letter) {
 	m := w.groups[l.to.shard].members[l.to.member]
-	if !m.up {
+	if !m.up || w.unheard(l) {
 		return
 	}
 	if w.trace.HasText() && l.position == nil {

@@ -113,6 +113,21 @@ func (w *workload) registration(random *rand.Rand, c *client, shards int) *ledge
 	return w.sign([]*client{c}, never, transaction)
 }
 
+// pinned registers an organisation, pinned to a shard.
+func (w *workload) pinned(c *client, shard ledger.ShardID) *ledger.Bundle {
+	transaction := w.next(c)
+	transaction.Registrations = []ledger.Registration{{Name: c.name,
+		Keys: []ledger.PublicKey{ledger.PublicKey(c.key[32:])}, Pinned: true, Shard: shard}}
+	return w.sign([]*client{c}, never, transaction)
+}
+
+// addition makes the operators' bundle that adds a shard, as the change of the book of this number.
+func (w *workload) addition(number uint64, added *ledger.ShardAddition) *ledger.Bundle {
+	return w.sign([]*client{{name: ledger.Operator, key: operatorKey()}}, never,
+		ledger.Transaction{Ledger: w.book, Signer: ledger.Operator,
+			Book: &ledger.BookChange{Number: number, Addition: added}})
+}
+
 // opening opens an organisation's accounts and gives them money.
 func (w *workload) opening(c *client) *ledger.Bundle {
 	opening, funding := w.next(c), w.next(c)
@@ -140,6 +155,13 @@ func (w *workload) upgrade(genesis *ledger.Genesis, version int) *ledger.Bundle 
 	return w.sign([]*client{{name: ledger.Operator, key: operatorKey()}}, never,
 		ledger.Transaction{Ledger: w.book, Signer: ledger.Operator,
 			Charter: &ledger.CharterChange{Charter: charter}})
+}
+
+// move makes the operators' bundle that moves an organisation.
+func (w *workload) move(number uint64, c *client, to ledger.ShardID) *ledger.Bundle {
+	return w.sign([]*client{{name: ledger.Operator, key: operatorKey()}}, never,
+		ledger.Transaction{Ledger: w.book, Signer: ledger.Operator, Book: &ledger.BookChange{
+			Number: number, Move: &ledger.OrganisationMove{Organisation: c.name, To: to}}})
 }
 
 // bundle makes a bundle of transfers and records, or of a change of a policy.

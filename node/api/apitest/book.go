@@ -137,10 +137,10 @@ func (c *Cluster) beside() (*ledger.Batch, error) {
 			return nil, fmt.Errorf("the stream of shard %d: %w", parent, err)
 		}
 	}
-	for _, waiting := range c.store.Pending() {
+	for _, waiting := range c.store.Awaiting() {
 		for _, shard := range waiting.Waits {
 			other := c.book.clusters[shard]
-			verdict, made, err := other.store.Verdict(waiting.ID, other.durable())
+			verdict, made, err := other.store.Verdict(waiting.ID, own, other.durable())
 			if err != nil {
 				return nil, fmt.Errorf("a verdict of shard %d: %w", shard, err)
 			}
@@ -149,7 +149,21 @@ func (c *Cluster) beside() (*ledger.Batch, error) {
 			}
 		}
 	}
-	if len(batch.Carried)+len(batch.Verdicts) == 0 {
+	coming, next := c.store.Coming()
+	for i := range coming {
+		other := c.book.clusters[coming[i].From]
+		arrivals, err := other.store.Arrivals(coming[i].Number, other.durable())
+		if err != nil {
+			return nil, fmt.Errorf("what comes from shard %d: %w", coming[i].From, err)
+		}
+		for _, each := range arrivals {
+			if id := each.ID(0); id == next[i] {
+				batch.Bundles = append(batch.Bundles, each.Encode())
+				next[i] = each.Transaction(0).Arrival.Next
+			}
+		}
+	}
+	if len(batch.Carried)+len(batch.Verdicts)+len(batch.Bundles) == 0 {
 		return nil, nil
 	}
 	return batch, nil
@@ -172,6 +186,9 @@ func (s *shards) Own() ledger.ShardID { return s.own }
 
 // Tree implements route.Shards.
 func (s *shards) Tree() *ledger.ShardTree { return s.book.tree }
+
+// TreeChanged implements route.Shards: nothing changes.
+func (s *shards) TreeChanged() <-chan struct{} { return nil }
 
 // Client implements route.Shards.
 func (s *shards) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {

@@ -206,7 +206,7 @@ func (c *Cluster) Order() error {
 	}
 	if block != nil {
 		c.heights.Ordered = block.Header.Height
-		if c.store.PendingCount() > 0 {
+		if coming, _ := c.store.Coming(); c.store.PendingCount() > 0 || len(coming) > 0 {
 			c.wanted() // the other shards may have given their verdicts before
 		}
 	}

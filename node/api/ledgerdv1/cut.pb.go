@@ -143,7 +143,7 @@ func (x *GetCutRequest) GetHeight() uint64 {
 
 type GetCutResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Places        []*Place               `protobuf:"bytes,1,rep,name=places,proto3" json:"places,omitempty"`                // of each shard, by number
+	Places        []*Place               `protobuf:"bytes,1,rep,name=places,proto3" json:"places,omitempty"`                // of each shard that the book has there, by number
 	Root          uint32                 `protobuf:"varint,2,opt,name=root,proto3" json:"root,omitempty"`                   // the shard whose chain the height is of
 	TimeMs        uint64                 `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of the root's block
 	unknownFields protoimpl.UnknownFields
@@ -289,6 +289,7 @@ type GetPlaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Place         *Place                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
 	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of block place.height
+	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`               // of the book at the place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -337,6 +338,13 @@ func (x *GetPlaceResponse) GetTimeMs() uint64 {
 	return 0
 }
 
+func (x *GetPlaceResponse) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
 var File_ledgerd_v1_cut_proto protoreflect.FileDescriptor
 
 const file_ledgerd_v1_cut_proto_rawDesc = "" +
@@ -364,10 +372,11 @@ const file_ledgerd_v1_cut_proto_rawDesc = "" +
 	"\bstreamed\x18\x06 \x03(\x04R\bstreamedB\b\n" +
 	"\x06_shardB\n" +
 	"\n" +
-	"\b_carried\"T\n" +
+	"\b_carried\"l\n" +
 	"\x10GetPlaceResponse\x12'\n" +
 	"\x05place\x18\x01 \x01(\v2\x11.ledgerd.v1.PlaceR\x05place\x12\x17\n" +
-	"\atime_ms\x18\x02 \x01(\x04R\x06timeMsB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\x12\x16\n" +
+	"\x06shards\x18\x03 \x01(\rR\x06shardsB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
 var (
 	file_ledgerd_v1_cut_proto_rawDescOnce sync.Once

@@ -511,7 +511,8 @@ type BundleOutcome struct {
 	Refused      string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why the bundle was not admitted; empty if it was
 	// Whether it is refused only for now (overloaded, no majority): the same bytes may be sent again.
 	Retry bool `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
-	// Why, as a stable word: shard_down or shard_full (SubmitRequest.queue); empty for other reasons.
+	// Why, as a stable word: shard_down or shard_full (SubmitRequest.queue), or shard_lost; empty for
+	// other reasons.
 	ReasonCode string `protobuf:"bytes,40,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
 	// Whether it may have been admitted all the same, or a transaction of it, now or before. Submit
 	// the same bytes again; do not make another transaction in its place.
@@ -1449,9 +1450,12 @@ func (x *Transaction) GetCancelledPlace() *ShardPlace {
 }
 
 type GetTransactionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	IdHex         string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"` // instead of id
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	IdHex string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"` // instead of id
+	// If above 0, a node answers only if its chain has so many changes of the book's shards. Then it
+	// has all transactions of before the last of these.
+	BookChanges   uint64 `protobuf:"varint,3,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1498,6 +1502,13 @@ func (x *GetTransactionRequest) GetIdHex() string {
 		return x.IdHex
 	}
 	return ""
+}
+
+func (x *GetTransactionRequest) GetBookChanges() uint64 {
+	if x != nil {
+		return x.BookChanges
+	}
+	return 0
 }
 
 type GetTransactionResponse struct {
@@ -1934,13 +1945,14 @@ type TransactionSummary struct {
 	Note             string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // the first 200 bytes
 	MembershipChange *MembershipChange      `protobuf:"bytes,7,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
 	// For an entry that is the verdict of another shard:
-	VerdictTransactionHex string `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
-	VerdictShard          uint32 `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // the shard that gave it
-	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
-	OrganisationCount     uint32 `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"`             // organisations that it registers
-	AccountCount          uint32 `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
-	Policy                bool   `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                            // whether it changes its signer's policy
-	Charter               bool   `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                                          // whether it changes the operators
+	VerdictTransactionHex string      `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
+	VerdictShard          uint32      `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // the shard that gave it
+	Verdict               string      `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
+	OrganisationCount     uint32      `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"`             // organisations that it registers
+	AccountCount          uint32      `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
+	Policy                bool        `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                            // whether it changes its signer's policy
+	Charter               bool        `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                                          // whether it changes the operators
+	Book                  *BookChange `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                                 // how it changes the book's shards
 	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
 	// records and accounts that it opens. The first few by name, and how many there are.
 	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
@@ -2077,6 +2089,13 @@ func (x *TransactionSummary) GetCharter() bool {
 		return x.Charter
 	}
 	return false
+}
+
+func (x *TransactionSummary) GetBook() *BookChange {
+	if x != nil {
+		return x.Book
+	}
+	return nil
 }
 
 func (x *TransactionSummary) GetFurtherOrganisations() []string {
@@ -3187,10 +3206,14 @@ type Organisation struct {
 	PublicKeys       [][]byte               `protobuf:"bytes,2,rep,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"`
 	Shard            uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                                               // the home of its accounts and records
 	RegisteredHeight uint64                 `protobuf:"varint,4,opt,name=registered_height,json=registeredHeight,proto3" json:"registered_height,omitempty"` // in the chain of the asked node
-	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                             // whether its registration pinned it to that shard
+	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                             // whether its registration pinned it to that shard, or it moved there
 	Policy           *Policy                `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Whether it is on its way to its home, as that shard knows.
+	Moving bool `protobuf:"varint,7,opt,name=moving,proto3" json:"moving,omitempty"`
+	// Where it lived before, the first home first. The histories up to its moves are there.
+	EarlierHomes  []*EarlierHome `protobuf:"bytes,8,rep,name=earlier_homes,json=earlierHomes,proto3" json:"earlier_homes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Organisation) Reset() {
@@ -3265,6 +3288,72 @@ func (x *Organisation) GetPolicy() *Policy {
 	return nil
 }
 
+func (x *Organisation) GetMoving() bool {
+	if x != nil {
+		return x.Moving
+	}
+	return false
+}
+
+func (x *Organisation) GetEarlierHomes() []*EarlierHome {
+	if x != nil {
+		return x.EarlierHomes
+	}
+	return nil
+}
+
+type EarlierHome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Change        uint64                 `protobuf:"varint,2,opt,name=change,proto3" json:"change,omitempty"` // the number of the change of the book with which it left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EarlierHome) Reset() {
+	*x = EarlierHome{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EarlierHome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EarlierHome) ProtoMessage() {}
+
+func (x *EarlierHome) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EarlierHome.ProtoReflect.Descriptor instead.
+func (*EarlierHome) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *EarlierHome) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *EarlierHome) GetChange() uint64 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
 type GetOrganisationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3274,7 +3363,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3375,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3388,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -3318,7 +3407,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3419,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3432,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -3363,7 +3452,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3464,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3477,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -3415,7 +3504,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3516,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3529,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -3467,7 +3556,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3568,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3581,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -3518,7 +3607,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3530,7 +3619,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3543,7 +3632,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -3562,7 +3651,7 @@ type GetUseRequest struct {
 
 func (x *GetUseRequest) Reset() {
 	*x = GetUseRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3663,7 @@ func (x *GetUseRequest) String() string {
 func (*GetUseRequest) ProtoMessage() {}
 
 func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +3676,7 @@ func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseRequest.ProtoReflect.Descriptor instead.
 func (*GetUseRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetUseRequest) GetOrganisation() string {
@@ -3607,7 +3696,7 @@ type GetUseResponse struct {
 
 func (x *GetUseResponse) Reset() {
 	*x = GetUseResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3708,7 @@ func (x *GetUseResponse) String() string {
 func (*GetUseResponse) ProtoMessage() {}
 
 func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +3721,7 @@ func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseResponse.ProtoReflect.Descriptor instead.
 func (*GetUseResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetUseResponse) GetUse() *Quotas {
@@ -3660,7 +3749,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3761,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3774,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3728,7 +3817,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3829,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3842,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3867,7 +3956,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3968,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3981,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3925,7 +4014,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4026,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4039,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3976,7 +4065,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4077,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4090,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -4057,7 +4146,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4158,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4171,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -4116,7 +4205,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4217,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4230,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -4169,7 +4258,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4270,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4283,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -4234,7 +4323,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4335,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4348,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -4313,7 +4402,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4414,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4427,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -4358,7 +4447,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4459,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4472,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -4409,7 +4498,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4510,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4523,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4454,7 +4543,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4466,7 +4555,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4479,7 +4568,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4508,7 +4597,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4609,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4622,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4581,7 +4670,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4682,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4695,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4724,7 +4813,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4825,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4838,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -5028,7 +5117,7 @@ type ShardWait struct {
 
 func (x *ShardWait) Reset() {
 	*x = ShardWait{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +5129,7 @@ func (x *ShardWait) String() string {
 func (*ShardWait) ProtoMessage() {}
 
 func (x *ShardWait) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +5142,7 @@ func (x *ShardWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
 func (*ShardWait) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ShardWait) GetShard() uint32 {
@@ -5113,7 +5202,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5125,7 +5214,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5138,7 +5227,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -5211,7 +5300,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5312,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5325,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5400,7 +5489,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5501,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5514,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5477,7 +5566,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5489,7 +5578,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5502,7 +5591,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5550,7 +5639,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5651,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5664,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5615,13 +5704,14 @@ type ClusterState struct {
 	ShardCount    uint32   `protobuf:"varint,18,opt,name=shard_count,json=shardCount,proto3" json:"shard_count,omitempty"`
 	Charter       *Charter `protobuf:"bytes,19,opt,name=charter,proto3" json:"charter,omitempty"`                                   // the present operators
 	NewestVersion uint32   `protobuf:"varint,20,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"` // of a chain that the node's program knows; 0: none but the first
+	BookChanges   uint64   `protobuf:"varint,21,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"`       // changes of the book's shards since the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5633,7 +5723,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5646,7 +5736,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5789,23 +5879,32 @@ func (x *ClusterState) GetNewestVersion() uint32 {
 	return 0
 }
 
+func (x *ClusterState) GetBookChanges() uint64 {
+	if x != nil {
+		return x.BookChanges
+	}
+	return 0
+}
+
 // A shard of the book, as the asked node knows it.
 type Shard struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Shard             uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Parent            uint32                 `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"` // the shard whose stream it carries; meaningless for the root
-	Root              bool                   `protobuf:"varint,3,opt,name=root,proto3" json:"root,omitempty"`
-	Mode              string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"` // ordering, halted, or silent (no recent message from any of its nodes)
-	Members           []*ShardMember         `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
-	Height            uint64                 `protobuf:"varint,6,opt,name=height,proto3" json:"height,omitempty"` // the highest that one of its nodes reported
-	DurableHeight     uint64                 `protobuf:"varint,7,opt,name=durable_height,json=durableHeight,proto3" json:"durable_height,omitempty"`
-	TransactionsTotal uint64                 `protobuf:"varint,8,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
-	AccountsTotal     uint64                 `protobuf:"varint,9,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
-	Pending           uint64                 `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`                              // transactions in its chain that wait for other shards
-	Carried           uint64                 `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // the entries of the parent's stream in its chain
-	Streams           []*StreamPosition      `protobuf:"bytes,12,rep,name=streams,proto3" json:"streams,omitempty"`                               // to its children
-	Self              bool                   `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // whether it is the asked node's own
-	LastHeardMs       uint64                 `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // the time of the last message from its nodes; 0 if none
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Shard  uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Parent uint32                 `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"` // the shard whose stream it carries; meaningless for the root
+	Root   bool                   `protobuf:"varint,3,opt,name=root,proto3" json:"root,omitempty"`
+	// ordering, halted, silent (no recent message from any of its nodes), or lost (the operators
+	// settled with it).
+	Mode              string            `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	Members           []*ShardMember    `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
+	Height            uint64            `protobuf:"varint,6,opt,name=height,proto3" json:"height,omitempty"` // the highest that one of its nodes reported
+	DurableHeight     uint64            `protobuf:"varint,7,opt,name=durable_height,json=durableHeight,proto3" json:"durable_height,omitempty"`
+	TransactionsTotal uint64            `protobuf:"varint,8,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
+	AccountsTotal     uint64            `protobuf:"varint,9,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
+	Pending           uint64            `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`                              // transactions in its chain that wait for other shards
+	Carried           uint64            `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // the entries of the parent's stream in its chain
+	Streams           []*StreamPosition `protobuf:"bytes,12,rep,name=streams,proto3" json:"streams,omitempty"`                               // to its children
+	Self              bool              `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // whether it is the asked node's own
+	LastHeardMs       uint64            `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // the time of the last message from its nodes; 0 if none
 	// Those of the pending that have waited longer than the bound of its nodes (alarm_after).
 	Overdue         uint64       `protobuf:"varint,40,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	OldestWaitingMs uint64       `protobuf:"varint,41,opt,name=oldest_waiting_ms,json=oldestWaitingMs,proto3" json:"oldest_waiting_ms,omitempty"` // the time of the block with the oldest pending; 0 if none
@@ -5820,7 +5919,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5832,7 +5931,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5845,7 +5944,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5993,7 +6092,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6005,7 +6104,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6018,7 +6117,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -6044,10 +6143,12 @@ func (x *StreamPosition) GetCarried() uint64 {
 
 // Why the asked node refuses transactions that cross to a shard, unless they queue.
 type ShardRefusal struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Shard   uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Reason  string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                   // shard_down or shard_full, as in the header Ledgerd-Reason
-	SinceMs uint64                 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when the shard last ordered, or from when on it is full
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// shard_down, shard_full or shard_lost, as in the header Ledgerd-Reason. What concerns a shard that
+	// is lost is refused even if it queues.
+	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceMs uint64 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when the shard last ordered, or from when on it is full
 	// The shard that too many of its transactions wait for, if it is full. What concerns both is
 	// refused.
 	Awaited       *uint32 `protobuf:"varint,4,opt,name=awaited,proto3,oneof" json:"awaited,omitempty"`
@@ -6057,7 +6158,7 @@ type ShardRefusal struct {
 
 func (x *ShardRefusal) Reset() {
 	*x = ShardRefusal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6069,7 +6170,7 @@ func (x *ShardRefusal) String() string {
 func (*ShardRefusal) ProtoMessage() {}
 
 func (x *ShardRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6082,7 +6183,7 @@ func (x *ShardRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardRefusal.ProtoReflect.Descriptor instead.
 func (*ShardRefusal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ShardRefusal) GetShard() uint32 {
@@ -6130,7 +6231,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6142,7 +6243,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6155,7 +6256,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6220,7 +6321,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6333,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6346,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6291,7 +6392,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6303,7 +6404,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6316,7 +6417,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 type GetTreeResponse struct {
@@ -6328,7 +6429,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6340,7 +6441,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6353,7 +6454,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6371,7 +6472,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6383,7 +6484,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6396,7 +6497,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 type WatchTreeResponse struct {
@@ -6408,7 +6509,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6420,7 +6521,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6433,7 +6534,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6452,7 +6553,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6464,7 +6565,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6477,7 +6578,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6496,7 +6597,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6609,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6521,7 +6622,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6540,7 +6641,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6653,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6666,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6584,7 +6685,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6697,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,213 +6710,12 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
 	if x != nil {
 		return x.Cluster
-	}
-	return nil
-}
-
-type GetSnapshotRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The asked node refuses another shard than its own: ask a node of that shard.
-	Shard         *uint32 `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetSnapshotRequest) Reset() {
-	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetSnapshotRequest) ProtoMessage() {}
-
-func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
-}
-
-func (x *GetSnapshotRequest) GetShard() uint32 {
-	if x != nil && x.Shard != nil {
-		return *x.Shard
-	}
-	return 0
-}
-
-type GetSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // the snapshot is the concatenation of all parts
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetSnapshotResponse) Reset() {
-	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetSnapshotResponse) ProtoMessage() {}
-
-func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
-}
-
-func (x *GetSnapshotResponse) GetPart() []byte {
-	if x != nil {
-		return x.Part
-	}
-	return nil
-}
-
-type GetGenesisRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetGenesisRequest) Reset() {
-	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetGenesisRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetGenesisRequest) ProtoMessage() {}
-
-func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
-func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
-}
-
-func (x *GetGenesisRequest) GetShard() uint32 {
-	if x != nil && x.Shard != nil {
-		return *x.Shard
-	}
-	return 0
-}
-
-type GetGenesisResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Canonical     []byte                 `protobuf:"bytes,1,opt,name=canonical,proto3" json:"canonical,omitempty"` // SHA-256(hash_prefix || this) is the hash
-	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
-	HashHex       string                 `protobuf:"bytes,3,opt,name=hash_hex,json=hashHex,proto3" json:"hash_hex,omitempty"`
-	HashPrefix    []byte                 `protobuf:"bytes,4,opt,name=hash_prefix,json=hashPrefix,proto3" json:"hash_prefix,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetGenesisResponse) Reset() {
-	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetGenesisResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetGenesisResponse) ProtoMessage() {}
-
-func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
-func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
-}
-
-func (x *GetGenesisResponse) GetCanonical() []byte {
-	if x != nil {
-		return x.Canonical
-	}
-	return nil
-}
-
-func (x *GetGenesisResponse) GetHash() []byte {
-	if x != nil {
-		return x.Hash
-	}
-	return nil
-}
-
-func (x *GetGenesisResponse) GetHashHex() string {
-	if x != nil {
-		return x.HashHex
-	}
-	return ""
-}
-
-func (x *GetGenesisResponse) GetHashPrefix() []byte {
-	if x != nil {
-		return x.HashPrefix
 	}
 	return nil
 }
@@ -6828,7 +6728,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6840,7 +6740,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6853,7 +6753,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 type WatchClusterResponse struct {
@@ -6865,7 +6765,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6877,7 +6777,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6890,7 +6790,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6905,14 +6805,16 @@ type SubscribeRequest struct {
 	FromHeight       uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"`                   // 0 begins after the head
 	WithTransactions bool                   `protobuf:"varint,2,opt,name=with_transactions,json=withTransactions,proto3" json:"with_transactions,omitempty"` // adds summaries of each block's transactions (at most 1,000 a block)
 	Book             bool                   `protobuf:"varint,3,opt,name=book,proto3" json:"book,omitempty"`                                                 // the chains of all shards, each from from_height on if begin does not name it
-	Begin            []*ShardHeight         `protobuf:"bytes,4,rep,name=begin,proto3" json:"begin,omitempty"`                                                // with book: where to begin in these chains
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// With book: where to begin in these chains. If all shards up to one are named, those that were
+	// added to the book after it begin with block 1: the reader goes on, and does not know them.
+	Begin         []*ShardHeight `protobuf:"bytes,4,rep,name=begin,proto3" json:"begin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6924,7 +6826,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6937,7 +6839,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6977,7 +6879,8 @@ type SubscribeResponse struct {
 	// message has no block and tells this; later messages without a block tell changes.
 	SilentShards []uint32 `protobuf:"varint,3,rep,packed,name=silent_shards,json=silentShards,proto3" json:"silent_shards,omitempty"`
 	// With book, in a message without a block: where the subscription begins in these chains. A shard
-	// that is missing in the first message has not been heard of; a later message names its place.
+	// that is missing in the first message has not been heard of; a later message names its place. So
+	// it does for a shard that is added to the book.
 	Begin         []*ShardHeight `protobuf:"bytes,9,rep,name=begin,proto3" json:"begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6985,7 +6888,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6997,7 +6900,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7010,7 +6913,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -7052,7 +6955,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7064,7 +6967,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,7 +6980,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -7099,7 +7002,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -7202,10 +7105,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rverdict_shard\x18\n" +
 	" \x01(\rR\fverdictShard\x12\x18\n" +
 	"\averdict\x18\v \x01(\tR\averdict\x12?\n" +
-	"\x0fcancelled_place\x18\x11 \x01(\v2\x16.ledgerd.v1.ShardPlaceR\x0ecancelledPlace\">\n" +
+	"\x0fcancelled_place\x18\x11 \x01(\v2\x16.ledgerd.v1.ShardPlaceR\x0ecancelledPlace\"a\n" +
 	"\x15GetTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
-	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\"S\n" +
+	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12!\n" +
+	"\fbook_changes\x18\x03 \x01(\x04R\vbookChanges\"S\n" +
 	"\x16GetTransactionResponse\x129\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x17.ledgerd.v1.TransactionR\vtransaction\"f\n" +
 	"\x16WaitTransactionRequest\x12\x0e\n" +
@@ -7239,7 +7143,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xeb\x05\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\x97\x06\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -7255,7 +7159,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x12organisation_count\x18\v \x01(\rR\x11organisationCount\x12#\n" +
 	"\raccount_count\x18\f \x01(\rR\faccountCount\x12\x16\n" +
 	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
-	"\acharter\x18\x0e \x01(\bR\acharter\x123\n" +
+	"\acharter\x18\x0e \x01(\bR\acharter\x12*\n" +
+	"\x04book\x18\x1b \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x123\n" +
 	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
 	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\x12\x1f\n" +
 	"\vcancels_hex\x18\x1e \x01(\tR\n" +
@@ -7346,7 +7251,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11GetRecordResponse\x12*\n" +
 	"\x06record\x18\x01 \x01(\v2\x12.ledgerd.v1.RecordR\x06record\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\x03 \x01(\rR\x05shard\"\xca\x01\n" +
+	"\x05shard\x18\x03 \x01(\rR\x05shard\"\xa0\x02\n" +
 	"\fOrganisation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_keys\x18\x02 \x03(\fR\n" +
@@ -7354,7 +7259,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x03 \x01(\rR\x05shard\x12+\n" +
 	"\x11registered_height\x18\x04 \x01(\x04R\x10registeredHeight\x12\x16\n" +
 	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12*\n" +
-	"\x06policy\x18\x06 \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\",\n" +
+	"\x06policy\x18\x06 \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12\x16\n" +
+	"\x06moving\x18\a \x01(\bR\x06moving\x12<\n" +
+	"\rearlier_homes\x18\b \x03(\v2\x17.ledgerd.v1.EarlierHomeR\fearlierHomes\";\n" +
+	"\vEarlierHome\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
+	"\x06change\x18\x02 \x01(\x04R\x06change\",\n" +
 	"\x16GetOrganisationRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"W\n" +
 	"\x17GetOrganisationResponse\x12<\n" +
@@ -7559,7 +7469,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06prompt\x18\x05 \x01(\bR\x06prompt\"1\n" +
 	"\vDigraphEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\rR\x02to\"\x8b\x06\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\"\xae\x06\n" +
 	"\fClusterState\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x12!\n" +
 	"\fgenesis_hash\x18\x02 \x01(\fR\vgenesisHash\x12\x14\n" +
@@ -7582,7 +7492,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\vshard_count\x18\x12 \x01(\rR\n" +
 	"shardCount\x12-\n" +
 	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12%\n" +
-	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\"\xa4\x05\n" +
+	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\x12!\n" +
+	"\fbook_changes\x18\x15 \x01(\x04R\vbookChanges\"\xa4\x05\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +
@@ -7646,21 +7557,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
 	"\x06_shard\"H\n" +
 	"\x12GetClusterResponse\x122\n" +
-	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"9\n" +
-	"\x12GetSnapshotRequest\x12\x19\n" +
-	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\")\n" +
-	"\x13GetSnapshotResponse\x12\x12\n" +
-	"\x04part\x18\x01 \x01(\fR\x04part\"8\n" +
-	"\x11GetGenesisRequest\x12\x19\n" +
-	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\"\x82\x01\n" +
-	"\x12GetGenesisResponse\x12\x1c\n" +
-	"\tcanonical\x18\x01 \x01(\fR\tcanonical\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x19\n" +
-	"\bhash_hex\x18\x03 \x01(\tR\ahashHex\x12\x1f\n" +
-	"\vhash_prefix\x18\x04 \x01(\fR\n" +
-	"hashPrefix\"\x15\n" +
+	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"\x15\n" +
 	"\x13WatchClusterRequest\"J\n" +
 	"\x14WatchClusterResponse\x122\n" +
 	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"\xa3\x01\n" +
@@ -7706,7 +7603,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xff\x13\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xc7\x14\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7740,7 +7637,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\aGetTree\x12\x1a.ledgerd.v1.GetTreeRequest\x1a\x1b.ledgerd.v1.GetTreeResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
 	"GetGenesis\x12\x1d.ledgerd.v1.GetGenesisRequest\x1a\x1e.ledgerd.v1.GetGenesisResponse\"\x03\x90\x02\x01\x12R\n" +
-	"\vGetSnapshot\x12\x1e.ledgerd.v1.GetSnapshotRequest\x1a\x1f.ledgerd.v1.GetSnapshotResponse\"\x000\x01\x12L\n" +
+	"\vGetSnapshot\x12\x1e.ledgerd.v1.GetSnapshotRequest\x1a\x1f.ledgerd.v1.GetSnapshotResponse\"\x000\x01\x12F\n" +
+	"\aGetSeed\x12\x1a.ledgerd.v1.GetSeedRequest\x1a\x1b.ledgerd.v1.GetSeedResponse\"\x000\x01\x12L\n" +
 	"\tSubscribe\x12\x1c.ledgerd.v1.SubscribeRequest\x1a\x1d.ledgerd.v1.SubscribeResponse\"\x000\x01\x12U\n" +
 	"\fWatchCluster\x12\x1f.ledgerd.v1.WatchClusterRequest\x1a .ledgerd.v1.WatchClusterResponse\"\x000\x01\x12L\n" +
 	"\tWatchTree\x12\x1c.ledgerd.v1.WatchTreeRequest\x1a\x1d.ledgerd.v1.WatchTreeResponse\"\x000\x01B9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
@@ -7758,7 +7656,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7803,79 +7701,83 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetRecordRequest)(nil),          // 40: ledgerd.v1.GetRecordRequest
 	(*GetRecordResponse)(nil),         // 41: ledgerd.v1.GetRecordResponse
 	(*Organisation)(nil),              // 42: ledgerd.v1.Organisation
-	(*GetOrganisationRequest)(nil),    // 43: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 44: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 45: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 46: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 47: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 48: ledgerd.v1.GetNonceResponse
-	(*GetUseRequest)(nil),             // 49: ledgerd.v1.GetUseRequest
-	(*GetUseResponse)(nil),            // 50: ledgerd.v1.GetUseResponse
-	(*ProofStep)(nil),                 // 51: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 52: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 53: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 54: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 55: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 56: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 57: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 58: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 59: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 60: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 61: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 62: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 63: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 64: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 65: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 66: ledgerd.v1.NodeState
-	(*ShardWait)(nil),                 // 67: ledgerd.v1.ShardWait
-	(*Backfill)(nil),                  // 68: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 69: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 70: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 71: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 72: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 73: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 74: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 75: ledgerd.v1.StreamPosition
-	(*ShardRefusal)(nil),              // 76: ledgerd.v1.ShardRefusal
-	(*ShardMember)(nil),               // 77: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 78: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 79: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 80: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 81: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 82: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 83: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 84: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 85: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 86: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 87: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 88: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 89: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 90: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 91: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 92: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 93: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 94: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 95: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 96: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 97: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 98: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 99: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 100: ledgerd.v1.MembershipChange
-	(*Place)(nil),                     // 101: ledgerd.v1.Place
-	(*Record)(nil),                    // 102: ledgerd.v1.Record
-	(*Policy)(nil),                    // 103: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 104: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 105: ledgerd.v1.Charter
-	(*GetCutRequest)(nil),             // 106: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 107: ledgerd.v1.GetPlaceRequest
-	(*GetCutResponse)(nil),            // 108: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 109: ledgerd.v1.GetPlaceResponse
+	(*EarlierHome)(nil),               // 43: ledgerd.v1.EarlierHome
+	(*GetOrganisationRequest)(nil),    // 44: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 45: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 46: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 47: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 48: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 49: ledgerd.v1.GetNonceResponse
+	(*GetUseRequest)(nil),             // 50: ledgerd.v1.GetUseRequest
+	(*GetUseResponse)(nil),            // 51: ledgerd.v1.GetUseResponse
+	(*ProofStep)(nil),                 // 52: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 53: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 54: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 55: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 56: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 57: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 58: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 59: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 60: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 61: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 62: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 63: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 64: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 65: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 66: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 67: ledgerd.v1.NodeState
+	(*ShardWait)(nil),                 // 68: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 69: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 70: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 71: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 72: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 73: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 74: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 75: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 76: ledgerd.v1.StreamPosition
+	(*ShardRefusal)(nil),              // 77: ledgerd.v1.ShardRefusal
+	(*ShardMember)(nil),               // 78: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 79: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 80: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 81: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 82: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 83: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 84: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 85: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 86: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 87: ledgerd.v1.GetClusterResponse
+	(*WatchClusterRequest)(nil),       // 88: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 89: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 90: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 91: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 92: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 93: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 94: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 95: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 96: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 97: ledgerd.v1.MembershipChange
+	(*BookChange)(nil),                // 98: ledgerd.v1.BookChange
+	(*Place)(nil),                     // 99: ledgerd.v1.Place
+	(*Record)(nil),                    // 100: ledgerd.v1.Record
+	(*Policy)(nil),                    // 101: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 102: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 103: ledgerd.v1.Charter
+	(*GetCutRequest)(nil),             // 104: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 105: ledgerd.v1.GetPlaceRequest
+	(*GetGenesisRequest)(nil),         // 106: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 107: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 108: ledgerd.v1.GetSeedRequest
+	(*GetCutResponse)(nil),            // 109: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 110: ledgerd.v1.GetPlaceResponse
+	(*GetGenesisResponse)(nil),        // 111: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 112: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 113: ledgerd.v1.GetSeedResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	96,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	93,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	96,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	93,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7884,12 +7786,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	97,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	94,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	97,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	98,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	94,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	95,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
 	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
@@ -7900,128 +7802,132 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	24,  // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	26,  // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	99,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	100, // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	25,  // 30: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	24,  // 31: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	31,  // 32: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	101, // 33: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
-	32,  // 34: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	101, // 35: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
-	32,  // 36: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	31,  // 37: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	37,  // 38: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	102, // 39: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	103, // 40: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	42,  // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	42,  // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	104, // 43: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	104, // 44: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	51,  // 45: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 46: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	52,  // 47: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	56,  // 48: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	55,  // 49: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	55,  // 50: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	55,  // 51: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	59,  // 52: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	64,  // 53: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 54: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	65,  // 55: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	68,  // 56: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	67,  // 57: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 58: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	67,  // 59: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	72,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	69,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	66,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	70,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	71,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	105, // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	77,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	75,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	67,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	67,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	67,  // 72: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	74,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	76,  // 74: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	78,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	78,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	73,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	73,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	95,  // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	95,  // 82: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 83: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 84: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 85: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 86: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 87: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 88: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 89: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 90: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 91: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 92: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 93: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 94: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 95: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	43,  // 96: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	45,  // 97: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	47,  // 98: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	49,  // 99: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	106, // 100: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	107, // 101: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	53,  // 102: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	57,  // 103: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	60,  // 104: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	62,  // 105: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	83,  // 106: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	85,  // 107: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	79,  // 108: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	89,  // 109: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	87,  // 110: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	93,  // 111: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	91,  // 112: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	81,  // 113: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 114: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 115: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 116: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 117: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 118: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 119: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 120: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 121: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 122: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 123: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 124: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 125: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 126: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	44,  // 127: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	46,  // 128: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	48,  // 129: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	50,  // 130: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	108, // 131: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	109, // 132: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	54,  // 133: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	58,  // 134: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	61,  // 135: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	63,  // 136: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	84,  // 137: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	86,  // 138: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	80,  // 139: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	90,  // 140: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	88,  // 141: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	94,  // 142: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	92,  // 143: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	82,  // 144: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	114, // [114:145] is the sub-list for method output_type
-	83,  // [83:114] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	96,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	97,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	98,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
+	25,  // 31: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	24,  // 32: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	31,  // 33: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	99,  // 34: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
+	32,  // 35: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	99,  // 36: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
+	32,  // 37: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	31,  // 38: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	37,  // 39: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	100, // 40: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	101, // 41: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	43,  // 42: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	42,  // 43: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	42,  // 44: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	102, // 45: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	102, // 46: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	52,  // 47: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 48: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	53,  // 49: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	57,  // 50: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	56,  // 51: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	56,  // 52: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	56,  // 53: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	60,  // 54: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	65,  // 55: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 56: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	66,  // 57: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	69,  // 58: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	68,  // 59: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	68,  // 60: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	68,  // 61: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 62: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 63: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	73,  // 64: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	70,  // 65: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	67,  // 66: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	71,  // 67: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	72,  // 68: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	103, // 69: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	78,  // 70: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	76,  // 71: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	68,  // 72: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	68,  // 73: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	68,  // 74: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	75,  // 75: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	77,  // 76: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	79,  // 77: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	79,  // 78: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	67,  // 79: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	74,  // 80: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	74,  // 81: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	92,  // 82: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 83: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	92,  // 84: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 85: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 86: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 87: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 88: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 89: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 90: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 95: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 96: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 97: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	44,  // 98: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	46,  // 99: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	48,  // 100: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	50,  // 101: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	104, // 102: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	105, // 103: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	54,  // 104: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	58,  // 105: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	61,  // 106: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	63,  // 107: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	84,  // 108: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	86,  // 109: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	80,  // 110: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	106, // 111: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	107, // 112: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	108, // 113: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	90,  // 114: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	88,  // 115: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	82,  // 116: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 117: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 118: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 119: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 120: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 121: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 122: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 123: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 124: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 125: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 126: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 127: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 128: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 129: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	45,  // 130: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	47,  // 131: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	49,  // 132: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	51,  // 133: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	109, // 134: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	110, // 135: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	55,  // 136: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	59,  // 137: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	62,  // 138: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	64,  // 139: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	85,  // 140: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	87,  // 141: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	81,  // 142: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	111, // 143: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	112, // 144: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	113, // 145: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	91,  // 146: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	89,  // 147: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	83,  // 148: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	117, // [117:149] is the sub-list for method output_type
+	85,  // [85:117] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -8030,6 +7936,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		return
 	}
 	file_ledgerd_v1_cut_proto_init()
+	file_ledgerd_v1_genesis_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
 	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
@@ -8039,22 +7946,20 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[31].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[49].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[56].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[62].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[79].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[81].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[83].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[85].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[50].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[54].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[57].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[63].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[80].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[82].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   92,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

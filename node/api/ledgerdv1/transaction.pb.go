@@ -893,6 +893,219 @@ func (x *Cancellation) GetShard() uint32 {
 	return 0
 }
 
+// Changes the shards of a book of several shards, from version 6 of a chain on.
+type BookChange struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of changes; a change has the number after those so far
+	// Types that are valid to be assigned to Change:
+	//
+	//	*BookChange_Addition
+	//	*BookChange_Move
+	//	*BookChange_LostShard
+	Change        isBookChange_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BookChange) Reset() {
+	*x = BookChange{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BookChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BookChange) ProtoMessage() {}
+
+func (x *BookChange) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BookChange.ProtoReflect.Descriptor instead.
+func (*BookChange) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BookChange) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *BookChange) GetChange() isBookChange_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *BookChange) GetAddition() *ShardAddition {
+	if x != nil {
+		if x, ok := x.Change.(*BookChange_Addition); ok {
+			return x.Addition
+		}
+	}
+	return nil
+}
+
+func (x *BookChange) GetMove() *OrganisationMove {
+	if x != nil {
+		if x, ok := x.Change.(*BookChange_Move); ok {
+			return x.Move
+		}
+	}
+	return nil
+}
+
+func (x *BookChange) GetLostShard() uint32 {
+	if x != nil {
+		if x, ok := x.Change.(*BookChange_LostShard); ok {
+			return x.LostShard
+		}
+	}
+	return 0
+}
+
+type isBookChange_Change interface {
+	isBookChange_Change()
+}
+
+type BookChange_Addition struct {
+	Addition *ShardAddition `protobuf:"bytes,2,opt,name=addition,proto3,oneof"`
+}
+
+type BookChange_Move struct {
+	Move *OrganisationMove `protobuf:"bytes,3,opt,name=move,proto3,oneof"`
+}
+
+type BookChange_LostShard struct {
+	LostShard uint32 `protobuf:"varint,4,opt,name=lost_shard,json=lostShard,proto3,oneof"` // settles with a shard that will never come back
+}
+
+func (*BookChange_Addition) isBookChange_Change() {}
+
+func (*BookChange_Move) isBookChange_Change() {}
+
+func (*BookChange_LostShard) isBookChange_Change() {}
+
+// A new shard below a running one. Its number is the number of shards before.
+type ShardAddition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parent        uint32                 `protobuf:"varint,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Members       []*Member              `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // the first ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardAddition) Reset() {
+	*x = ShardAddition{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardAddition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardAddition) ProtoMessage() {}
+
+func (x *ShardAddition) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardAddition.ProtoReflect.Descriptor instead.
+func (*ShardAddition) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ShardAddition) GetParent() uint32 {
+	if x != nil {
+		return x.Parent
+	}
+	return 0
+}
+
+func (x *ShardAddition) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// Another home for an organisation.
+type OrganisationMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
+	To            uint32                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"` // shard
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrganisationMove) Reset() {
+	*x = OrganisationMove{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrganisationMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrganisationMove) ProtoMessage() {}
+
+func (x *OrganisationMove) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrganisationMove.ProtoReflect.Descriptor instead.
+func (*OrganisationMove) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *OrganisationMove) GetOrganisation() string {
+	if x != nil {
+		return x.Organisation
+	}
+	return ""
+}
+
+func (x *OrganisationMove) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
 type Nonce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -903,7 +1116,7 @@ type Nonce struct {
 
 func (x *Nonce) Reset() {
 	*x = Nonce{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1128,7 @@ func (x *Nonce) String() string {
 func (*Nonce) ProtoMessage() {}
 
 func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1141,7 @@ func (x *Nonce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
 func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{13}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Nonce) GetStream() uint64 {
@@ -971,14 +1184,17 @@ type TransactionBody struct {
 	Deadline uint64 `protobuf:"varint,12,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// Set in a cancellation, from version 5 of a chain on. It has nothing else but a note and the
 	// deadline of the transaction that it cancels. It takes no nonce.
-	Cancellation  *Cancellation `protobuf:"bytes,18,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
+	Cancellation *Cancellation `protobuf:"bytes,18,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
+	// Set in a change of the book's shards, which the operators sign (a Signature without
+	// organisation). It is alone in its bundle and has nothing else but a note; signer is empty.
+	Book          *BookChange `protobuf:"bytes,19,opt,name=book,proto3" json:"book,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1206,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1219,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{14}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1097,6 +1313,13 @@ func (x *TransactionBody) GetCancellation() *Cancellation {
 	return nil
 }
 
+func (x *TransactionBody) GetBook() *BookChange {
+	if x != nil {
+		return x.Book
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -1108,7 +1331,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1343,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1356,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{15}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1169,7 +1392,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1404,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1417,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{16}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1285,10 +1508,24 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\apending\x18\x05 \x01(\x04R\apending\"M\n" +
 	"\fCancellation\x12'\n" +
 	"\x0ftransaction_hex\x18\x01 \x01(\tR\x0etransactionHex\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\";\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\"\xbc\x01\n" +
+	"\n" +
+	"BookChange\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x127\n" +
+	"\baddition\x18\x02 \x01(\v2\x19.ledgerd.v1.ShardAdditionH\x00R\baddition\x122\n" +
+	"\x04move\x18\x03 \x01(\v2\x1c.ledgerd.v1.OrganisationMoveH\x00R\x04move\x12\x1f\n" +
+	"\n" +
+	"lost_shard\x18\x04 \x01(\rH\x00R\tlostShardB\b\n" +
+	"\x06change\"U\n" +
+	"\rShardAddition\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\rR\x06parent\x12,\n" +
+	"\amembers\x18\x02 \x03(\v2\x12.ledgerd.v1.MemberR\amembers\"F\n" +
+	"\x10OrganisationMove\x12\"\n" +
+	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe8\x04\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x94\x05\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -1304,7 +1541,8 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	" \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12-\n" +
 	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12\x1a\n" +
 	"\bdeadline\x18\f \x01(\x04R\bdeadline\x12<\n" +
-	"\fcancellation\x18\x12 \x01(\v2\x18.ledgerd.v1.CancellationR\fcancellation\"l\n" +
+	"\fcancellation\x18\x12 \x01(\v2\x18.ledgerd.v1.CancellationR\fcancellation\x12*\n" +
+	"\x04book\x18\x13 \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -1329,7 +1567,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -1344,10 +1582,13 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Charter)(nil),                  // 10: ledgerd.v1.Charter
 	(*Quotas)(nil),                   // 11: ledgerd.v1.Quotas
 	(*Cancellation)(nil),             // 12: ledgerd.v1.Cancellation
-	(*Nonce)(nil),                    // 13: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),          // 14: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 15: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 16: ledgerd.v1.Bundle
+	(*BookChange)(nil),               // 13: ledgerd.v1.BookChange
+	(*ShardAddition)(nil),            // 14: ledgerd.v1.ShardAddition
+	(*OrganisationMove)(nil),         // 15: ledgerd.v1.OrganisationMove
+	(*Nonce)(nil),                    // 16: ledgerd.v1.Nonce
+	(*TransactionBody)(nil),          // 17: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 18: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 19: ledgerd.v1.Bundle
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -1355,21 +1596,25 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	7,  // 2: ledgerd.v1.Policy.keys:type_name -> ledgerd.v1.PolicyKey
 	8,  // 3: ledgerd.v1.Policy.limits:type_name -> ledgerd.v1.PolicyLimit
 	11, // 4: ledgerd.v1.Charter.quotas:type_name -> ledgerd.v1.Quotas
-	3,  // 5: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	2,  // 6: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	0,  // 7: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	1,  // 8: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	13, // 9: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	6,  // 10: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	9,  // 11: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	10, // 12: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	12, // 13: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
-	15, // 14: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	14, // 5: ledgerd.v1.BookChange.addition:type_name -> ledgerd.v1.ShardAddition
+	15, // 6: ledgerd.v1.BookChange.move:type_name -> ledgerd.v1.OrganisationMove
+	4,  // 7: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
+	3,  // 8: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	2,  // 9: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	0,  // 10: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	1,  // 11: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	16, // 12: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	6,  // 13: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	9,  // 14: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	10, // 15: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	12, // 16: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
+	13, // 17: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
+	18, // 18: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -1382,13 +1627,18 @@ func file_ledgerd_v1_transaction_proto_init() {
 		(*MembershipChange_Leave)(nil),
 		(*MembershipChange_Admit)(nil),
 	}
+	file_ledgerd_v1_transaction_proto_msgTypes[13].OneofWrappers = []any{
+		(*BookChange_Addition)(nil),
+		(*BookChange_Move)(nil),
+		(*BookChange_LostShard)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

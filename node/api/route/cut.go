@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,21 +27,34 @@ func (r *router) GetPlace(ctx context.Context,
 }
 
 // GetCut returns a place in the chain of each shard. It fails, and names the shard, if one does not
-// answer: there is no cut without it.
+// answer: there is no cut without it. A shard that is lost is left out.
 func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.GetCutRequest]) (
 	*connect.Response[ledgerdv1.GetCutResponse], error) {
 	bounded, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
 	defer cancel()
-	if err := r.allHeard(r.otherShards()); err != nil {
-		return nil, err
+	tree := r.shards.Tree()
+	if request.Msg.Height == nil { // else a shard that was added later need not answer
+		if err := r.allHeard(r.otherShards()); err != nil {
+			return nil, err
+		}
 	}
-	return api.FindCut(r.shards.Tree(), request.Msg, func(questions []book.Question) (
+	return api.FindCut(tree, request.Msg, func(questions []book.Question) (
 		[]book.Position, error) {
 		var shards []ledger.ShardID
 		asked := make(map[ledger.ShardID]*ledgerdv1.GetPlaceRequest, len(questions))
+		positions := make([]book.Position, len(questions))
+		var places []int // of those that are asked
 		for i := range questions {
+			if r.backend.Store().Lost(questions[i].Shard) {
+				positions[i] = r.lostPlace(&questions[i])
+				continue
+			}
+			places = append(places, i)
 			shards = append(shards, questions[i].Shard)
 			asked[questions[i].Shard] = placeRequest(&questions[i])
+		}
+		if err := r.allHeard(shards); err != nil {
+			return nil, err
 		}
 		answers, err := everyShard(bounded, r, placeTime, shards, func(ctx context.Context,
 			shard ledger.ShardID) (*connect.Response[ledgerdv1.GetPlaceResponse], error) {
@@ -52,13 +66,25 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 		if err != nil {
 			return nil, err
 		}
-		positions := make([]book.Position, len(shards))
 		for i, answer := range answers {
-			positions[i] = api.PositionsOf(answer.Msg.GetPlace())[0]
-			positions[i].Time = ledger.Milliseconds(answer.Msg.GetTimeMs())
+			at := &positions[places[i]]
+			*at = api.PositionsOf(answer.Msg.GetPlace())[0]
+			at.Time = ledger.Milliseconds(answer.Msg.GetTimeMs())
+			at.Shards = int(answer.Msg.GetShards())
+			if answer.Msg.GetShards() == 0 { // from a version that knows no additions
+				at.Shards = tree.GenesisShards()
+			}
 		}
 		return positions, nil
 	})
+}
+
+// lostPlace is the place of a shard that is lost: before its first block, with the entries of the
+// stream that the cut needs. Nothing is read there. No shard that is not lost lies below it.
+func (r *router) lostPlace(question *book.Question) book.Position {
+	tree := r.shards.Tree().First(question.Shards)
+	return book.Position{Carried: question.Carried, Shards: question.Shards,
+		Streamed: make([]uint64, len(tree.Children(question.Shard)))}
 }
 
 func placeRequest(question *book.Question) *ledgerdv1.GetPlaceRequest {
@@ -77,6 +103,9 @@ func placeRequest(question *book.Question) *ledgerdv1.GetPlaceRequest {
 func (r *router) allHeard(shards []ledger.ShardID) error {
 	states := r.shards.States()
 	for _, shard := range shards {
+		if int(shard) >= len(states) { // its addition is not durable here yet
+			return noAnswer(shard)
+		}
 		if shard != r.shards.Own() && states[shard].Mode == report.ShardSilent {
 			return noAnswer(shard)
 		}
@@ -104,6 +133,11 @@ func everyShard[Answer any](ctx context.Context, r *router, limit time.Duration,
 	return answers, nil
 }
 
+// atCut reports whether the book has a shard at a cut. It had none of those that were added later.
+func atCut(shard ledger.ShardID, cut []*ledgerdv1.Place) bool {
+	return int64(shard) < int64(len(cut))
+}
+
 // knowsNoCuts is the error of a shard whose node is of a version before cuts. Such a node ignores
 // the cut of a request.
 func knowsNoCuts(shard ledger.ShardID) *connect.Error {
@@ -128,8 +162,16 @@ func (r *router) accountsAtCut(ctx context.Context,
 	if request.Msg.Shard != nil {
 		shards = []ledger.ShardID{ledger.ShardID(request.Msg.GetShard())}
 	}
-	if len(shards) == 1 && (shards[0] == r.shards.Own() ||
-		int64(shards[0]) >= int64(r.shards.Tree().Shards())) {
+	if int64(shards[0]) >= int64(r.shards.Tree().Shards()) && request.Msg.Shard != nil {
+		return r.AccountsAtCut(ctx, request.Msg, at)
+	}
+	shards = slices.DeleteFunc(shards, func(shard ledger.ShardID) bool {
+		return !atCut(shard, request.Msg.GetCut())
+	})
+	switch {
+	case len(shards) == 0:
+		return connect.NewResponse(&ledgerdv1.ListAccountsResponse{AtCut: true}), nil
+	case len(shards) == 1 && shards[0] == r.shards.Own():
 		return r.AccountsAtCut(ctx, request.Msg, at)
 	}
 	if err := r.allHeard(shards); err != nil {

@@ -298,7 +298,7 @@ func TestCutsNeedAllShards(t *testing.T) {
 		}
 	}
 	_, err = b.clients[0].GetPlace(b.context(), connect.NewRequest(&ledgerdv1.GetPlaceRequest{
-		Streamed: make([]uint64, 3)}))
+		Streamed: make([]uint64, ledger.MaxShards+1)}))
 	codeIs(t, err, connect.CodeInvalidArgument)
 }
 

@@ -119,25 +119,36 @@ func (m *metrics) collectOverdue(to chan<- prometheus.Metric, waiting *report.Wa
 }
 
 // refusals counts the bundles that this node refused because of obstacles.
-type refusals struct{ counts *prometheus.CounterVec }
+type refusals struct {
+	shards Shards
+	counts *prometheus.CounterVec
+}
 
-// newRefusals begins at zero for all other shards, so that the first refusal counts as a rise.
 func newRefusals(shards Shards) *refusals {
 	own := shards.Own()
-	r := &refusals{prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &refusals{shards, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ledgerd_shard_refused_bundles_total",
-		Help: "Bundles that this node refused because they cross to a shard that is down or " +
-			"full, by that shard and reason.",
+		Help: "Bundles that this node refused because they cross to a shard that is down, " +
+			"full or lost, by that shard and reason.",
 		ConstLabels: prometheus.Labels{"shard": shardLabel(own)},
 	}, []string{"destination", "reason"})}
-	for shard := range ledger.ShardID(shards.Tree().Shards()) {
-		for _, reason := range []string{report.ReasonShardDown, report.ReasonShardFull} {
-			if shard != own || reason == report.ReasonShardFull {
+}
+
+// Describe implements prometheus.Collector.
+func (r *refusals) Describe(to chan<- *prometheus.Desc) { r.counts.Describe(to) }
+
+// Collect implements prometheus.Collector. Counts begin at zero for all other shards, so that the
+// first refusal counts as a rise.
+func (r *refusals) Collect(to chan<- prometheus.Metric) {
+	for shard := range ledger.ShardID(r.shards.Tree().Shards()) {
+		for _, reason := range []string{report.ReasonShardDown, report.ReasonShardFull,
+			report.ReasonShardLost} {
+			if shard != r.shards.Own() || reason == report.ReasonShardFull {
 				r.counts.WithLabelValues(shardLabel(shard), reason)
 			}
 		}
 	}
-	return r
+	r.counts.Collect(to)
 }
 
 func (r *refusals) count(destination ledger.ShardID, reason string) {

@@ -23,8 +23,8 @@ import (
 // admitHere lets this node's shard admit bundles, except those with an obstacle in the way.
 func (r *router) admitHere(ctx context.Context, bundles []*ledger.Bundle,
 	inOrder bool) []*report.Refusal {
-	obstacles := r.shards.Obstacles()
-	if len(obstacles) == 0 || api.Queues(ctx) {
+	obstacles := r.inTheWay(ctx)
+	if len(obstacles) == 0 {
 		return r.backend.Admit(ctx, bundles, inOrder)
 	}
 	refusals := make([]*report.Refusal, len(bundles))
@@ -47,6 +47,22 @@ func (r *router) admitHere(ctx context.Context, bundles []*ledger.Bundle,
 		refusals[places[i]] = refusal
 	}
 	return refusals
+}
+
+// inTheWay returns the obstacles that count for a caller: for one that queues, only shards that are
+// lost.
+func (r *router) inTheWay(ctx context.Context) []report.Obstacle {
+	obstacles := r.shards.Obstacles()
+	if !api.Queues(ctx) {
+		return obstacles
+	}
+	var lost []report.Obstacle
+	for i := range obstacles {
+		if obstacles[i].Lost {
+			lost = append(lost, obstacles[i])
+		}
+	}
+	return lost
 }
 
 // obstructed returns the refusal of a bundle that enters here and has a transaction with an
@@ -88,10 +104,14 @@ func (r *router) firstInTheWay(t *ledger.Transaction, entry ledger.ShardID,
 	}
 	tree := r.shards.Tree()
 	destinations := tree.Destinations(t, r.backend.Store())
-	if len(destinations) == 1 && destinations[0] == entry {
-		return -1
-	}
+	alone := len(destinations) == 1 && destinations[0] == entry
 	return slices.IndexFunc(obstacles, func(o report.Obstacle) bool {
+		if o.Lost {
+			return slices.Contains(destinations, o.Shard)
+		}
+		if alone {
+			return false
+		}
 		if o.Full {
 			return slices.Contains(destinations, o.Shard) &&
 				slices.Contains(destinations, o.Awaited)
@@ -107,15 +127,18 @@ func (r *router) firstInTheWay(t *ledger.Transaction, entry ledger.ShardID,
 // part of the bundle was taken, or may have been, the refusal says so.
 func (r *router) entryDown(ctx context.Context, bundle *ledger.Bundle,
 	entry ledger.ShardID) (refusal *report.Refusal, taken bool) {
-	if entry == r.shards.Own() || api.Queues(ctx) {
+	if entry == r.shards.Own() {
 		return nil, false
 	}
-	obstacles := r.shards.Obstacles()
+	obstacles := r.inTheWay(ctx)
 	at := slices.IndexFunc(obstacles, func(o report.Obstacle) bool {
 		return !o.Full && o.Shard == entry
 	})
 	if at < 0 {
 		return nil, false
+	}
+	if obstacles[at].Lost {
+		return r.refuse(&obstacles[at]), false
 	}
 	crosses := false
 	for i := range bundle.Len() {

@@ -60,6 +60,13 @@ func (r *router) GetSnapshot(ctx context.Context,
 	return err
 }
 
+// GetSeed streams the directory with which the chain of an added shard begins. Streams are not
+// passed on.
+func (r *router) GetSeed(ctx context.Context, request *connect.Request[ledgerdv1.GetSeedRequest],
+	stream *connect.ServerStream[ledgerdv1.GetSeedResponse]) error {
+	return r.Service.GetSeed(ctx, request, stream)
+}
+
 // ListBlocks returns headers of the named shard's chain.
 func (r *router) ListBlocks(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListBlocksRequest]) (
@@ -115,6 +122,10 @@ func (r *router) GetAccount(ctx context.Context,
 		return nil, err
 	}
 	shard, elsewhere := r.homeOfPath(request.Msg.GetAccount())
+	if len(cut) > 0 && !atCut(shard, cut) {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no account %s is open at "+
+			"the cut: its shard, %d, was added to the book later", request.Msg.GetAccount(), shard))
+	}
 	if !elsewhere {
 		return r.AccountAtCut(ctx, request.Msg.GetAccount(), at)
 	}
@@ -160,6 +171,19 @@ func (r *router) GetNonce(ctx context.Context,
 		}
 	}
 	return r.Service.GetNonce(ctx, request)
+}
+
+// GetOrganisation returns an organisation. Only its home knows whether it has arrived, if it moved.
+func (r *router) GetOrganisation(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetOrganisationRequest]) (
+	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
+	name := ledger.OrganisationName(request.Msg.GetName())
+	if name.Validate() == nil && len(r.backend.Store().Moves(name)) > 0 {
+		if shard, elsewhere := r.home(name); elsewhere {
+			return passOn(ctx, r, shard, request.Msg, client.GetOrganisation)
+		}
+	}
+	return r.Service.GetOrganisation(ctx, request)
 }
 
 // GetUse returns what an organisation keeps at its home.

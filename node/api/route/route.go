@@ -21,14 +21,18 @@ import (
 type Shards interface {
 	// Own returns the shard of this node's chain.
 	Own() ledger.ShardID
-	// Tree returns the tree of the book's shards.
+	// Tree returns the tree of the book's shards, as far as they are this node's for good. It grows
+	// when a shard is added. The store may know the shard a moment earlier.
 	Tree() *ledger.ShardTree
+	// TreeChanged returns a channel that is closed once the tree, or the members of any shard, have
+	// changed. Take it before the tree, to miss no change.
+	TreeChanged() <-chan struct{}
 	// Client returns a client whose calls a node of another shard answers through its
 	// Server.Forwarded, from its own store and its own shard. It makes unary calls only. A call
 	// fails with Unavailable if no node of the shard can be reached.
 	Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient
-	// States returns the states of all shards by number, including this one. It is cheap enough for
-	// several calls a second.
+	// States returns the states of all shards by number, including this one: those of Tree, or more
+	// if it was called before. It is cheap enough for several calls a second.
 	States() []report.ShardState
 	// Obstacles returns why transactions that cross to some shards are refused at present, by
 	// shard; normally there are none. A shard is never down to its own nodes. The list is
@@ -72,7 +76,7 @@ func New(backend api.Backend, shards Shards, options api.Options) (*api.Server, 
 	if err != nil {
 		return nil, err
 	}
-	for _, collector := range []prometheus.Collector{newMetrics(shards), r.refused.counts} {
+	for _, collector := range []prometheus.Collector{newMetrics(shards), r.refused} {
 		if err := r.Options().Registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("api: registering metrics: %w", err)
 		}
@@ -198,11 +202,12 @@ func callAll[Answer any](ctx context.Context, limit time.Duration, shards []ledg
 	return answers, failures
 }
 
-// otherShards returns all shards but this node's, ascending.
+// otherShards returns all shards but this node's and those that are lost, ascending.
 func (r *router) otherShards() []ledger.ShardID {
-	list := make([]ledger.ShardID, 0, r.shards.Tree().Shards()-1)
-	for shard := range ledger.ShardID(r.shards.Tree().Shards()) {
-		if shard != r.shards.Own() {
+	count := r.shards.Tree().Shards()
+	list := make([]ledger.ShardID, 0, count-1)
+	for shard := range ledger.ShardID(count) {
+		if shard != r.shards.Own() && !r.backend.Store().Lost(shard) {
 			list = append(list, shard)
 		}
 	}

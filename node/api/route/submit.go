@@ -90,8 +90,9 @@ func (r *router) misuse(bundle *ledger.Bundle) *report.Refusal {
 					fmt.Sprintf(format, arguments...)}
 		}
 		switch {
-		case t.Verdict != nil:
-			return malformed("the shards make their verdicts themselves: it cannot be submitted")
+		case t.Verdict != nil, t.Arrival != nil:
+			return malformed("the shards make verdicts and arrivals themselves: it cannot be " +
+				"submitted")
 		case len(t.Registrations) > 0:
 			if t.LastValid != 0 || t.Deadline != 0 ||
 				len(t.Openings)+len(t.Postings)+len(t.Records) > 0 {
@@ -134,18 +135,18 @@ func (r *router) decides(t *ledger.Transaction) (ledger.ShardID, []ledger.ShardI
 	switch {
 	case t.Change != nil:
 		return r.shards.Own(), nil
-	case t.Charter != nil:
+	case t.Charter != nil, t.Book != nil:
 		return r.shards.Own(), nil
 	case len(t.Registrations) == 0:
 		return opened.DecidedAt(t), nil
 	}
 	var also []ledger.ShardID
 	for i := range t.Registrations {
-		home := ledger.Rendezvous(t.Registrations[i].Name, r.shards.Tree().Shards())
+		home := r.shards.Tree().Rendezvous(t.Registrations[i].Name)
 		if t.Registrations[i].Pinned {
 			home = t.Registrations[i].Shard
 		}
-		if home != r.shards.Own() && !slices.Contains(also, home) {
+		if home != r.shards.Own() && !slices.Contains(also, home) && !opened.Lost(home) {
 			also = append(also, home)
 		}
 	}
@@ -254,14 +255,19 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 	case taken:
 		return waits.told(ctx, r), nil
 	}
-	if entry != r.shards.Own() {
-		return admitted, nil
+	if entry == r.shards.Own() {
+		var err error
+		if admitted, err = r.Statuses(ctx, bundle.IDs(), level); err != nil {
+			return nil, api.Unsure(err)
+		}
 	}
-	admitted, err := r.Statuses(ctx, bundle.IDs(), level)
-	if err != nil {
-		return nil, api.Unsure(err)
-	}
+	r.askEarlierHomes(ctx, admitted, signersOf(bundle))
 	return admitted, nil
+}
+
+// signersOf returns the first signers of a bundle's transactions.
+func signersOf(bundle *ledger.Bundle) func(i int) ledger.OrganisationName {
+	return func(i int) ledger.OrganisationName { return bundle.Transaction(i).Signer }
 }
 
 // submissionError converts the error of a submission to another shard to this node's answer. Unless
@@ -370,6 +376,11 @@ func (r *router) submitMany(ctx context.Context, request *ledgerdv1.SubmitManyRe
 					outcomes[place].Transactions, statuses = statuses[:count], statuses[count:]
 				}
 			}
+		}
+	}
+	for _, each := range runs {
+		for _, place := range each.places {
+			r.askEarlierHomes(ctx, outcomes[place].GetTransactions(), signersOf(bundles[place]))
 		}
 	}
 	return &ledgerdv1.SubmitManyResponse{Outcomes: outcomes}

@@ -49,13 +49,21 @@ func (r *router) begin(ctx context.Context, request *ledgerdv1.SubscribeRequest)
 	if err != nil {
 		return nil, nil, err
 	}
+	for shard := range named {
+		r.awaitShard(ctx, shard)
+	}
 	next = make([]ledger.Height, r.shards.Tree().Shards())
 	var open []ledger.ShardID
+	goesOn := true // so far, all shards are named
 	for i := range next {
 		shard := ledger.ShardID(i)
 		height, is := named[shard]
-		if !is {
-			height = ledger.Height(request.GetFromHeight())
+		switch {
+		case is:
+		case goesOn && i >= r.shards.Tree().GenesisShards():
+			height = 1 // the reader goes on, and the shard was added while it was away
+		default:
+			height, goesOn = ledger.Height(request.GetFromHeight()), false
 		}
 		delete(named, shard)
 		if next[i] = height; height == 0 && shard != r.shards.Own() {
@@ -78,7 +86,7 @@ func (r *router) begin(ctx context.Context, request *ledgerdv1.SubscribeRequest)
 			next[shard] = heard + 1
 		}
 	}
-	for i := range states {
+	for i := range next { // there may be further states by now
 		state := &states[i]
 		gone := state.Mode == report.ShardSilent && !state.LastHeard.IsZero()
 		if shard := ledger.ShardID(i); shard != r.shards.Own() && (failed[shard] || gone) {
@@ -86,6 +94,24 @@ func (r *router) begin(ctx context.Context, request *ledgerdv1.SubscribeRequest)
 		}
 	}
 	return next, silent, nil
+}
+
+// awaitShard waits until this node knows a shard, for a while: another node may have known earlier
+// that it was added to the book.
+func (r *router) awaitShard(ctx context.Context, shard ledger.ShardID) {
+	ctx, cancel := context.WithTimeout(ctx, learnTime)
+	defer cancel()
+	for shard < ledger.MaxShards {
+		changed := r.shards.TreeChanged()
+		if int(shard) < r.shards.Tree().Shards() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // headOf asks another shard for its chain's height. The node that answers is not believed more than
@@ -135,8 +161,7 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, silent []u
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	defer cancel()
-	incoming := make(chan news)
-	failed := make(chan error, len(next))
+	incoming, failed := make(chan news), make(chan error, 1)
 	take := func(n news) error {
 		select {
 		case incoming <- n:
@@ -145,11 +170,10 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, silent []u
 			return ctx.Err()
 		}
 	}
-	for i, height := range next {
-		shard := ledger.ShardID(i)
-		_, quiet := slices.BinarySearch(silent, uint32(i))
+	follow := func(shard ledger.ShardID, height ledger.Height) {
+		_, quiet := slices.BinarySearch(silent, uint32(shard))
 		followers.Go(func() {
-			failed <- r.guarded(func() error {
+			err := r.guarded(func() error {
 				if shard != r.shards.Own() {
 					return r.followThere(ctx, shard, height, quiet, withTransactions, take)
 				}
@@ -158,10 +182,28 @@ func (r *router) followAll(ctx context.Context, next []ledger.Height, silent []u
 						return take(news{shard: shard, message: message})
 					})
 			})
+			select {
+			case failed <- err:
+			default: // another one failed
+			}
 		})
 	}
-	for {
+	for i, height := range next {
+		follow(ledger.ShardID(i), height)
+	}
+	for followed := len(next); ; {
+		changed := r.shards.TreeChanged()
+		for ; followed < r.shards.Tree().Shards(); followed++ {
+			// The shard was added since, and the reader gets its chain from the beginning.
+			shard := ledger.ShardID(followed)
+			if err := send(&ledgerdv1.SubscribeResponse{SilentShards: silent,
+				Begin: []*ledgerdv1.ShardHeight{placeOf(shard, 1)}}); err != nil {
+				return err
+			}
+			follow(shard, 1)
+		}
 		select {
+		case <-changed:
 		case n := <-incoming:
 			message := n.message
 			if message == nil {

@@ -34,6 +34,7 @@ func (r *router) tree() *ledgerdv1.Tree {
 	shown := &ledgerdv1.Tree{Own: uint32(r.shards.Own()), Shape: shapeOf(tree, tree.Root()),
 		TimeMs: uint64(time.Now().UnixMilli())}
 	states := r.shards.States()
+	states = states[:tree.Shards()] // a shard may have been added meanwhile
 	carried := make(map[ledger.ShardID]uint64, len(states))
 	for i := range states {
 		carried[states[i].Shard] = states[i].Carried

@@ -108,6 +108,7 @@ func (r *router) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.Shar
 		})
 	}
 	waits.Wait()
+	r.askFailed(ctx, statuses, at)
 	return statuses
 }
 

@@ -114,7 +114,7 @@ func (r *router) wherever(ctx context.Context, id ledger.Hash,
 		return found.nowhere()
 	}
 	r.ask(ctx, found, wayTo(r.shards.Tree(), concerned(any))...)
-	return r.assemble(found), nil
+	return r.earlierOf(ctx, r.assemble(found)), nil
 }
 
 // ask asks those of the shards that were not asked yet.

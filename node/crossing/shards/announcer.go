@@ -302,7 +302,7 @@ func (a *Announcer) receiveFull(from rdmanet.Peer, payload []byte) {
 		a.config.Logger.Debug("full shards of no member of another shard dropped", "peer", from)
 		return
 	}
-	awaited, err := decodeFull(payload, shard, d.Tree().Shards())
+	awaited, err := decodeFull(payload, shard)
 	if err != nil {
 		a.config.Logger.Error("full shards dropped", "peer", from, "shard", shard, "error", err)
 		return

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -31,25 +32,32 @@ type Member struct {
 	Address string
 }
 
-// Directory holds the members of all shards. All methods are safe for concurrent use; none blocks.
+// Directory holds the members of all shards that the book has, as far as this node's chain knows
+// them for good. All methods are safe for concurrent use; none blocks.
 type Directory struct {
-	own     ledger.ShardID
-	tree    *ledger.ShardTree
-	now     func() time.Time
+	own ledger.ShardID
+	// tree never has more shards than the slices below. Grow sets it after these.
+	tree atomic.Pointer[ledger.ShardTree]
+	now  func() time.Time
+	// genesis is that of this node's chain.
 	genesis *ledger.Genesis
 	// vouched is Genesis.VouchedCrossings: other shards' members come from trails.
 	vouched  bool
-	learning sync.Mutex // held by LearnTrail; taken before mu
+	learning sync.Mutex // held by LearnTrail and Grow; taken before mu
 
 	mu      sync.RWMutex
+	added   []ledger.AddedShard // to the book, since its genesis
 	self    rdmanet.PeerID
-	shards  []members // by shard
-	trails  []trail   // by shard; without vouched crossings, only what strangers proved
+	shards  []members     // by shard
+	chains  []ledger.Hash // by shard, of its genesis
+	trails  []trail       // by shard; without vouched crossings, only what strangers proved
 	places  map[rdmanet.PeerID]place
 	heard   map[rdmanet.PeerID]heard
 	full    map[rdmanet.PeerID]saidFull
 	waiting map[rdmanet.PeerID]heardWaiting
 	changed chan struct{}
+	// lost are the shards that the operators settled with, and since when this node knows.
+	lost map[ledger.ShardID]time.Time
 }
 
 // members are the members of one shard. The value is immutable; a change replaces it.
@@ -91,23 +99,80 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		return nil, ErrOneShard
 	}
 	d := &Directory{
-		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now,
-		shards: make([]members, len(genesis.Shards)),
+		own: genesis.Shard, now: time.Now,
 		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
 		full: map[rdmanet.PeerID]saidFull{}, waiting: map[rdmanet.PeerID]heardWaiting{},
 		changed: make(chan struct{}), genesis: genesis, vouched: genesis.VouchedCrossings,
-		trails: make([]trail, len(genesis.Shards)),
 	}
-	for shard := range genesis.Shards {
-		of, err := genesis.ForShard(ledger.ShardID(shard))
+	d.tree.Store(genesis.ShardTree())
+	return d, d.fill(nil, genesis.Grown)
+}
+
+// Grow adds the shards that were added to the book and that the directory does not have yet, with
+// their first members. added are all shards that were ever added, and the chain of this node has
+// these changes for good. Growing to shards that are known changes nothing.
+func (d *Directory) Grow(added []ledger.AddedShard) error {
+	d.learning.Lock()
+	defer d.learning.Unlock()
+	tree, known := d.Tree(), len(d.added)
+	for i := known; i < len(added); i++ {
+		tree = tree.Grow(added[i].Parent)
+	}
+	if len(added) <= known {
+		return nil
+	}
+	return d.fill(tree, added)
+}
+
+// fill adds the members of the shards that the directory does not have yet, and then sets the tree,
+// unless it is nil.
+func (d *Directory) fill(tree *ledger.ShardTree, added []ledger.AddedShard) error {
+	var grown []members
+	var trails []trail
+	var chains []ledger.Hash
+	for shard := len(d.shards); shard < len(d.genesis.Shards)+len(added); shard++ {
+		of, err := d.genesis.GrownTo(added, ledger.ShardID(shard))
 		if err != nil {
-			return nil, fmt.Errorf("shards: %w", err)
+			return fmt.Errorf("shards: %w", err)
 		}
-		d.trails[shard].auditor = *ledger.NewAuditor(of)
+		trails = append(trails, trail{auditor: *ledger.NewAuditor(of)})
+		chains = append(chains, of.Hash())
 		membership := of.Membership()
-		d.put(ledger.ShardID(shard), membersOf(&membership))
+		grown = append(grown, membersOf(&membership))
 	}
-	return d, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.added, d.trails = added, append(d.trails, trails...)
+	d.chains = append(d.chains, chains...)
+	for _, m := range grown {
+		d.shards = append(d.shards, members{})
+		d.put(ledger.ShardID(len(d.shards)-1), m)
+	}
+	if tree != nil {
+		d.tree.Store(tree)
+	}
+	close(d.changed)
+	d.changed = make(chan struct{})
+	return nil
+}
+
+// chain returns the hash of the genesis of a shard's chain, and reports whether the directory knows
+// the shard, and the operators have not settled with it.
+func (d *Directory) chain(shard ledger.ShardID) (ledger.Hash, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if _, lost := d.lost[shard]; lost || int64(shard) >= int64(len(d.chains)) {
+		return ledger.Hash{}, false
+	}
+	return d.chains[shard], true
+}
+
+// GenesisOf returns the genesis of a shard's chain, or ErrGenesis of package ledger if the
+// directory knows no such shard.
+func (d *Directory) GenesisOf(shard ledger.ShardID) (*ledger.Genesis, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.genesis.GrownTo(d.added, shard)
 }
 
 // membersOf returns the members that the fabric can know. Only ed25519 keys identify peers, so a
@@ -182,13 +247,13 @@ func (d *Directory) Self() rdmanet.PeerID {
 // Own returns this node's shard.
 func (d *Directory) Own() ledger.ShardID { return d.own }
 
-// Tree returns the tree of the shards.
-func (d *Directory) Tree() *ledger.ShardTree { return d.tree }
+// Tree returns the tree of the shards, as of the last Grow. Changed tells when it has more.
+func (d *Directory) Tree() *ledger.ShardTree { return d.tree.Load() }
 
 // Members returns the number of a shard's membership, which counts its changes, and its present
 // members by index. The list is read-only. A shard that does not exist has no members.
 func (d *Directory) Members(shard ledger.ShardID) (number uint64, list []Member) {
-	if int(shard) >= d.tree.Shards() {
+	if int(shard) >= d.Tree().Shards() {
 		return 0, nil
 	}
 	d.mu.RLock()
@@ -232,14 +297,14 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 // nothing proves it: see LearnTrail.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
 	if number, _ := d.Members(shard); d.vouched || shard == d.own ||
-		int(shard) >= d.tree.Shards() || membership.Number <= number ||
+		int(shard) >= d.Tree().Shards() || membership.Number <= number ||
 		membership.Validate() != nil {
 		return false
 	}
 	m := membersOf(&membership)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if m.number <= d.shards[shard].number || len(m.list) == 0 {
+	if _, lost := d.lost[shard]; lost || m.number <= d.shards[shard].number || len(m.list) == 0 {
 		return false
 	}
 	for _, member := range m.list {
@@ -270,8 +335,8 @@ func (d *Directory) Changes() (changes []Change) {
 	return changes
 }
 
-// Changed returns a channel that is closed at the next change of any shard's members. Take it
-// before reading, to miss no change.
+// Changed returns a channel that is closed at the next change of any shard's members, or when there
+// are more shards. Take it before reading, to miss no change.
 func (d *Directory) Changed() <-chan struct{} {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -309,7 +374,7 @@ func (h heard) lately(now time.Time) bool {
 // last members that went silent. It never contains this node. Within each group, different nodes
 // begin with different members to spread the load. The order is stable while nothing changes.
 func (d *Directory) Candidates(shard ledger.ShardID) []rdmanet.PeerID {
-	if int(shard) >= d.tree.Shards() {
+	if int(shard) >= d.Tree().Shards() {
 		return nil
 	}
 	d.mu.RLock()
@@ -380,7 +445,7 @@ func (d *Directory) peers(lately bool) (peers []rdmanet.PeerID) {
 		}
 	}
 	add(d.own)
-	for shard := range ledger.ShardID(d.tree.Shards()) {
+	for shard := range ledger.ShardID(d.Tree().Shards()) {
 		if shard != d.own {
 			add(shard)
 		}

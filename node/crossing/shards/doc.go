@@ -3,8 +3,9 @@
 //
 // # The members
 //
-// The Directory holds the members of all shards: those of the genesis, and later changes, which
-// each shard's chain records and its members pass on. A member is named by its shard and its index
+// The Directory holds the members of all shards: those of the genesis, those of shards that were
+// added to the book since, and later changes, which each shard's chain records and its members pass
+// on. A member is named by its shard and its index
 // in that shard's chain. Members announce their state (the Announcer). From these announcements the
 // Directory derives which members to ask (Candidates) and a view for people (States).
 //
@@ -13,7 +14,12 @@
 //	announcer, err := shards.NewAnnouncer(shards.AnnouncerConfig{Directory: directory, Control: control, Own: whatThisNodeDoes})
 //	host.Watch(announcer.Event)
 //	directory.SetOwn(store.Membership())                   // whenever it changed
+//	directory.Grow(added)                                  // once additions of shards are durable
 //	for { <-directory.Changed(); host.SetMembers(of all shards) }
+//
+// A shard that is added is there as if the book had begun with it. Its trail begins with its own
+// genesis. Until a node knows the shard, its members are strangers: what they send is dropped, and
+// comes again. Two nodes may know different numbers of shards at a time.
 //
 // The genesis decides what a node needs to believe a change of another shard's members. In either
 // case it saves what it knows (Directory.Changes) for its next start.
@@ -60,6 +66,13 @@
 //   - Without vouched crossings, a trail counts if its last change is in a later block than the
 //     members that were announced. Its members get a number above theirs, and not above the true
 //     one, so that later announcements count.
+//
+// # Lost shards
+//
+// Once the operators have settled with a shard (ledger.ShardLoss), and this node's chain has that
+// durably, Directory.Lose drops the shard's members for good. So the fabric lets them go, streams
+// to them end, and nothing that they send is believed. Questions for verdicts on what waited for
+// the shard become questions for the others' testimonies about it.
 //
 // # Obstacles
 //
@@ -148,7 +161,8 @@
 //	directory.go  the members, and which of them to ask
 //	state.go      the state of the shards, for people
 //	announcer.go  the nodes' reports about themselves
-//	obstacles.go  the shards that are down or full
+//	obstacles.go  the shards that are down, full or lost
+//	loss.go       the shards with which the operators settled
 //	waiting.go    the nodes' reports about what waits in their chains
 //	trail.go      the members that certificates prove
 //	trail_exchange.go  getting trails, and giving them

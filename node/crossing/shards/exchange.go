@@ -151,7 +151,7 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 			if v.isClosed() {
 				return false
 			}
-			verdict, made, err := chain.Verdict(id, durable)
+			verdict, made, err := answerTo(chain, id, &queries[i], durable)
 			if err != nil {
 				v.config.Logger.Debug("verdict not found", "transaction", id, "error", err)
 			}
@@ -165,6 +165,15 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 		}
 	}
 	return more
+}
+
+// answerTo returns this shard's verdict on a transaction, or its testimony with this subject.
+func answerTo(chain Chain, id ledger.Hash, q *query, durable ledger.Height) (
+	verdict ledger.Verdict, made bool, err error) {
+	if testimony, is := q.subject.Testimony(); is {
+		return chain.Testimony(id, testimony, durable)
+	}
+	return chain.Verdict(id, q.shard, durable)
 }
 
 // durableHeight returns the height up to which other shards may be told this chain's verdicts. They
@@ -288,8 +297,8 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 	}
 	v.look = time.Time{}
 	var pending []state.Pending
-	if chain.PendingCount() > 0 {
-		pending = chain.Pending()
+	if chain.AwaitingCount() > 0 {
+		pending = chain.Awaiting()
 	}
 	v.question(v.waits.Overdue(pending, now.Sub(v.began), anew), now)
 	if len(pending) > 0 {
@@ -326,7 +335,8 @@ func (v *Verdicts) question(due []*state.Pending, now time.Time) {
 			continue
 		}
 		for chunk := range slices.Chunk(each.IDs, queryMax) {
-			v.query(each.Shard, candidates, encodeQuery(chunk), len(chunk))
+			v.query(each.Shard, candidates, encodeQuery(chunk, each.Subject),
+				len(chunk))
 		}
 	}
 }

@@ -78,13 +78,13 @@ func (c *fakeChain) OwnVerdicts(height ledger.Height) (own []state.OwnVerdict, e
 	return own, nil
 }
 
-func (c *fakeChain) Pending() []state.Pending {
+func (c *fakeChain) Awaiting() []state.Pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.pending)
 }
 
-func (c *fakeChain) PendingCount() int { return len(c.Pending()) }
+func (c *fakeChain) AwaitingCount() int { return len(c.Awaiting()) }
 
 func (c *fakeChain) Standing(verdict *ledger.Verdict) (verdicts.Standing, error) {
 	c.mu.Lock()
@@ -96,7 +96,14 @@ func (c *fakeChain) Standing(verdict *ledger.Verdict) (verdicts.Standing, error)
 	return standing, nil
 }
 
-func (c *fakeChain) Verdict(id ledger.Hash, upTo ledger.Height) (ledger.Verdict, bool, error) {
+// Testimony testifies that this chain heard nothing.
+func (c *fakeChain) Testimony(id ledger.Hash, asked ledger.Testimony, _ ledger.Height) (
+	ledger.Verdict, bool, error) {
+	return asked.Verdict(id, 0, false), true, nil
+}
+
+func (c *fakeChain) Verdict(id ledger.Hash, _ ledger.ShardID, upTo ledger.Height) (ledger.Verdict,
+	bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for height := range min(int(upTo)+1, len(c.blocks)) {
@@ -149,7 +156,7 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 			o.heard = append(o.heard, verdicts...)
 			o.mu.Unlock()
 		}), o.control.Register(wire.KindVerdictQuery, func(_ rdmanet.Peer, payload []byte) {
-			if _, err := decodeQuery(payload); err != nil {
+			if _, _, err := decodeQuery(payload); err != nil {
 				t.Error(err)
 			}
 			o.mu.Lock()
@@ -198,7 +205,7 @@ func (s *scene) tell(from int, ids ...ledger.Hash) {
 func (s *scene) ask(from int, ids ...ledger.Hash) {
 	s.t.Helper()
 	if err := s.others[from].control.Send(peerOf(s.t, 0), wire.KindVerdictQuery,
-		encodeQuery(ids)); err != nil {
+		encodeQuery(ids, 0)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -514,7 +521,7 @@ func TestBounds(t *testing.T) {
 			told[i] = ledger.Verdict{ID: name(next), Shard: 1, Result: good}
 		}
 		v.receiveVerdicts(s.others[0].peer, encodeVerdicts(told))
-		v.receiveQuery(s.others[0].peer, encodeQuery([]ledger.Hash{name(next)}))
+		v.receiveQuery(s.others[0].peer, encodeQuery([]ledger.Hash{name(next)}, 0))
 	}
 	v.mu.Lock()
 	if counts := v.exchange.Counts(); counts.Received > bounds.Received || counts.Dropped == 0 ||
@@ -543,7 +550,7 @@ func TestWhoIsHeard(t *testing.T) {
 	v.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, 1)}, ofShard(0))
 	v.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, 6)}, ofShard(1))
 	v.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, 3)}, []byte{1})
-	v.receiveQuery(rdmanet.Peer{ID: "stranger"}, encodeQuery([]ledger.Hash{name(1)}))
+	v.receiveQuery(rdmanet.Peer{ID: "stranger"}, encodeQuery([]ledger.Hash{name(1)}, 0))
 	v.receiveQuery(rdmanet.Peer{ID: peerOf(t, 3)}, nil)
 	v.Close()
 	v.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, 3)}, ofShard(1))

@@ -48,7 +48,6 @@ type IntroductionsConfig struct {
 // use.
 type Introductions struct {
 	config IntroductionsConfig
-	chains []ledger.Hash // of the shards' genesis
 	gate   *gate
 	closed context.Context
 	close  context.CancelFunc
@@ -75,14 +74,6 @@ func NewIntroductions(config IntroductionsConfig) (*Introductions, error) {
 		config.Bytes = IntroduceBytesDefault
 	}
 	x := &Introductions{config: config, gate: newGate()}
-	d := config.Directory
-	for shard := range ledger.ShardID(d.Tree().Shards()) {
-		genesis, err := d.genesis.ForShard(shard)
-		if err != nil {
-			return nil, fmt.Errorf("shards: introductions: %w", err)
-		}
-		x.chains = append(x.chains, genesis.Hash())
-	}
 	x.closed, x.close = context.WithCancel(context.Background())
 	if err := config.Host.Introduced(x.take); err != nil {
 		x.close()
@@ -135,6 +126,7 @@ func (x *Introductions) inTurn() (peer rdmanet.PeerID, any bool) {
 // none.
 func (x *Introductions) introduce(peer rdmanet.PeerID) error {
 	own := x.config.Directory.Own()
+	chain, _ := x.config.Directory.chain(own)
 	for from := ledger.MembersEpoch(0); ; {
 		certificates, err := x.config.Own(from, x.config.Bytes)
 		if err != nil || len(certificates) == 0 {
@@ -146,7 +138,7 @@ func (x *Introductions) introduce(peer rdmanet.PeerID) error {
 		}
 		ctx, cancel := context.WithTimeout(x.closed, x.config.Timeout)
 		answer, err := x.config.Host.Introduce(ctx, peer,
-			encodeIntroduction(x.chains[own], own, from, certificates))
+			encodeIntroduction(chain, own, from, certificates))
 		cancel()
 		var epoch ledger.MembersEpoch
 		if err == nil {
@@ -177,7 +169,7 @@ func (x *Introductions) take(from string, read func() ([]byte, error)) (answer [
 		return nil, err
 	}
 	d := x.config.Directory
-	said, err := decodeIntroduction(introduction, x.chains, d.Own(), d.Epoch)
+	said, err := decodeIntroduction(introduction, d)
 	if err != nil {
 		x.gate.blame(from, 0)
 		x.config.Logger.Debug("the introduction of a stranger dropped", "address", from, "error",
@@ -224,27 +216,27 @@ func encodeIntroduction(chain ledger.Hash, shard ledger.ShardID, from ledger.Mem
 	return b
 }
 
-// decodeIntroduction reads the encoding of encodeIntroduction, or returns ErrMalformed. chains has
-// the hash of each shard's genesis, and known returns the epoch up to which a shard's trail is
-// known. Certificates before that are passed over, and from is then this epoch. The certificates
-// are not verified. They share no memory with b.
-func decodeIntroduction(b []byte, chains []ledger.Hash, own ledger.ShardID,
-	known func(ledger.ShardID) ledger.MembersEpoch) (said introduction, err error) {
+// decodeIntroduction reads the encoding of encodeIntroduction, or returns ErrMalformed. It must be
+// of a shard that the directory knows. Certificates before the epoch up to which the directory
+// knows the shard's trail are passed over, and from is then this epoch. The certificates are not
+// verified. They share no memory with b.
+func decodeIntroduction(b []byte, d *Directory) (said introduction, err error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != introductionVersion {
 		r.fail("an introduction of version %d", version)
 	}
 	chain := ledger.Hash(r.take(ledger.HashSize))
 	said.shard, said.from = ledger.ShardID(r.uint32()), ledger.MembersEpoch(r.uint64())
+	want, known := d.chain(said.shard)
 	switch {
 	case r.err != nil:
 		return introduction{}, r.err
-	case said.shard == own || int64(said.shard) >= int64(len(chains)):
+	case said.shard == d.Own() || !known:
 		r.fail("an introduction of members of shard %d", said.shard)
-	case chain != chains[said.shard]:
+	case chain != want:
 		r.fail("an introduction of members of another book")
 	}
-	for epoch, at := said.from, known(said.shard); r.err == nil && len(r.rest) > 0; epoch++ {
+	for epoch, at := said.from, d.Epoch(said.shard); r.err == nil && len(r.rest) > 0; epoch++ {
 		size := r.uint32()
 		if r.err != nil || size > ledger.MaxCertificateBytes || int(size) > len(r.rest) {
 			r.fail("%d bytes of certificate", size)

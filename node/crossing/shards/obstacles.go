@@ -32,7 +32,7 @@ const lookMost = 2 * time.Second
 type ObstaclesConfig struct {
 	Directory *Directory
 	// RefuseAfter is how long another shard must not order until it counts as down. 0 means that
-	// there are no obstacles of any kind.
+	// there are no obstacles but shards that are lost.
 	RefuseAfter time.Duration
 	// Waiting returns how many transactions of this node's shard wait for a shard.
 	Waiting func(ledger.ShardID) int
@@ -43,13 +43,14 @@ type ObstaclesConfig struct {
 // Obstacles are why transactions that cross to some shards are refused at admission. A shard is in
 // the way while it is down: no member has reported for a while that it orders. And while many of
 // its transactions wait for another shard, it is in the way of what concerns both. Neither flaps:
-// see outage and fullFrom. All methods are safe for concurrent use.
+// see outage and fullFrom. A shard that the operators settled with is in the way for ever. All
+// methods are safe for concurrent use.
 type Obstacles struct {
 	config ObstaclesConfig
 
 	mutex   sync.Mutex
 	looked  time.Time
-	outages []outage                // by shard
+	outages []outage                // by shard, as many as at the last look
 	full    map[fullShard]time.Time // since when
 	list    atomic.Pointer[[]report.Obstacle]
 }
@@ -70,7 +71,7 @@ type outage struct {
 // backAfter.
 func (o *outage) look(now time.Time, step time.Duration, orders bool, after time.Duration) {
 	if o.since.IsZero() {
-		o.since = now
+		o.since, step = now, 0 // a shard that was added since the look before
 	}
 	if !orders {
 		o.back = 0
@@ -94,8 +95,7 @@ func NewObstacles(config ObstaclesConfig) (*Obstacles, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	o := &Obstacles{config: config, full: make(map[fullShard]time.Time),
-		outages: make([]outage, config.Directory.Tree().Shards())}
+	o := &Obstacles{config: config, full: make(map[fullShard]time.Time)}
 	o.list.Store(new([]report.Obstacle))
 	return o, nil
 }
@@ -116,9 +116,6 @@ func (o *Obstacles) OwnFull() (awaited []ledger.ShardID) {
 
 // Look finds the obstacles anew. The node calls it at least once in lookMost.
 func (o *Obstacles) Look(now time.Time) {
-	if o.config.RefuseAfter == 0 {
-		return
-	}
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	var step time.Duration
@@ -127,8 +124,18 @@ func (o *Obstacles) Look(now time.Time) {
 	}
 	o.looked = now
 	d := o.config.Directory
+	if more := d.Tree().Shards() - len(o.outages); more > 0 {
+		o.outages = append(o.outages, make([]outage, more)...)
+	}
 	var list []report.Obstacle
 	for shard := range ledger.ShardID(len(o.outages)) {
+		if since, lost := d.IsLost(shard); lost {
+			list = append(list, report.Obstacle{Shard: shard, Since: since, Lost: true})
+			continue
+		}
+		if o.config.RefuseAfter == 0 {
+			continue
+		}
 		var awaited []ledger.ShardID
 		if shard == d.Own() {
 			awaited = o.ownFull()
@@ -174,7 +181,7 @@ func (o *Obstacles) change(list []report.Obstacle) {
 	same := func(obstacle report.Obstacle) func(report.Obstacle) bool {
 		return func(other report.Obstacle) bool {
 			return other.Shard == obstacle.Shard && other.Full == obstacle.Full &&
-				other.Awaited == obstacle.Awaited
+				other.Awaited == obstacle.Awaited && other.Lost == obstacle.Lost
 		}
 	}
 	clear(o.full)

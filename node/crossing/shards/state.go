@@ -20,7 +20,7 @@ func (d *Directory) States() []report.ShardState {
 		states[i] = d.state(ledger.ShardID(i), now)
 	}
 	for i := range states {
-		if above, below := d.tree.Parent(ledger.ShardID(i)); below {
+		if above, below := d.Tree().Parent(ledger.ShardID(i)); below {
 			states[i].Waiting.Lacks = states[above].Waiting.LostFor(above, states[i].Shard)
 		}
 	}
@@ -65,6 +65,9 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) report.ShardState
 			lately && !best.lately(now) || lately == best.lately(now) && ahead {
 			best = h
 		}
+	}
+	if _, lost := d.lost[shard]; lost {
+		s.Mode = report.ShardLost
 	}
 	best.announcement.SetCounts(&s)
 	s.Height = ledger.Height(d.believed(shard, ordered))
@@ -134,7 +137,8 @@ func (d *Directory) HeardFull(peer rdmanet.PeerID, awaited []ledger.ShardID, at 
 
 // fullFor returns the shards that another shard is full for, in ascending order, according to what
 // its members said lately: any member, or with vouched crossings more than half of its present
-// members, so that a minority that lies keeps no transaction away.
+// members, so that a minority that lies keeps no transaction away. Shards that this node does not
+// know yet do not count.
 func (d *Directory) fullFor(shard ledger.ShardID) (awaited []ledger.ShardID) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -153,7 +157,7 @@ func (d *Directory) fullFor(shard ledger.ShardID) (awaited []ledger.ShardID) {
 			continue
 		}
 		for _, each := range of.awaited {
-			if said[each]++; said[each] == need {
+			if said[each]++; said[each] == need && int(each) < d.Tree().Shards() {
 				awaited = append(awaited, each)
 			}
 		}

@@ -42,7 +42,10 @@ func (d *Directory) Vouched() bool { return d.vouched }
 // trail.
 func (d *Directory) LearnTrail(shard ledger.ShardID, certificates []*ledger.Certificate) (
 	learned bool, err error) {
-	if !d.vouched || shard == d.own || int(shard) >= d.tree.Shards() {
+	if !d.vouched || shard == d.own || int(shard) >= d.Tree().Shards() {
+		return false, nil
+	}
+	if _, lost := d.IsLost(shard); lost {
 		return false, nil
 	}
 	// Signatures are verified without the lock of the readers.
@@ -75,7 +78,7 @@ func (d *Directory) LearnTrail(shard ledger.ShardID, certificates []*ledger.Cert
 // or are reckoned so, and proved nothing. Certificates that are known are not looked at.
 func (d *Directory) LearnIntroduction(shard ledger.ShardID, from ledger.MembersEpoch,
 	certificates []*ledger.Certificate) (learned bool, wasted int, err error) {
-	if shard == d.own || int(shard) >= d.tree.Shards() {
+	if shard == d.own || int(shard) >= d.Tree().Shards() {
 		return false, 0, nil
 	}
 	d.learning.Lock()
@@ -115,6 +118,9 @@ func (d *Directory) adopt(shard ledger.ShardID, further []*ledger.Certificate,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if _, lost := d.lost[shard]; lost {
+		return fmt.Errorf("shard %d is lost: nothing that its members say counts", shard)
+	}
 	m := membersOf(&membership)
 	if err := d.checkForeign(shard, m.list); err != nil {
 		return err
@@ -159,7 +165,7 @@ func sameBlock(a, b *ledger.Certificate) bool {
 // contradiction returns why a trail that differs from the known one is refused. Without good
 // signatures it contradicts nothing.
 func (d *Directory) contradiction(shard ledger.ShardID, certificates []*ledger.Certificate) error {
-	genesis, err := d.genesis.ForShard(shard)
+	genesis, err := d.GenesisOf(shard)
 	if err != nil {
 		return err
 	}
@@ -200,10 +206,10 @@ func (d *Directory) Epoch(shard ledger.ShardID) ledger.MembersEpoch {
 
 // Trail returns the known trail of another shard, which is read-only.
 func (d *Directory) Trail(shard ledger.ShardID) []*ledger.Certificate {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	if int(shard) >= len(d.trails) {
 		return nil
 	}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
 	return d.trails[shard].certificates
 }

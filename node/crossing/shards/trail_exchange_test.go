@@ -227,7 +227,7 @@ func TestTrailMessages(t *testing.T) {
 	t.Parallel()
 	epochs := []ledger.MembersEpoch{trailUnwanted, 7, 0}
 	request := encodeTrailRequest(epochs)
-	if got, err := decodeTrailRequest(request, 3); err != nil || !reflect.DeepEqual(got, epochs) {
+	if got, err := decodeTrailRequest(request); err != nil || !reflect.DeepEqual(got, epochs) {
 		t.Errorf("%v, %v", got, err)
 	}
 	h := newHistory(t, 1).join(20).leave(0)
@@ -262,9 +262,9 @@ func TestTrailMessages(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, malformed := range [][]byte{nil, request[:9], append(bytes.Clone(request), 1),
-		encodeTrailRequest(make([]ledger.MembersEpoch, 4)), {9}} {
-		if _, err := decodeTrailRequest(malformed, 3); !errors.Is(err, ErrMalformed) {
+	for _, malformed := range [][]byte{nil, request[:8], append(bytes.Clone(request), 1),
+		encodeTrailRequest(make([]ledger.MembersEpoch, ledger.MaxShards+1)), {9}} {
+		if _, err := decodeTrailRequest(malformed); !errors.Is(err, ErrMalformed) {
 			t.Errorf("a request of %d bytes: %v", len(malformed), err)
 		}
 	}

@@ -47,10 +47,16 @@ type history struct {
 
 func newHistory(t testing.TB, shard int) *history {
 	t.Helper()
-	genesis := vouchedGenesis(t, ledger.ShardID(shard))
+	return historyFrom(t, vouchedGenesis(t, ledger.ShardID(shard)), 3*shard)
+}
+
+// historyFrom makes the history of a shard of three members, the first of which is
+// ledgertest.Member of this number.
+func historyFrom(t testing.TB, genesis *ledger.Genesis, first int) *history {
+	t.Helper()
 	return &history{t: t, genesis: genesis, operator: ledgertest.NewOperator(genesis),
-		head: genesis.Block(), present: map[ledger.MemberIndex]int{0: 3 * shard, 1: 3*shard + 1,
-			2: 3*shard + 2}, next: 3}
+		head: genesis.Block(), present: map[ledger.MemberIndex]int{0: first, 1: first + 1,
+			2: first + 2}, next: 3}
 }
 
 // branch returns another history that is the same so far.

@@ -42,10 +42,14 @@ const (
 type Chain interface {
 	AppendedHeight() ledger.Height
 	OwnVerdicts(height ledger.Height) ([]state.OwnVerdict, error)
-	Pending() []state.Pending
-	PendingCount() int
+	// Awaiting returns the transactions that wait for verdicts and the departures that are awaited.
+	Awaiting() []state.Pending
+	AwaitingCount() int
 	Standing(verdict *ledger.Verdict) (verdicts.Standing, error)
-	Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool, err error)
+	Verdict(id ledger.Hash, asks ledger.ShardID, upTo ledger.Height) (verdict ledger.Verdict,
+		made bool, err error)
+	Testimony(id ledger.Hash, asked ledger.Testimony, upTo ledger.Height) (
+		verdict ledger.Verdict, made bool, err error)
 }
 
 var _ Chain = (*store.Store)(nil)
@@ -126,8 +130,10 @@ type Verdicts struct {
 
 // query is a query from a member of another shard.
 type query struct {
-	from rdmanet.PeerID
-	ids  []ledger.Hash
+	from    rdmanet.PeerID
+	shard   ledger.ShardID
+	ids     []ledger.Hash
+	subject ledger.Subject
 }
 
 // VerdictsStatus is the state of the exchange, for people.
@@ -176,7 +182,8 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 		config: config, wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		began: time.Now(),
 		exchange: verdicts.New(verdicts.Config{Vouched: config.Vouched,
-			Own: config.Directory.Own(), Shards: config.Directory.Tree().Shards(),
+			Own:     config.Directory.Own(),
+			Shards:  func() int { return config.Directory.Tree().Shards() },
 			Members: config.Directory.indexes, Bounds: config.bounds,
 			Fault: config.faults.exchange}),
 		waits:  verdicts.NewAsking(config.AskAfter, config.AskEvery),
@@ -324,7 +331,7 @@ func (v *Verdicts) receiveQuery(from rdmanet.Peer, payload []byte) {
 	if !other {
 		return
 	}
-	ids, err := decodeQuery(payload)
+	ids, subject, err := decodeQuery(payload)
 	if err != nil {
 		v.config.Logger.Error("question for verdicts dropped", "peer", from, "shard",
 			sender.Shard, "error", err)
@@ -333,7 +340,7 @@ func (v *Verdicts) receiveQuery(from rdmanet.Peer, payload []byte) {
 	v.mu.Lock()
 	room := len(v.queries) < queriesMax && v.asking[from.ID] < queriesPerPeer
 	if room {
-		v.queries = append(v.queries, query{from.ID, ids})
+		v.queries = append(v.queries, query{from.ID, sender.Shard, ids, subject})
 		v.asking[from.ID]++
 	}
 	v.mu.Unlock()

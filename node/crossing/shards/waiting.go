@@ -116,7 +116,7 @@ func (r *reader) losses(streams []report.Wait) {
 
 // Lacks returns what a shard can never take from the shard above, as the members of that one say.
 func (d *Directory) Lacks(shard ledger.ShardID) report.Wait {
-	above, below := d.tree.Parent(shard)
+	above, below := d.Tree().Parent(shard)
 	if !below {
 		return report.Wait{}
 	}
@@ -173,7 +173,7 @@ func (d *Directory) limit(shard ledger.ShardID, w *report.Waiting) {
 	var most uint64
 	for _, list := range []*[]report.Wait{&w.Verdicts, &w.Streams} {
 		*list = slices.DeleteFunc(slices.Clone(*list), func(wait report.Wait) bool {
-			return wait.Shard == shard || int64(wait.Shard) >= int64(d.tree.Shards())
+			return wait.Shard == shard || int64(wait.Shard) >= int64(d.Tree().Shards())
 		})
 		for i := range *list {
 			wait := &(*list)[i]

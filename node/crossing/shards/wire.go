@@ -34,7 +34,9 @@ const (
 	fullMax = 64
 
 	verdictsVersion = 1
-	verdictSize     = ledger.HashSize + 4 + ledger.ResultSize
+	// testimoniesVersion is the version of a question for testimonies about lost shards.
+	testimoniesVersion = 2
+	verdictSize        = ledger.HashSize + 4 + ledger.ResultSize
 	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a query.
 	// Both keep messages short on a lane of small, urgent messages.
 	verdictsMax = 1024
@@ -165,9 +167,9 @@ func encodeFull(awaited []ledger.ShardID) []byte {
 	return b
 }
 
-// decodeFull reads the encoding of encodeFull by a member of a shard, in a book of so many shards,
-// or returns ErrMalformed.
-func decodeFull(b []byte, of ledger.ShardID, shards int) ([]ledger.ShardID, error) {
+// decodeFull reads the encoding of encodeFull by a member of a shard, or returns ErrMalformed. The
+// member may know of shards that were added to the book lately, and this node not yet.
+func decodeFull(b []byte, of ledger.ShardID) ([]ledger.ShardID, error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != fullVersion {
 		r.fail("full shards of version %d", version)
@@ -178,7 +180,7 @@ func decodeFull(b []byte, of ledger.ShardID, shards int) ([]ledger.ShardID, erro
 	awaited := make([]ledger.ShardID, r.list(fullMax, 4))
 	for i := range awaited {
 		awaited[i] = ledger.ShardID(r.uint32())
-		if awaited[i] == of || int64(awaited[i]) >= int64(shards) ||
+		if awaited[i] == of || awaited[i] >= ledger.MaxShards ||
 			i > 0 && awaited[i] <= awaited[i-1] {
 			r.fail("shard %d is full for %d", of, awaited[i])
 		}
@@ -218,12 +220,10 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
-		verdict, possible := ledger.VerdictOf(&ledger.Entry{ID: id, Result: result,
-			Decoded: &someTransaction}, shard)
-		if !possible {
-			r.fail("a verdict that says %s", result.Code)
+		verdicts[i] = ledger.Verdict{ID: id, Shard: shard, Result: result}
+		if err := verdicts[i].Validate(); err != nil {
+			r.fail("a verdict that says %s: %w", result.Code, err)
 		}
-		verdicts[i] = verdict
 	}
 	if err := r.end(); err != nil {
 		return nil, err
@@ -234,9 +234,13 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 // someTransaction stands for a client's transaction; only the result matters here.
 var someTransaction ledger.Transaction
 
-// encodeQuery encodes up to queryMax ids: version u8, then the ids.
-func encodeQuery(ids []ledger.Hash) []byte {
-	b := append(make([]byte, 0, 1+len(ids)*ledger.HashSize), verdictsVersion)
+// encodeQuery encodes up to queryMax ids: version u8, then the ids. A question for testimonies has
+// another version, and the subject u32 before the ids.
+func encodeQuery(ids []ledger.Hash, subject ledger.Subject) []byte {
+	b := append(make([]byte, 0, 1+4+len(ids)*ledger.HashSize), verdictsVersion)
+	if subject != 0 {
+		b = binary.LittleEndian.AppendUint32(append(b[:0], testimoniesVersion), uint32(subject))
+	}
 	for i := range ids {
 		b = append(b, ids[i][:]...)
 	}
@@ -244,19 +248,25 @@ func encodeQuery(ids []ledger.Hash) []byte {
 }
 
 // decodeQuery reads the encoding of encodeQuery, or returns ErrMalformed.
-func decodeQuery(b []byte) ([]ledger.Hash, error) {
+func decodeQuery(b []byte) (ids []ledger.Hash, subject ledger.Subject, err error) {
 	r := reader{rest: b}
-	if version := r.uint8(); version != verdictsVersion {
+	switch version := r.uint8(); version {
+	case verdictsVersion:
+	case testimoniesVersion:
+		if subject = ledger.Subject(r.uint32()); subject == 0 {
+			r.fail("a question for testimonies about nothing")
+		}
+	default:
 		r.fail("a question of version %d", version)
 	}
-	ids := make([]ledger.Hash, r.list(queryMax, ledger.HashSize))
+	ids = make([]ledger.Hash, r.list(queryMax, ledger.HashSize))
 	for i := range ids {
 		ids[i] = ledger.Hash(r.take(ledger.HashSize))
 	}
 	if err := r.end(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return ids, nil
+	return ids, subject, nil
 }
 
 // reader parses a message. After the first error it returns zeros.

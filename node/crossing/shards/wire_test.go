@@ -43,7 +43,13 @@ func TestMessagesComeBack(t *testing.T) {
 		t.Errorf("verdicts came back as %+v, %v", got, err)
 	}
 	ids := []ledger.Hash{{1}, {2}, {3}}
-	if got, err := decodeQuery(encodeQuery(ids)); err != nil || !reflect.DeepEqual(got, ids) {
+	asked := ledger.Testimony{About: 2, AsOf: 3}.Subject()
+	if got, subject, err := decodeQuery(encodeQuery(ids, asked)); err != nil ||
+		subject != asked || !reflect.DeepEqual(got, ids) {
+		t.Errorf("%v of %d: %v", got, subject, err)
+	}
+	if got, subject, err := decodeQuery(encodeQuery(ids, 0)); err != nil || subject != 0 ||
+		!reflect.DeepEqual(got, ids) {
 		t.Errorf("a question came back as %v, %v", got, err)
 	}
 }
@@ -79,10 +85,10 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		}
 	}
 	for what, message := range map[string][]byte{
-		"none": encodeQuery(nil), "too many": encodeQuery(make([]ledger.Hash, queryMax+1)),
-		"half of one": encodeQuery(make([]ledger.Hash, 1))[:20],
+		"none": encodeQuery(nil, 0), "too many": encodeQuery(make([]ledger.Hash, queryMax+1), 0),
+		"half of one": encodeQuery(make([]ledger.Hash, 1), 0)[:20],
 	} {
-		if _, err := decodeQuery(message); !errors.Is(err, ErrMalformed) {
+		if _, _, err := decodeQuery(message); !errors.Is(err, ErrMalformed) {
 			t.Errorf("a question, %s: %v", what, err)
 		}
 	}
@@ -108,13 +114,14 @@ func FuzzDecodeAnnouncement(f *testing.F) {
 
 func FuzzDecodeVerdicts(f *testing.F) {
 	f.Add(encodeVerdicts(someVerdicts()))
-	f.Add(encodeQuery([]ledger.Hash{{1}}))
+	f.Add(encodeQuery([]ledger.Hash{{1}}, 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if verdicts, err := decodeVerdicts(data, 2); err == nil &&
 			!bytes.Equal(encodeVerdicts(verdicts), data) {
 			t.Fatalf("%+v have two encodings", verdicts)
 		}
-		if ids, err := decodeQuery(data); err == nil && !bytes.Equal(encodeQuery(ids), data) {
+		if ids, subject, err := decodeQuery(data); err == nil &&
+			!bytes.Equal(encodeQuery(ids, subject), data) {
 			t.Fatalf("%v have two encodings", ids)
 		}
 	})

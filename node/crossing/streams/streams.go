@@ -73,11 +73,13 @@ type Member struct {
 type Directory interface {
 	// Own returns this node's shard.
 	Own() ledger.ShardID
-	// Tree returns the book's tree of shards.
+	// Tree returns the book's tree of shards as it is now. This shard keeps its parent and its
+	// children, and may get more children. Then there is more of it before Changed tells.
 	Tree() *ledger.ShardTree
 	// Members returns a shard's members, ascending by index; read-only.
 	Members(shard ledger.ShardID) []Member
-	// Changed returns a channel that is closed at the next change of any shard's members.
+	// Changed returns a channel that is closed at the next change of any shard's members, or of the
+	// tree.
 	Changed() <-chan struct{}
 }
 
@@ -219,9 +221,6 @@ func New(config Config) (*Streams, error) {
 	own, tree := config.Directory.Own(), config.Directory.Tree()
 	if parent, has := tree.Parent(own); has {
 		s.in = newIncoming(s, parent)
-	}
-	for _, child := range tree.Children(own) {
-		s.out = append(s.out, &outgoing{s: s, child: child, outlets: map[order.ServerID]*outlet{}})
 	}
 	changed := config.Directory.Changed()
 	s.seat()
@@ -529,8 +528,22 @@ func (s *Streams) base() {
 	s.heights.durableTo(s.config.Durable())
 }
 
-// seat updates the members.
+// branch begins the streams to children that the shard has got since. A stream begins with entry 1,
+// which the chain has after the addition of the child.
+func (s *Streams) branch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, child := range s.config.Directory.Tree().Children(s.config.Directory.Own()) {
+		if !slices.ContainsFunc(s.out, func(o *outgoing) bool { return o.child == child }) {
+			s.out = append(s.out, &outgoing{s: s, child: child,
+				outlets: map[order.ServerID]*outlet{}})
+		}
+	}
+}
+
+// seat updates the children and the members.
 func (s *Streams) seat() {
+	s.branch()
 	own := members(s.config.Directory.Members(s.config.Directory.Own()))
 	roles := map[rdmanet.PeerID]role{}
 	me, present := own.find(s.self)

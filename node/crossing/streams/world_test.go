@@ -39,13 +39,13 @@ type world struct {
 	network *memory.Network
 	listen  func(rdmanet.PeerID) (rdmanet.RegionHost, error)
 	kill    func(rdmanet.PeerID)
-	tree    *ledger.ShardTree
 	fault   fault
 	vouched bool
 	// liars write something else than the parent's entries.
 	liars map[rdmanet.PeerID]bool
 
 	mu      sync.Mutex
+	tree    *ledger.ShardTree
 	nodes   map[rdmanet.PeerID]*testNode
 	present [2][]Member // by shard
 	changed chan struct{}
@@ -143,8 +143,12 @@ type directory struct {
 	own ledger.ShardID
 }
 
-func (d directory) Own() ledger.ShardID     { return d.own }
-func (d directory) Tree() *ledger.ShardTree { return d.tree }
+func (d directory) Own() ledger.ShardID { return d.own }
+func (d directory) Tree() *ledger.ShardTree {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tree
+}
 func (d directory) Members(shard ledger.ShardID) []Member {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,6 +159,15 @@ func (d directory) Changed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed
+}
+
+// setTree changes the tree.
+func (w *world) setTree(tree *ledger.ShardTree) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tree = tree
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 // setMembers changes the members of a shard.

@@ -118,6 +118,8 @@ const (
 	// LedgerServiceGetSnapshotProcedure is the fully-qualified name of the LedgerService's GetSnapshot
 	// RPC.
 	LedgerServiceGetSnapshotProcedure = "/ledgerd.v1.LedgerService/GetSnapshot"
+	// LedgerServiceGetSeedProcedure is the fully-qualified name of the LedgerService's GetSeed RPC.
+	LedgerServiceGetSeedProcedure = "/ledgerd.v1.LedgerService/GetSeed"
 	// LedgerServiceSubscribeProcedure is the fully-qualified name of the LedgerService's Subscribe RPC.
 	LedgerServiceSubscribeProcedure = "/ledgerd.v1.LedgerService/Subscribe"
 	// LedgerServiceWatchClusterProcedure is the fully-qualified name of the LedgerService's
@@ -207,6 +209,9 @@ type LedgerServiceClient interface {
 	// caller must get the block's hash from members that it trusts, and checks everything else
 	// against it.
 	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSnapshotResponse], error)
+	// GetSeed streams the directory with which the chain of an added shard begins. The shard's genesis
+	// has its hash. A node that began with a snapshot since does not have it; ask another one then.
+	GetSeed(context.Context, *connect.Request[ledgerdv1.GetSeedRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSeedResponse], error)
 	// Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
 	// slow reader falls back to the store and slows down no other reader. A reader that was cut off
 	// subscribes again from the height after the last block that it received. With `book` it streams
@@ -421,6 +426,12 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(ledgerServiceMethods.ByName("GetSnapshot")),
 			connect.WithClientOptions(opts...),
 		),
+		getSeed: connect.NewClient[ledgerdv1.GetSeedRequest, ledgerdv1.GetSeedResponse](
+			httpClient,
+			baseURL+LedgerServiceGetSeedProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetSeed")),
+			connect.WithClientOptions(opts...),
+		),
 		subscribe: connect.NewClient[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse](
 			httpClient,
 			baseURL+LedgerServiceSubscribeProcedure,
@@ -472,6 +483,7 @@ type ledgerServiceClient struct {
 	getTree           *connect.Client[ledgerdv1.GetTreeRequest, ledgerdv1.GetTreeResponse]
 	getGenesis        *connect.Client[ledgerdv1.GetGenesisRequest, ledgerdv1.GetGenesisResponse]
 	getSnapshot       *connect.Client[ledgerdv1.GetSnapshotRequest, ledgerdv1.GetSnapshotResponse]
+	getSeed           *connect.Client[ledgerdv1.GetSeedRequest, ledgerdv1.GetSeedResponse]
 	subscribe         *connect.Client[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse]
 	watchCluster      *connect.Client[ledgerdv1.WatchClusterRequest, ledgerdv1.WatchClusterResponse]
 	watchTree         *connect.Client[ledgerdv1.WatchTreeRequest, ledgerdv1.WatchTreeResponse]
@@ -617,6 +629,11 @@ func (c *ledgerServiceClient) GetSnapshot(ctx context.Context, req *connect.Requ
 	return c.getSnapshot.CallServerStream(ctx, req)
 }
 
+// GetSeed calls ledgerd.v1.LedgerService.GetSeed.
+func (c *ledgerServiceClient) GetSeed(ctx context.Context, req *connect.Request[ledgerdv1.GetSeedRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSeedResponse], error) {
+	return c.getSeed.CallServerStream(ctx, req)
+}
+
 // Subscribe calls ledgerd.v1.LedgerService.Subscribe.
 func (c *ledgerServiceClient) Subscribe(ctx context.Context, req *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error) {
 	return c.subscribe.CallServerStream(ctx, req)
@@ -712,6 +729,9 @@ type LedgerServiceHandler interface {
 	// caller must get the block's hash from members that it trusts, and checks everything else
 	// against it.
 	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest], *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error
+	// GetSeed streams the directory with which the chain of an added shard begins. The shard's genesis
+	// has its hash. A node that began with a snapshot since does not have it; ask another one then.
+	GetSeed(context.Context, *connect.Request[ledgerdv1.GetSeedRequest], *connect.ServerStream[ledgerdv1.GetSeedResponse]) error
 	// Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
 	// slow reader falls back to the store and slows down no other reader. A reader that was cut off
 	// subscribes again from the height after the last block that it received. With `book` it streams
@@ -922,6 +942,12 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(ledgerServiceMethods.ByName("GetSnapshot")),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetSeedHandler := connect.NewServerStreamHandler(
+		LedgerServiceGetSeedProcedure,
+		svc.GetSeed,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetSeed")),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceSubscribeHandler := connect.NewServerStreamHandler(
 		LedgerServiceSubscribeProcedure,
 		svc.Subscribe,
@@ -998,6 +1024,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetGenesisHandler.ServeHTTP(w, r)
 		case LedgerServiceGetSnapshotProcedure:
 			ledgerServiceGetSnapshotHandler.ServeHTTP(w, r)
+		case LedgerServiceGetSeedProcedure:
+			ledgerServiceGetSeedHandler.ServeHTTP(w, r)
 		case LedgerServiceSubscribeProcedure:
 			ledgerServiceSubscribeHandler.ServeHTTP(w, r)
 		case LedgerServiceWatchClusterProcedure:
@@ -1123,6 +1151,10 @@ func (UnimplementedLedgerServiceHandler) GetGenesis(context.Context, *connect.Re
 
 func (UnimplementedLedgerServiceHandler) GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest], *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetSnapshot is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetSeed(context.Context, *connect.Request[ledgerdv1.GetSeedRequest], *connect.ServerStream[ledgerdv1.GetSeedResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetSeed is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {

@@ -1,0 +1,346 @@
+package store
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// Organisations that move from this shard or to it; see ledger/state and docs/design/moves.md.
+//
+// At a place of the chain an organisation's accounts are those of the shard where it lives there,
+// so all shards agree on whose they are (a cut has the move before the places of all shards or of
+// none). A new home reads them as they arrived for every place between the move and the arrival,
+// because nothing changes them meanwhile. Before the arrival it answers ErrNotYet.
+
+// MaxMoved bounds the entries of an organisation that operators may move. A member packs up to
+// twice as many, since there may be more by the time of the move.
+const MaxMoved = 1_000_000
+
+// Moves returns the moves of an organisation, by number.
+func (s *Store) Moves(name ledger.OrganisationName) []state.Move {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.MovesOf(name)
+}
+
+// HasMoves reports whether any organisation ever moved.
+func (s *Store) HasMoves() bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.HasMoves()
+}
+
+// AllMoves returns all moves, by number.
+func (s *Store) AllMoves() []state.Move {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Moves()
+}
+
+// Coming returns the moves to this shard whose last arrival is not in the chain, by number, and the
+// id of the next arrival of each, or zero.
+func (s *Store) Coming() (coming []state.Move, next []ledger.Hash) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Coming()
+}
+
+// Holds returns which of an organisation's entries in this shard count; see State.Holds.
+func (s *Store) Holds(name ledger.OrganisationName) (number uint64, holds bool) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Holds(name)
+}
+
+// Awaiting returns what to ask other shards for: the transactions that wait for their verdicts, and
+// the departures of organisations that are on their way here, with the ids of their moves.
+func (s *Store) Awaiting() []state.Pending {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return append(s.state.AllPending(), s.state.AwaitedDepartures()...)
+}
+
+// AwaitingCount returns how many Awaiting returns.
+func (s *Store) AwaitingCount() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.PendingCount() + len(s.state.AwaitedDepartures())
+}
+
+// MovedBefore reports whether a transaction that waits concerns an organisation that ever moved.
+func (s *Store) MovedBefore(t *ledger.Transaction) bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.MovedBefore(t)
+}
+
+// ConcernsComing reports whether a transaction concerns an organisation that is on its way here.
+func (s *Store) ConcernsComing(t *ledger.Transaction) bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.ConcernsComing(t)
+}
+
+// HomeAt returns the home of an organisation as it was for the transactions of a block.
+func (s *Store) HomeAt(name ledger.OrganisationName, height ledger.Height) ledger.ShardID {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.HomeAt(name, height)
+}
+
+// LivesHere reports whether an organisation's home is this shard as of the head, and it has
+// arrived.
+func (s *Store) LivesHere(name ledger.OrganisationName) bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.LivesHere(name)
+}
+
+// livesHere reports whether an organisation's home is this shard at a place. An account of an
+// organisation that never moved is here because that lives here.
+func (s *Store) livesHere(name ledger.OrganisationName, place Place) bool {
+	moves := s.Moves(name)
+	if len(moves) == 0 {
+		return true
+	}
+	home := moves[0].From
+	for i := range moves {
+		if place.Has(moves[i].Height, moves[i].Index) {
+			home = moves[i].To
+		}
+	}
+	return home == s.genesis.Shard
+}
+
+// cameWith reports whether an account arrived with its organisation.
+func (s *Store) cameWith(account *ledger.Account) bool {
+	for _, each := range s.Moves(account.Path.Organisation()) {
+		if each.To == s.genesis.Shard {
+			return account.Opened <= each.Arrived
+		}
+	}
+	return false
+}
+
+// departure returns the word that an organisation has left, for the shard that asks with the id of
+// a move.
+func (s *Store) departure(asked ledger.Hash, asks ledger.ShardID, upTo ledger.Height) (
+	word ledger.Verdict, made bool, err error) {
+	s.mutex.RLock()
+	away := s.state.Departures()
+	s.mutex.RUnlock()
+	for _, each := range away {
+		if each.To != asks || ledger.MoveID(s.genesis.Book(), each.Number) != asked {
+			continue
+		}
+		arrivals, err := s.arrivalsSoon(&each, upTo)
+		if err != nil || len(arrivals) == 0 {
+			return ledger.Verdict{}, false, err
+		}
+		return ledger.Departure(each.Number, s.genesis.Shard, arrivals[0].ID(0)), true, nil
+	}
+	return ledger.Verdict{}, false, nil
+}
+
+// departed is an organisation that left.
+type departed struct {
+	// at is a height at which it had left. arrivals are nil until they are made, and again some
+	// time after they were last asked for. asked counts how often they were.
+	at       ledger.Height
+	arrivals []*ledger.Bundle
+	asked    uint64
+	// packing says that a task makes them, and failed why the last one did not.
+	packing bool
+	failed  error
+}
+
+const (
+	// packedAtOnce is up to how many entries arrivals are made while the new home's question is
+	// answered. More are made beside.
+	packedAtOnce = 1 << 12
+	// keepArrivals is how long arrivals stay in memory after they were last asked for.
+	keepArrivals = time.Minute
+)
+
+// Arrivals returns the arrivals of a move away from this shard, or none if the organisation has not
+// left with a block up to a height. That must be one that a majority of the members have on disk.
+// Those that were asked for last stay in memory for a while.
+func (s *Store) Arrivals(number uint64, upTo ledger.Height) ([]*ledger.Bundle, error) {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	return s.arrivals(number, upTo)
+}
+
+// arrivals is Arrivals. The caller holds moving.
+func (s *Store) arrivals(number uint64, upTo ledger.Height) ([]*ledger.Bundle, error) {
+	found := s.gone(number)
+	if found == nil || found.at > upTo {
+		return nil, nil
+	}
+	if found.arrivals == nil {
+		for _, other := range s.departed {
+			other.arrivals = nil
+		}
+		var err error
+		if found.arrivals, err = s.pack(number); err != nil {
+			return nil, fmt.Errorf("what move %d takes along: %w", number, err)
+		}
+	}
+	found.asked++
+	asked := found.asked
+	time.AfterFunc(keepArrivals, func() {
+		s.moving.Lock()
+		defer s.moving.Unlock()
+		if found.asked == asked {
+			found.arrivals = nil
+		}
+	})
+	return found.arrivals, nil
+}
+
+// gone returns what is known of an organisation that has left, or nil. The caller holds moving.
+func (s *Store) gone(number uint64) *departed {
+	s.mutex.RLock()
+	left, at := s.state.Departed(number), s.head.Header.Height
+	s.mutex.RUnlock()
+	if !left {
+		return nil
+	}
+	found := s.departed[number]
+	if found == nil {
+		found = &departed{at: at}
+		if s.departed == nil {
+			s.departed = make(map[uint64]*departed)
+		}
+		s.departed[number] = found
+	}
+	return found
+}
+
+// arrivalsSoon is Arrivals for a caller that must not wait: of an organisation that has much, it
+// returns none until a task has made them.
+func (s *Store) arrivalsSoon(move *state.Move, upTo ledger.Height) ([]*ledger.Bundle, error) {
+	s.mutex.RLock()
+	use := s.state.Use(move.Organisation)
+	s.mutex.RUnlock()
+	if use.Accounts+use.Records+use.Streams <= packedAtOnce {
+		return s.Arrivals(move.Number, upTo)
+	}
+	if !s.moving.TryLock() {
+		return nil, nil
+	}
+	defer s.moving.Unlock()
+	found := s.gone(move.Number)
+	if found == nil || found.at > upTo || found.packing {
+		return nil, nil
+	}
+	if err := found.failed; err != nil || found.arrivals != nil {
+		found.failed = nil // try again next time
+		return found.arrivals, err
+	}
+	if err := s.beginTask(); err != nil {
+		return nil, err
+	}
+	found.packing = true
+	go func() {
+		defer s.tasks.Done()
+		s.moving.Lock()
+		defer s.moving.Unlock()
+		found.packing = false
+		_, found.failed = s.arrivals(move.Number, upTo)
+	}()
+	return nil, nil
+}
+
+// pack makes the arrivals of a move.
+func (s *Store) pack(number uint64) ([]*ledger.Bundle, error) {
+	s.mutex.RLock()
+	var name ledger.OrganisationName
+	for _, each := range s.state.Departures() {
+		if each.Number == number {
+			name = each.Organisation
+		}
+	}
+	entries, records := s.state.Leaves(number)
+	s.mutex.RUnlock()
+	for i := range records {
+		value, err := s.recordAt(records[i].Key, records[i].RecordPlace)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, state.MovedRecordEntry(records[i].Key, value.Value))
+	}
+	for after := ledger.AccountPath(name + ":"); ; {
+		accounts, err := s.Accounts(after, accountsPage)
+		if err != nil {
+			return nil, err
+		}
+		for i := range accounts {
+			if accounts[i].Path.Organisation() != name {
+				accounts = accounts[:i]
+				break
+			}
+			entries = append(entries, state.MovedAccountEntry(&accounts[i]))
+			after = accounts[i].Path
+		}
+		if len(entries) > 2*MaxMoved {
+			return nil, fmt.Errorf("organisation %s has more than %d entries", name, 2*MaxMoved)
+		}
+		if len(accounts) < accountsPage {
+			break
+		}
+	}
+	arrivals, _, err := state.Arrivals(s.genesis.Book(), number, entries, ledger.ArrivalBytes)
+	return arrivals, err
+}
+
+// recordAt returns the value of a record at its place, which is a transaction or an arrival.
+func (s *Store) recordAt(key ledger.RecordKey, place state.RecordPlace) (RecordValue, error) {
+	where, err := s.at(position{height: place.Height, index: place.Index})
+	if err != nil {
+		return RecordValue{}, err
+	}
+	value, holds := recordIn(where.Entry.Transaction(), key, place.Item)
+	if !holds || sha256.Sum256(value) != place.Digest {
+		return RecordValue{}, damaged(place.Height, "transaction %d does not hold record %s",
+			place.Index, key)
+	}
+	return RecordValue{Value: value, Height: place.Height, Index: int(place.Index),
+		ID: where.Entry.ID}, nil
+}
+
+// recordIn returns the value of a record that is item of a transaction or of an arrival.
+func recordIn(t *ledger.Transaction, key ledger.RecordKey, item uint32) (value []byte, holds bool) {
+	if t.Arrival != nil {
+		if int(item) >= len(t.Arrival.Entries) {
+			return nil, false
+		}
+		return state.MovedRecordValue(&t.Arrival.Entries[item], key)
+	}
+	if int(item) >= len(t.Records) || t.Records[item].Key != key {
+		return nil, false
+	}
+	return t.Records[item].Value, true
+}
+
+// answer returns the verdict on an entry for a shard that asks; see State.AnswersTo. Of a block
+// that is absent the entry has only its result. That will do unless an organisation moved since.
+func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID,
+	absent bool) (verdict ledger.Verdict, made bool, err error) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if absent {
+		moves := s.state.Moves()
+		if len(moves) > 0 && moves[len(moves)-1].Height >= height {
+			return ledger.Verdict{}, false, s.errAbsent(height)
+		}
+		verdict, made = ledger.VerdictOf(entry, s.genesis.Shard)
+		return verdict, made, nil
+	}
+	verdict, made = s.state.AnswersTo(entry, height, asks)
+	return verdict, made, nil
+}
