@@ -178,6 +178,15 @@ func (c *membershipSession) otherShard(dir string, at *home.Home) error {
 		at.Genesis.Shard)
 }
 
+// bookShards returns the number of shards of the book: those of the genesis, and those that the
+// node knows to have been added.
+func (c *membershipSession) bookShards() int {
+	if !c.genesis.Sharded() {
+		return 0
+	}
+	return max(c.genesis.BookShards(), int(c.cluster.GetShardCount()))
+}
+
 // elsewherePatience limits how long another shard is asked for its members.
 const elsewherePatience = 2 * time.Second
 
@@ -188,10 +197,16 @@ func (c *membershipSession) elsewhere(ctx context.Context) map[ledger.ShardID][]
 		return c.others
 	}
 	c.others = map[ledger.ShardID][]ledger.Member{}
-	for i, members := range c.genesis.Shards {
+	for i := range c.bookShards() {
 		shard := ledger.ShardID(i)
 		if shard == c.genesis.Shard {
 			continue
+		}
+		var members []ledger.Member
+		if first, err := c.nodes.ShardGenesis(ctx, shard); err == nil {
+			members = first.Members
+		} else if i < len(c.genesis.Shards) {
+			members = c.genesis.Shards[i]
 		}
 		bounded, cancel := context.WithTimeout(ctx, elsewherePatience)
 		number := uint32(shard)
@@ -211,7 +226,7 @@ func (c *membershipSession) elsewhere(ctx context.Context) map[ledger.ShardID][]
 func (c *membershipSession) findElsewhere(ctx context.Context,
 	is func(*ledger.Member) bool) (shard ledger.ShardID, found *ledger.Member) {
 	others := c.elsewhere(ctx)
-	for i := range c.genesis.Shards {
+	for i := range c.bookShards() {
 		members := others[ledger.ShardID(i)]
 		for j := range members {
 			if is(&members[j]) {

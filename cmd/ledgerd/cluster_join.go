@@ -297,6 +297,13 @@ func (o *joinOptions) prepare(ctx context.Context, c *membershipSession) (*home.
 		config.API.Certificate, config.API.Key = certificateFile, certificateKeyFile
 	}
 	at, err = home.CreateJoining(o.home, config, c.genesis, key)
+	if err == nil && len(c.genesis.Grown) > 0 {
+		// The node executes the blocks from the beginning of the shard's chain.
+		var seed []byte
+		if seed, err = c.nodes.Seed(ctx, c.genesis); err == nil {
+			err = home.WriteFile(filepath.Join(o.home, home.SeedFile), seed, 0o644)
+		}
+	}
 	return at, member, err
 }
 

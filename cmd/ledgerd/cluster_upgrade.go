@@ -33,6 +33,8 @@ that of --to. A version is the set of rules by which the nodes execute blocks:
   4  transactions that cross shards must have a deadline. Clients that are older than
      this version cannot make one, so install newer ones first
   5  signers may cancel a transaction that has a deadline
+  6  the operators may change the shards of a ledger of several shards: see
+     ledgerd shards
 
 The block with this change is the first one of the new version, in each shard at a
 height of its own. Nothing else changes: blocks, ids and proofs from before stay

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	nodereport "github.com/ledgerd/ledgerd/node/report"
 )
 
 // balanceLine is a balance in an export. The amount is a JSON integer, as in an import.
@@ -340,6 +341,9 @@ func (e nodeExporter) ExportBalances(ctx context.Context,
 		cutText(places)); err != nil {
 		return err
 	}
+	if err := tellLeftOut(ctx, e.node, e.command.ErrOrStderr()); err != nil {
+		return err
+	}
 	for shown, err := range e.node.AccountsAt(ctx, "", places) {
 		if err != nil {
 			return err
@@ -358,6 +362,24 @@ func (e nodeExporter) ExportBalances(ctx context.Context,
 			if err := visit(line); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// tellLeftOut says which shards are lost, and so left out of the balances.
+func tellLeftOut(ctx context.Context, node *client.Client, out io.Writer) error {
+	tree, err := node.Tree(ctx)
+	if err != nil {
+		return err
+	}
+	for _, shard := range tree.GetShards() {
+		if shard.GetMode() != nodereport.ShardLost.String() {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "shard %d is lost and left out: the balances do not add up "+
+			"to zero by what it had\n", shard.GetShard()); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -22,6 +22,10 @@ type organisationReport struct {
 	PublicKeys       []string `json:"public_keys"`
 	Shard            uint32   `json:"shard"`
 	RegisteredHeight uint64   `json:"registered_height"`
+	// Moving is set while it is on its way to the shard, and EarlierShards are where it lived
+	// before.
+	Moving        bool     `json:"moving,omitempty"`
+	EarlierShards []uint32 `json:"earlier_shards,omitempty"`
 	// Use is what the organisation keeps, and Quotas what it may (0 for no bound). Only org show
 	// has them.
 	Use    map[string]uint64 `json:"use,omitempty"`
@@ -31,12 +35,27 @@ type organisationReport struct {
 func reportOrganisation(organisation *ledgerdv1.Organisation) organisationReport {
 	report := organisationReport{
 		Name: organisation.GetName(), PublicKeys: []string{}, Shard: organisation.GetShard(),
-		RegisteredHeight: organisation.GetRegisteredHeight(),
+		RegisteredHeight: organisation.GetRegisteredHeight(), Moving: organisation.GetMoving(),
+	}
+	for _, home := range organisation.GetEarlierHomes() {
+		report.EarlierShards = append(report.EarlierShards, home.GetShard())
 	}
 	for _, key := range organisation.GetPublicKeys() {
 		report.PublicKeys = append(report.PublicKeys, hex.EncodeToString(key))
 	}
 	return report
+}
+
+// home says where the organisation lives, and where its earlier histories are.
+func (r *organisationReport) home() string {
+	text := fmt.Sprint(r.Shard)
+	if r.Moving {
+		text += ", on its way there"
+	}
+	if len(r.EarlierShards) > 0 {
+		text += fmt.Sprintf("; before in %v, where the histories up to then are", r.EarlierShards)
+	}
+	return text
 }
 
 // newOrgCommand returns the `ledgerd org` command.
@@ -73,8 +92,8 @@ as many of them as have to sign anything sign, too, with the keys in the files t
 --operator names.
 
 If the ledger has several shards, one of them keeps the organisation's accounts
-and records, for ever: the shard that --shard names, or else one that follows from
-the name. All shards know the organisation, so any node of any shard will do to
+and records: the shard that --shard names, or else one that follows from the name,
+until the operators move it (ledgerd shards move). All shards know the organisation, so any node of any shard will do to
 register it.`,
 		Example: `  ledgerd org add acme
   ledgerd org add acme --operator operator.key
@@ -110,7 +129,8 @@ register it.`,
 			if known != nil {
 				if pinned && known.GetShard() != shard && isSharded(ctx, nodes) {
 					return fmt.Errorf("%s is registered already, in shard %d, and does not "+
-						"move: leave --shard out, or choose another name", known.GetName(),
+						"move by itself: leave --shard out, or choose another name",
+						known.GetName(),
 						known.GetShard())
 				}
 				return alreadyRegistered(command, ring, options.json, known)
@@ -240,7 +260,7 @@ and what it keeps in the ledger, of how much it may (ledgerd cluster quotas).`,
 			for _, key := range report.PublicKeys {
 				rows.add("public key", key)
 			}
-			rows.add("shard", fmt.Sprint(report.Shard))
+			rows.add("shard", report.home())
 			rows.add("registered", fmt.Sprintf("in block %d", report.RegisteredHeight))
 			for _, name := range ledger.QuotaNames {
 				text := fmt.Sprint(report.Use[name])

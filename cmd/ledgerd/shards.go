@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/client/importer"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	nodereport "github.com/ledgerd/ledgerd/node/report"
 )
 
 // treeReport is what ledgerd shards --json prints.
@@ -30,13 +32,17 @@ type treeReport struct {
 // shardRefusalReport is why a node refuses transactions that cross to a shard.
 type shardRefusalReport struct {
 	Shard  uint32  `json:"shard"`
-	Reason string  `json:"reason"` // shard_down or shard_full
+	Reason string  `json:"reason"` // shard_down, shard_full or shard_lost
 	Since  string  `json:"since"`
 	Full   *uint32 `json:"awaited,omitempty"` // the shard that it is full for
 }
 
 // line says what is refused.
 func (r *shardRefusalReport) line() string {
+	if r.Reason == nodereport.ReasonShardLost {
+		return fmt.Sprintf("refused: transactions that concern shard %d, which is lost, also with "+
+			"--queue", r.Shard)
+	}
 	if r.Full != nil {
 		return fmt.Sprintf("refused: transactions between shards %d and %d, since too many wait "+
 			"there already, from %s on", r.Shard, *r.Full, r.Since)
@@ -49,7 +55,7 @@ func (r *shardRefusalReport) line() string {
 type shardReport struct {
 	Shard             uint32  `json:"shard"`
 	Parent            *uint32 `json:"parent,omitempty"` // none for the root
-	Mode              string  `json:"mode"`             // ordering, halted or silent
+	Mode              string  `json:"mode"`             // ordering, halted, silent or lost
 	Height            uint64  `json:"height"`
 	DurableHeight     uint64  `json:"durable_height"`
 	TransactionsTotal uint64  `json:"transactions_total"`
@@ -102,6 +108,7 @@ verdicts. Every node answers for the whole ledger.
   ordering  a node of the shard orders, or reported so lately
   halted    nodes of the shard answer, but none orders
   silent    no node of the shard sent a message lately
+  lost      the operators settled with the shard: ledgerd shards settle
 
 PENDING counts the transactions in a shard's chain that wait for other shards,
 OVERDUE those of them that have waited for longer than alarm_after of its nodes'
@@ -137,7 +144,9 @@ one.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	options.bind(command)
-	command.AddCommand(newShardsAdviseCommand())
+	command.AddCommand(newShardsAdviseCommand(), newShardsAddCommand(), newShardsHomeCommand(),
+		newShardsMoveCommand(), newShardsSplitCommand(), newShardsMergeCommand(),
+		newShardsSettleCommand())
 	return command
 }
 
@@ -229,7 +238,9 @@ func (r *treeReport) write(out io.Writer) error {
 	for i := range r.Refuses {
 		alarms = append(alarms, r.Refuses[i].line())
 	}
-	if len(r.Refuses) > 0 {
+	if slices.ContainsFunc(r.Refuses, func(each shardRefusalReport) bool {
+		return each.Reason != nodereport.ReasonShardLost
+	}) {
 		alarms = append(alarms, "the asked node takes them all the same with --queue")
 	}
 	if len(alarms) == 0 {
@@ -279,7 +290,7 @@ func colourOfShard(mode string) string {
 	switch mode {
 	case "ordering":
 		return colourGood
-	case "halted", "silent":
+	case "halted", "silent", "lost":
 		return colourBad
 	}
 	return ""

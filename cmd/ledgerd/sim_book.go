@@ -40,7 +40,8 @@ type bookSweepReport struct {
 	// These are sums over all seeds, up to Lost. Applied and Refused count decisions of shards on
 	// transactions that cross, by how these ended. Late counts those of Refused that had agreed,
 	// and another shard executed the transaction after its deadline, and Withdrawn those for which
-	// a signer had cancelled it there. Lost counts the blocks that were executed and lost.
+	// a signer had cancelled it there. Moved counts the organisations that arrived in another
+	// shard, and Lost the blocks that were executed and lost.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`
@@ -48,6 +49,7 @@ type bookSweepReport struct {
 	Refused     int `json:"refused"`
 	Late        int `json:"late"`
 	Withdrawn   int `json:"withdrawn"`
+	Moved       int `json:"moved"`
 	Struck      int `json:"faults_struck"`
 	Generations int `json:"generations"`
 	Lost        int `json:"blocks_lost"`
@@ -80,7 +82,8 @@ Each seed is one run of a whole book: 2 to 5 shards in a tree, each with 1 to 5
 members that execute the ledger as nodes do. Clients register organisations and
 submit transfers, records and policies, within and across shards, some of them
 twice or at the wrong shard. Many deadlines end while a transaction is on its way,
-and clients cancel transactions, their own and others'.
+and clients cancel transactions, their own and others'. In some books organisations
+move to other shards.
 In some books the operators raise the version of the chains. --faults lists what happens meanwhile:
 
   crash      a member loses power, and all that it has not flushed
@@ -91,6 +94,8 @@ In some books the operators raise the version of the chains. --faults lists what
   network    messages between shards are lost, repeated and held up
   lie        a minority of a shard's members tell false verdicts and entries, in a
              book with vouched crossings
+  lose       shards are gone for good, or not heard by some others, and the operators
+             settle with them: the others are judged without them
 
 Then the faults end, and the book has to come to rest. The run fails if
 
@@ -266,6 +271,7 @@ func (report *bookSweepReport) take(r book.Result) {
 	report.Refused += r.Refused
 	report.Late += r.Late
 	report.Withdrawn += r.Withdrawn
+	report.Moved += r.Moved
 	report.Struck += r.Faults
 	report.Generations += r.Generations
 	report.Lost += r.Lost
@@ -340,9 +346,10 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 			report.Failed),
 		fmt.Sprintf("%d members, %d bundles, %d blocks, %d decisions on crossings that took "+
 			"effect, %d on others (%d agreed and another shard was late, %d agreed and it was "+
-			"cancelled in another one), %d faults, %d new generations, %d blocks lost in %.1f s, "+
+			"cancelled in another one), %d organisations that moved, %d faults, "+
+			"%d new generations, %d blocks lost in %.1f s, "+
 			"%.0f seeds a second", report.Members, report.Submissions, report.Blocks,
-			report.Applied, report.Refused, report.Late, report.Withdrawn,
+			report.Applied, report.Refused, report.Late, report.Withdrawn, report.Moved,
 			report.Struck, report.Generations, report.Lost, report.Seconds,
 			float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {

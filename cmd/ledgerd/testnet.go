@@ -140,7 +140,8 @@ process, and end with it.`,
 			cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("testnet: no such flag: engine")
 	}
-	command.AddCommand(newTestnetStopCommand(), newTestnetStartCommand())
+	command.AddCommand(newTestnetStopCommand(), newTestnetStartCommand(),
+		newTestnetAddShardCommand())
 	return command
 }
 
@@ -184,7 +185,8 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 	first := homes[0]
 	number, shards, tree := int(first.Self), 1, []ledger.ShardID{0}
 	if first.Genesis.Sharded() {
-		shards, tree = len(first.Genesis.Shards), first.Genesis.Tree
+		newest := testnet.Newest(homes)
+		shards, tree = newest.BookShards(), newest.ShardTree().Parents()
 		number += int(first.Genesis.Shard) * len(first.Genesis.Members)
 	}
 	charter, nodes := first.Genesis.Charter(), fmt.Sprint(len(homes))
@@ -225,7 +227,7 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 
 // nodesOfShards returns the number of homes of each shard, or one number if it is the same for all.
 func nodesOfShards(homes []*home.Home) string {
-	counts := make([]int, len(homes[0].Genesis.Shards))
+	counts := make([]int, testnet.Newest(homes).BookShards())
 	for _, h := range homes {
 		counts[h.Genesis.Shard]++
 	}
@@ -249,9 +251,9 @@ func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
 		Engine: homes[0].Config.Ordering.Engine, Fabric: homes[0].Config.Fabric.Kind,
 		OperatorKey: filepath.Join(dir, testnet.OperatorKeyFile),
 	}
-	if genesis := homes[0].Genesis; genesis.Sharded() {
-		report.Book, report.Shards, report.Tree = genesis.Book().String(), len(genesis.Shards),
-			genesis.Tree
+	if genesis := testnet.Newest(homes); genesis.Sharded() {
+		report.Book, report.Shards, report.Tree = genesis.Book().String(), genesis.BookShards(),
+			genesis.ShardTree().Parents()
 		root, err := genesis.ForShard(0)
 		if err != nil {
 			return testnetReport{}, err
@@ -552,7 +554,7 @@ func waitsFor(ctx context.Context, homes []*home.Home,
 			waiting = fmt.Sprintf("%s says: %s", state.GetName(), state.GetReason())
 		}
 	}
-	for shard := range max(1, ledger.ShardID(len(homes[0].Genesis.Shards))) {
+	for shard := range ledger.ShardID(testnet.Newest(homes).BookShards()) {
 		switch {
 		case waiting != "" || ordering[shard] > 0 || stopped[shard]:
 		case members[shard] == 0 && homes[0].Genesis.Sharded():

@@ -163,7 +163,7 @@ func reportProof(proof *ledger.CertifiedProof, genesis *ledger.Genesis) (*transa
 	error) {
 	var err error
 	shard, chain := uint32(0), genesis
-	for ; int(shard) < max(1, len(genesis.Shards)); shard++ {
+	for ; int(shard) < genesis.BookShards(); shard++ {
 		if chain, err = client.GenesisOf(genesis, shard); err != nil {
 			return nil, err
 		}

@@ -176,7 +176,8 @@ func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON b
 
 // storeOptions returns the options with which the node itself opens its store.
 func storeOptions(h *home.Home) store.Options {
-	return store.Options{ReserveBytes: h.Config.Store.ReserveBytes}
+	seed, _ := h.Seed() // the store says that it lacks it, if it does
+	return store.Options{ReserveBytes: h.Config.Store.ReserveBytes, Seed: seed}
 }
 
 // explainStore adds advice to an error of a store.

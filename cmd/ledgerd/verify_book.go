@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -33,6 +35,10 @@ type bookReport struct {
 	// took effect in another shard already.
 	Waiting  int `json:"waiting"`
 	OnTheWay int `json:"on_the_way"`
+	// Lost are the shards that the operators settled with, and LostAmounts what they had of the
+	// transactions that took effect in others. The amounts add up to zero together with these.
+	Lost        []ledger.ShardID            `json:"lost,omitempty"`
+	LostAmounts map[ledger.AssetName]string `json:"lost_amounts,omitempty"`
 	// BadShard and FirstBadBlock are where something is wrong; null if that is not one place.
 	BadShard      *ledger.ShardID `json:"bad_shard"`
 	FirstBadBlock *ledger.Height  `json:"first_bad_block"`
@@ -111,10 +117,16 @@ func (v *bookVerifier) compare() (report bookReport, err error) {
 	var stores []*store.Store
 	defer func() {
 		for _, each := range stores {
-			err = errors.Join(err, each.Close())
+			if each != nil {
+				err = errors.Join(err, each.Close())
+			}
 		}
 	}()
 	for _, shard := range v.shards {
+		if len(shard) == 0 {
+			stores = append(stores, nil)
+			continue
+		}
 		highest := shard[0]
 		opened, err := store.Open(highest.Data(), highest.Genesis, storeOptions(highest.Home))
 		if err != nil {
@@ -137,6 +149,13 @@ func (v *bookVerifier) compare() (report bookReport, err error) {
 			}
 		}
 	}
+	for shard, opened := range stores {
+		if opened == nil && !slices.ContainsFunc(stores, func(other *store.Store) bool {
+			return other != nil && other.Lost(ledger.ShardID(shard))
+		}) {
+			return report, noHomeOf(shard)
+		}
+	}
 	progress, end := verifyProgress(v.errOut)
 	defer end()
 	found, err := book.Check(v.ctx, stores, func(_ ledger.ShardID, height, head ledger.Height) {
@@ -147,6 +166,7 @@ func (v *bookVerifier) compare() (report bookReport, err error) {
 	report.OK, report.Accounts, report.Assets = err == nil, found.Accounts, found.Assets
 	report.Carried, report.Verdicts = found.Carried, found.Verdicts
 	report.Waiting, report.OnTheWay = found.Waiting, found.OnTheWay
+	report.Lost, report.LostAmounts = found.Lost, found.LostAmounts
 	return report, err
 }
 
@@ -162,6 +182,8 @@ func (v *bookVerifier) judged(err error) error {
 		return v.wrong(report, err)
 	case errors.Is(err, book.ErrCut):
 		return v.wrong(bookReport{Reason: err.Error()}, err)
+	case errors.Is(err, book.ErrStores):
+		return fmt.Errorf("%w: name the home of a node of each shard with --home", err)
 	}
 	return err
 }
@@ -201,6 +223,9 @@ func (v *bookVerifier) tell(report *bookReport, took time.Duration) error {
 		waiting = fmt.Sprintf("%d wait for another shard, of which %d took effect there already",
 			report.Waiting, report.OnTheWay)
 	}
+	if err := v.tellLost(report); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintf(v.out, "all is well: each asset adds up to zero (%s in %s); what the "+
 		"shards received from each other is right (%s, %d from above); %s; checked in %.1f s\n",
 		plural(report.Assets, "asset"), plural(report.Accounts, "account"),
@@ -208,7 +233,25 @@ func (v *bookVerifier) tell(report *bookReport, took time.Duration) error {
 	return err
 }
 
-// homesOfBook returns the homes in these folders, by shard: at least one of each shard.
+// tellLost prints which shards are left out, and what went with them.
+func (v *bookVerifier) tellLost(report *bookReport) error {
+	if len(report.Lost) == 0 {
+		return nil
+	}
+	amounts := "nothing that the others gave"
+	var parts []string
+	for _, asset := range slices.Sorted(maps.Keys(report.LostAmounts)) {
+		parts = append(parts, fmt.Sprintf("%s %s", report.LostAmounts[asset], asset))
+	}
+	if len(parts) > 0 {
+		amounts = strings.Join(parts, ", ")
+	}
+	_, err := fmt.Fprintf(v.out, "left out: shards %v, with which the operators settled; lost "+
+		"with them: %s\n", report.Lost, amounts)
+	return err
+}
+
+// homesOfBook returns the homes in these folders, by shard. A shard that is lost may have none.
 func homesOfBook(folders []string) ([][]*home.Home, error) {
 	if len(folders) == 0 {
 		return nil, usagef("the homes are missing: name the folder that has them, for example " +
@@ -223,7 +266,10 @@ func homesOfBook(folders []string) ([][]*home.Home, error) {
 		}
 		for _, h := range found {
 			if genesis == nil {
-				genesis, shards = h.Genesis, make([][]*home.Home, max(1, len(h.Genesis.Shards)))
+				genesis = h.Genesis
+			}
+			for len(shards) < h.Genesis.BookShards() {
+				shards = append(shards, nil)
 			}
 			if h.Genesis.Book() != genesis.Book() {
 				return nil, fmt.Errorf("%s is the home of a node of another book, %s: name the "+
@@ -232,16 +278,15 @@ func homesOfBook(folders []string) ([][]*home.Home, error) {
 			shards[h.Genesis.Shard] = append(shards[h.Genesis.Shard], h)
 		}
 	}
-	for shard, homes := range shards {
-		if len(homes) == 0 {
-			return nil, fmt.Errorf("there is no home of shard %d with blocks: name the home of "+
-				"one of its nodes with --home", shard)
-		}
-	}
 	if len(shards) == 0 {
 		return nil, fmt.Errorf("%s has no homes of nodes with blocks", folders[0])
 	}
 	return shards, nil
+}
+
+func noHomeOf(shard int) error {
+	return fmt.Errorf("there is no home of shard %d with blocks: name the home of one of its "+
+		"nodes with --home", shard)
 }
 
 // homesIn returns the home in a folder, or the homes in the folders in it. Of these it leaves out

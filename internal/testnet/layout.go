@@ -275,6 +275,17 @@ func Load(dir string) ([]*home.Home, error) {
 	return homes, nil
 }
 
+// Newest returns the genesis of the homes that knows the most shards of the book.
+func Newest(homes []*home.Home) *ledger.Genesis {
+	newest := homes[0].Genesis
+	for _, h := range homes {
+		if h.Genesis.BookShards() > newest.BookShards() {
+			newest = h.Genesis
+		}
+	}
+	return newest
+}
+
 // shards returns the members of each shard in the genesis.
 func shards(genesis *ledger.Genesis) [][]ledger.Member {
 	if genesis.Sharded() {
@@ -294,6 +305,9 @@ func total(genesis *ledger.Genesis) (count int) {
 // number returns a node's number among the nodes of all shards, as Make counts them, and reports
 // whether Make made its home.
 func number(h *home.Home) (number int, made bool) {
+	if len(h.Genesis.Grown) > 0 {
+		return 0, false
+	}
 	own := shards(h.Genesis)
 	for _, members := range own[:h.Genesis.Shard] {
 		number += len(members)
@@ -350,3 +364,34 @@ func CheckPorts(homes []*home.Home) error {
 }
 
 func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// LoadGrowing reads the homes of a network to which a shard is being added: those of its nodes, and
+// the folders of homes that no shard was added with yet.
+func LoadGrowing(dir string) (homes []*home.Home, unfinished []string, err error) {
+	found, err := numbers(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, i := range found {
+		path := filepath.Join(dir, Name(i))
+		h, err := home.Load(path)
+		if errors.Is(err, home.ErrNotAdmitted) {
+			unfinished = append(unfinished, path)
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		homes = append(homes, h)
+	}
+	return homes, unfinished, nil
+}
+
+// NextNumber returns the number after those of all nodes whose homes are in a folder.
+func NextNumber(dir string) int {
+	found, err := numbers(dir)
+	if err != nil || len(found) == 0 {
+		return 0
+	}
+	return found[len(found)-1] + 1
+}

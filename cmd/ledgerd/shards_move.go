@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// movedReport is a move as --json prints it.
+type movedReport struct {
+	ID           string `json:"id"`
+	Organisation string `json:"organisation"`
+	From         uint32 `json:"from"`
+	To           uint32 `json:"to"`
+	// Milliseconds is how long the organisation was on its way, as seen here.
+	Milliseconds int64 `json:"milliseconds"`
+}
+
+// movePoll is how often the home is asked whether the organisation has arrived.
+const movePoll = 50 * time.Millisecond
+
+// newShardsMoveCommand returns the `ledgerd shards move` command.
+func newShardsMoveCommand() *cobra.Command {
+	var options charterOptions
+	var to uint32
+	command := &cobra.Command{
+		Use:   "move ORG --to SHARD --operator FILE",
+		Short: "Move an organisation to another shard",
+		Long: `Move an organisation to another shard, with its accounts and balances, nonces, records
+and cancellations.
+
+All shards know the new home from one place of their common order on. The old home
+sends what the organisation has there as soon as no transaction from before waits
+for other shards. Until it has arrived, its transactions wait, usually for less than
+a second. Those that another shard ordered meanwhile fail (organisation_moving): sign
+them again. Histories up to the move stay at the old home.
+
+An organisation does not return to a shard where it lived before, and at most
+1,000,000 accounts, records and nonce streams move. The command waits until the
+organisation has arrived.
+
+As many operators sign this as sign a change of themselves: ledgerd cluster operators.`,
+		Example: `  ledgerd shards advise
+  ledgerd shards move acme --to 2 --operator net/operator.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			name, err := parseOrganisation(arguments[0])
+			if err != nil {
+				return err
+			}
+			if !command.Flags().Changed("to") {
+				return usagef("--to is missing: name the shard, see `ledgerd shards`")
+			}
+			return options.move(command, name, ledger.ShardID(to))
+		},
+		ValidArgsFunction: organisationCompletion(&options.remote),
+	}
+	options.bind(command)
+	command.Flags().Uint32Var(&to, "to", 0, "shard that the organisation moves to (required)")
+	return command
+}
+
+// move moves an organisation and waits until it has arrived, or writes the signed change to a file.
+func (o *charterOptions) move(command *cobra.Command, name ledger.OrganisationName,
+	to ledger.ShardID) error {
+	level, err := parseLevel(o.wait)
+	if err != nil {
+		return err
+	}
+	keys, err := o.signing.load()
+	if err != nil {
+		return err
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	if o.out == "" {
+		report, err := o.moveOne(ctx, nodes, keys, name, to, level)
+		if err != nil {
+			return err
+		}
+		return report.write(command, o.json)
+	}
+	if _, err := checkMove(ctx, nodes, name, to); err != nil {
+		return err
+	}
+	change, charter, err := o.moveChange(ctx, nodes, keys, name, to)
+	if err != nil {
+		return err
+	}
+	unsent := unsentChange{change, charter, o.out, o.signing.files, o.json}
+	return unsent.write(ctx, command, nodes, keys)
+}
+
+// moveChange returns the change that moves an organisation, if operators with these keys may sign
+// it.
+func (o *charterOptions) moveChange(ctx context.Context, nodes *client.Client, keys []client.Key,
+	name ledger.OrganisationName, to ledger.ShardID) (ledger.BookChange, *ledger.Charter, error) {
+	cluster, err := nodes.Cluster(ctx)
+	if err != nil {
+		return ledger.BookChange{}, nil, err
+	}
+	change := ledger.BookChange{Number: cluster.GetBookChanges() + 1,
+		Move: &ledger.OrganisationMove{Organisation: name, To: to}}
+	charter, err := o.checkBookChange(ctx, nodes, keys)
+	return change, charter, err
+}
+
+// moveOne moves an organisation and waits until it has arrived.
+func (o *charterOptions) moveOne(ctx context.Context, nodes *client.Client, keys []client.Key,
+	name ledger.OrganisationName, to ledger.ShardID, level ledgerdv1.Level) (*movedReport, error) {
+	before, err := checkMove(ctx, nodes, name, to)
+	if err != nil {
+		return nil, err
+	}
+	change, _, err := o.moveChange(ctx, nodes, keys, name, to)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	status, err := nodes.Post(ctx, keys, ledger.Transaction{Book: &change}, level)
+	if err != nil {
+		return nil, withWriters(err)
+	}
+	if status.GetReasonCode() != "" {
+		return nil, fmt.Errorf("%s does not move: %s", name, status.GetReason())
+	}
+	if err := awaitHome(ctx, nodes, name, to); err != nil {
+		return nil, fmt.Errorf("%s is on its way to shard %d, and has not arrived yet: see "+
+			"ledgerd org show %s: %w", name, to, name, err)
+	}
+	return &movedReport{ID: status.GetIdHex(), Organisation: string(name),
+		From: before.GetShard(), To: uint32(to),
+		Milliseconds: time.Since(began).Milliseconds()}, nil
+}
+
+func (r *movedReport) write(command *cobra.Command, asJSON bool) error {
+	if asJSON {
+		return writeJSON(command.OutOrStdout(), r)
+	}
+	_, err := fmt.Fprintln(command.OutOrStdout(), r)
+	return err
+}
+
+// String says in one line what moved.
+func (r *movedReport) String() string {
+	return fmt.Sprintf("%s moved from shard %d to shard %d in %d ms", r.Organisation, r.From, r.To,
+		r.Milliseconds)
+}
+
+// checkMove returns the organisation, or why it cannot move to a shard.
+func checkMove(ctx context.Context, nodes *client.Client, name ledger.OrganisationName,
+	to ledger.ShardID) (*ledgerdv1.Organisation, error) {
+	found, err := nodes.Organisation(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if found.GetMoving() {
+		return nil, fmt.Errorf("%s is on its way to shard %d already", name, found.GetShard())
+	}
+	if found.GetShard() == uint32(to) {
+		return nil, fmt.Errorf("%s lives in shard %d already", name, to)
+	}
+	for _, home := range found.GetEarlierHomes() {
+		if home.GetShard() == uint32(to) {
+			return nil, fmt.Errorf("%s lived in shard %d before, and does not return there", name,
+				to)
+		}
+	}
+	use, _, err := nodes.Use(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if has := use.Accounts + use.Records + use.Streams; has > store.MaxMoved {
+		return nil, fmt.Errorf("%s has %d accounts, records and nonce streams, and at most %d move",
+			name, has, store.MaxMoved)
+	}
+	return found, nil
+}
+
+// awaitHome waits until an organisation lives in a shard.
+func awaitHome(ctx context.Context, nodes *client.Client, name ledger.OrganisationName,
+	shard ledger.ShardID) error {
+	for {
+		found, err := nodes.Organisation(ctx, name)
+		if err == nil && found.GetShard() == uint32(shard) && !found.GetMoving() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(movePoll):
+		}
+	}
+}

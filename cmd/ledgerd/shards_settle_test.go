@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Operators settle only with a shard that is silent, below which there is no other one, and see
+// what waits for it.
+func TestReportSettle(t *testing.T) {
+	t.Parallel()
+	tree := func() *ledgerdv1.Tree {
+		return &ledgerdv1.Tree{Shards: []*ledgerdv1.Shard{
+			{Shard: 0, Root: true, Mode: "silent"},
+			{Shard: 1, Mode: "ordering", WaitsFor: []*ledgerdv1.ShardWait{{Shard: 2, Count: 7},
+				{Shard: 0, Count: 1}}},
+			{Shard: 2, Mode: "silent", AccountsTotal: 9, LastHeardMs: 1_700_000_000_000},
+			{Shard: 3, Parent: 2, Mode: "lost"},
+		}}
+	}
+	report, err := reportSettle(tree(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report.write(&out); err != nil || !strings.Contains(out.String(), "7 in shard 1") ||
+		!strings.Contains(out.String(), "Nothing was done") {
+		t.Errorf("%s: %v", &out, err)
+	}
+	for shard, want := range map[uint32]string{0: "root", 1: "is ordering", 3: "already",
+		4: "no shard 4"} {
+		if _, err := reportSettle(tree(), shard); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("shard %d: %v", shard, err)
+		}
+	}
+	above := tree()
+	above.Shards[3].Mode = "silent"
+	if _, err := reportSettle(above, 2); err == nil ||
+		!strings.Contains(err.Error(), "shard 3 lies below") {
+		t.Errorf("%v", err)
+	}
+}
