@@ -23,6 +23,10 @@ const quotas = 5;
 const maxName = 64;
 const maxKey = 128;
 const maxAddress = 256;
+const grownVersion = 12;
+/** The hash of the directory with which the chain of an added shard begins. */
+const directoryBytes = 32;
+const smallestShard = 5 + directoryBytes;
 const domain = new TextEncoder().encode("ledgerd/genesis/1\0");
 
 export function isWord(text: string): boolean {
@@ -48,9 +52,13 @@ function readMembers(reader: Reader): Member[] {
 /** Decodes the canonical encoding of a genesis, and computes its hash. */
 export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Genesis>> {
   const reader = new Reader(canonical);
-  const version = reader.byte();
-  if (version < 1 || version === 7 || version > 10) reader.fail(`genesis version ${version}`);
+  // A shard that was added to the book has the book's genesis, and the additions up to its own.
+  const first = reader.byte();
+  const grown = first === grownVersion;
+  const version = grown ? reader.byte() : first;
   const sharded = version % 2 === 0;
+  if (version < 1 || version === 7 || version > 10 || (grown && !sharded))
+    reader.fail(`genesis version ${version}`);
   const chain = reader.text("chain name", maxName);
   if (!isWord(chain)) reader.fail("a chain without a proper name");
   reader.uint64(); // time
@@ -70,7 +78,21 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
   }
   const bounded = version >= 8 ? reader.bool() : version >= 5;
   if (bounded) for (let i = 0; i < quotas; i++) reader.uvarint();
-  const shard = sharded ? reader.number("shard", shards.length - 1) : 0;
+  if (grown) {
+    const added = reader.list("added shards", maxShards, smallestShard, () => {
+      reader.number("parent", maxShards);
+      const members = readMembers(reader);
+      reader.take(directoryBytes);
+      return members;
+    });
+    if (added.length === 0) reader.fail("no added shards");
+    shards.push(...added);
+  }
+  const shard = grown
+    ? shards.length - 1
+    : sharded
+      ? reader.number("shard", shards.length - 1)
+      : 0;
   const members = shards[shard] ?? [];
   const hash = await sha256(concatBytes(domain, canonical));
   return reader.end({ chain, shard, members, hash });

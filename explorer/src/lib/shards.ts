@@ -23,6 +23,11 @@ const modes: Readonly<{ [mode: string]: Word }> = {
     title: "No recent message from any of its nodes",
     colour: "warn dashed",
   },
+  lost: {
+    text: "lost",
+    title: "The operators settled with it. The other shards go on without it",
+    colour: "bad",
+  },
 };
 
 /** A shard's mode. */

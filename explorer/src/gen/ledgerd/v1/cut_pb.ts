@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/cut.proto.
  */
 export const file_ledgerd_v1_cut: GenFile = /*@__PURE__*/
-  fileDesc("ChRsZWRnZXJkL3YxL2N1dC5wcm90bxIKbGVkZ2VyZC52MSJLCgVQbGFjZRIOCgZoZWlnaHQYASABKAQSDwoHZW50cmllcxgCIAEoDRIPCgdjYXJyaWVkGAMgASgEEhAKCHN0cmVhbWVkGAQgAygEIi8KDUdldEN1dFJlcXVlc3QSEwoGaGVpZ2h0GAEgASgESACIAQFCCQoHX2hlaWdodCJSCg5HZXRDdXRSZXNwb25zZRIhCgZwbGFjZXMYASADKAsyES5sZWRnZXJkLnYxLlBsYWNlEgwKBHJvb3QYAiABKA0SDwoHdGltZV9tcxgDIAEoBCKUAQoPR2V0UGxhY2VSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQESDgoGbGF0ZXN0GAIgASgIEg4KBmhlaWdodBgDIAEoBBIPCgd0aW1lX21zGAQgASgEEhQKB2NhcnJpZWQYBSABKARIAYgBARIQCghzdHJlYW1lZBgGIAMoBEIICgZfc2hhcmRCCgoIX2NhcnJpZWQiRQoQR2V0UGxhY2VSZXNwb25zZRIgCgVwbGFjZRgBIAEoCzIRLmxlZGdlcmQudjEuUGxhY2USDwoHdGltZV9tcxgCIAEoBEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
+  fileDesc("ChRsZWRnZXJkL3YxL2N1dC5wcm90bxIKbGVkZ2VyZC52MSJLCgVQbGFjZRIOCgZoZWlnaHQYASABKAQSDwoHZW50cmllcxgCIAEoDRIPCgdjYXJyaWVkGAMgASgEEhAKCHN0cmVhbWVkGAQgAygEIi8KDUdldEN1dFJlcXVlc3QSEwoGaGVpZ2h0GAEgASgESACIAQFCCQoHX2hlaWdodCJSCg5HZXRDdXRSZXNwb25zZRIhCgZwbGFjZXMYASADKAsyES5sZWRnZXJkLnYxLlBsYWNlEgwKBHJvb3QYAiABKA0SDwoHdGltZV9tcxgDIAEoBCKUAQoPR2V0UGxhY2VSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQESDgoGbGF0ZXN0GAIgASgIEg4KBmhlaWdodBgDIAEoBBIPCgd0aW1lX21zGAQgASgEEhQKB2NhcnJpZWQYBSABKARIAYgBARIQCghzdHJlYW1lZBgGIAMoBEIICgZfc2hhcmRCCgoIX2NhcnJpZWQiVQoQR2V0UGxhY2VSZXNwb25zZRIgCgVwbGFjZRgBIAEoCzIRLmxlZGdlcmQudjEuUGxhY2USDwoHdGltZV9tcxgCIAEoBBIOCgZzaGFyZHMYAyABKA1COVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
 
 /**
  * A place in a shard's chain: after all entries of the blocks up to height, and after the first
@@ -82,7 +82,7 @@ export const GetCutRequestSchema: GenMessage<GetCutRequest> = /*@__PURE__*/
  */
 export type GetCutResponse = Message<"ledgerd.v1.GetCutResponse"> & {
   /**
-   * of each shard, by number
+   * of each shard that the book has there, by number
    *
    * @generated from field: repeated ledgerd.v1.Place places = 1;
    */
@@ -177,6 +177,13 @@ export type GetPlaceResponse = Message<"ledgerd.v1.GetPlaceResponse"> & {
    * @generated from field: uint64 time_ms = 2;
    */
   timeMs: bigint;
+
+  /**
+   * of the book at the place
+   *
+   * @generated from field: uint32 shards = 3;
+   */
+  shards: number;
 };
 
 /**
