@@ -66,7 +66,7 @@ func sections() []section {
 		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",
 			"performance", "figures", "testing"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/cuts",
-			"design/storage", "design/lone", "design/rounds", "design/prompt",
+			"design/moves", "design/storage", "design/lone", "design/rounds", "design/prompt",
 			"design/interleaving", "design/invariants", "design/deviations", "design/extending",
 			"design/planted-bugs"}},
 	}
