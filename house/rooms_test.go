@@ -217,6 +217,11 @@ var rooms = []room{
 		purpose: "the SHA-256 of two short messages at once, with the processor's instructions",
 		pure:    true,
 	},
+	{folder: "ledger/internal/wide",
+		purpose: "ends the use of the processor's wide registers, which slows other code down",
+		modules: []string{"golang.org/x/sys"},
+		pure:    true,
+	},
 	{folder: "ledger",
 		purpose: "the book as values: transactions, bundles, blocks, accounts, members, the " +
 			"genesis; their encodings, hashes, proofs and signatures",
@@ -231,7 +236,8 @@ var rooms = []room{
 	{folder: "ledger/state",
 		purpose: "what executes the book: seals rounds into blocks, executes them on the " +
 			"state, settles transactions of several shards",
-		imports: []string{"clock", "ledger", "ledger/internal/codec", "ledger/internal/pairs"},
+		imports: []string{"clock", "ledger", "ledger/internal/codec", "ledger/internal/pairs",
+			"ledger/internal/wide"},
 		modules: []string{"lukechampine.com/blake3"},
 		pure:    true,
 	},

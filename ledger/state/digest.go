@@ -10,6 +10,7 @@ import (
 	"lukechampine.com/blake3/guts"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/wide"
 )
 
 const digestLanes = 1024
@@ -49,6 +50,7 @@ func (d *Digest) expand(entry []byte) {
 		node.Counter = uint64(i * guts.MaxSIMD)
 		guts.CompressBlocks(&d.expanded[i], node)
 	}
+	wide.End()
 }
 
 func (d *Digest) expandLong(entry []byte) {
@@ -59,6 +61,7 @@ func (d *Digest) expandLong(entry []byte) {
 	for i := range d.expanded {
 		_, _ = output.Read(d.expanded[i][:])
 	}
+	wide.End()
 }
 
 // Add adds an entry.

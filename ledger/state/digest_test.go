@@ -1,7 +1,9 @@
 package state
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"lukechampine.com/blake3"
@@ -68,6 +70,25 @@ func TestDigestAddsLanes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// BenchmarkHashAfterDigest hashes 64 short messages after an entry was added, as a block does. It
+// takes the same time for each as without the entry.
+func BenchmarkHashAfterDigest(b *testing.B) {
+	for _, entries := range []int{0, 1} {
+		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
+			var digest Digest
+			var message [42]byte
+			for b.Loop() {
+				for range entries {
+					digest.Add(message[:])
+				}
+				for range 64 {
+					sha256.Sum256(message[:])
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkDigestAdd adds an entry of the size of an account's.
