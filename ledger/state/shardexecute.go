@@ -107,14 +107,18 @@ func (s *State) skipsFirst(child *stream) bool {
 
 // belongs reports whether a client's transaction with these destinations may be in a block of this
 // shard. A transaction from the parent's stream (number above 0) must concern a shard that this
-// shard reaches. A transaction that entered here must concern only such shards, and its signer must
-// be registered, unless it has registrations or is the operators'. See doc.go on transactions that
-// are submitted again after a failure.
+// shard reaches and that is not lost: its bundle may have come for the sake of another transaction.
+// A transaction that entered here must concern only shards that this shard reaches, and its signer
+// must be registered, unless it has registrations or is the operators'. See doc.go on transactions
+// that are submitted again after a failure.
 func (s *State) belongs(t *ledger.Transaction, destinations []ledger.ShardID, number uint64,
 	signerKnown bool) bool {
 	if number == 0 {
 		return s.tree.Covers(s.shard, destinations) && (signerKnown || len(t.Registrations) > 0 ||
 			t.Charter != nil || t.Book != nil)
+	}
+	if len(s.growth.lost) > 0 {
+		destinations = s.present(slices.Clone(destinations))
 	}
 	return s.parent != nil && s.tree.Concerns(s.shard, destinations)
 }

@@ -366,16 +366,18 @@ func (w *world) unrest() (reasons []string) {
 // due returns the submissions that should be in a chain and are in none. A bundle with a signer
 // that is not registered stays outside, and one with deadlines if the chains do not take them.
 func (w *world) due() (due []submission) {
-	root := w.groups[w.tree.Root()]
 	for _, s := range w.plan.submissions {
-		if s.at > w.turn || w.placed(s.bundle) {
-			continue
-		}
-		if s.bundle.NeedsVersion() <= root.last().version && root.knowsSigners(s.bundle) {
+		if s.at <= w.turn && !w.placed(s.bundle) && w.takes(s.bundle) {
 			due = append(due, s)
 		}
 	}
 	return due
+}
+
+// takes reports whether the root could take a bundle, as far as its version and the signers matter.
+func (w *world) takes(bundle *ledger.Bundle) bool {
+	root := w.groups[w.tree.Root()]
+	return bundle.NeedsVersion() <= root.last().version && root.knowsSigners(bundle)
 }
 
 // knowsSigners reports whether the signers of all transactions of a bundle are registered, as far

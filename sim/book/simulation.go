@@ -129,7 +129,7 @@ func (w *world) pass() {
 			w.result.Submissions++
 			w.result.submitted = append(w.result.submitted, s.number)
 			w.submit(&s)
-		case s.at < w.turn && (w.turn-s.at)%againAfter == 0 && !w.placed(s.bundle):
+		case s.at < w.turn && (w.turn-s.at)%againAfter == 0 && w.worthwhile(&s):
 			w.submitAgain(&s)
 		}
 	}
@@ -226,6 +226,13 @@ func (w *world) submit(s *submission) {
 		}
 	}
 	w.admit(entry, s.member, s.bundle)
+}
+
+// worthwhile reports whether a submission is to be made again: it is in no chain, and once faults
+// have ended the chains can take it. Otherwise members would propose it for ever, and the book would
+// come to rest only by chance.
+func (w *world) worthwhile(s *submission) bool {
+	return !w.placed(s.bundle) && (w.turn <= w.plan.calm || w.takes(s.bundle))
 }
 
 // submitAgain submits a bundle that is in no chain at its entry, or at the root: a shard may not
