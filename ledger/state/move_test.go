@@ -152,7 +152,8 @@ func TestOnlyWhatLeftArrives(t *testing.T) {
 	m.expect(nil, bundles(m.move(2, 1)), ledger.OrganisationHome) // it lived there
 }
 
-// A shard tells its verdict only those that were among the transaction's shards at its place.
+// A shard tells that it agreed only those that were among the transaction's shards at its place,
+// also if its chain is behind and does not have the move yet.
 func TestNoVerdictForStrangers(t *testing.T) {
 	t.Parallel()
 	m := newMover(t)
@@ -165,21 +166,29 @@ func TestNoVerdictForStrangers(t *testing.T) {
 	own := bank.Transfer(bank.Account("a"), bank.Account("b"), 1)
 	m.expect(nil, bundles(m.signed(own, "bank")), ledger.UnknownAccount)
 	height := m.parent.Header.Height
-	ask := func(asks ledger.ShardID) (ledger.Verdict, bool) {
-		return m.state.AnswersTo(&ledger.Entry{ID: ledger.Hash{1}, Decoded: &own,
-			Result: ledger.Result{Code: ledger.UnknownAccount}}, height, asks)
+	check := func(when string, asks ledger.ShardID, decided, want ledger.Code) {
+		t.Helper()
+		verdict, answers := m.state.AnswersTo(&ledger.Entry{ID: ledger.Hash{1}, Decoded: &own,
+			Result: ledger.Result{Code: decided, Item: ledger.NoItem}}, height, asks)
+		if answers != (want != ledger.Relayed) || answers && verdict.Result.Code != want {
+			t.Errorf("%s, %s, it answers shard %d %s, %v", when, decided, asks,
+				verdict.Result.Code, answers)
+		}
 	}
-	if verdict, answers := ask(1); !answers || verdict.Result.Code != ledger.UnknownAccount {
-		t.Errorf("before any move: %v, %v", verdict, answers)
+	for _, asks := range []ledger.ShardID{0, 1} {
+		check("before any move", asks, ledger.UnknownAccount, ledger.UnknownAccount)
+		check("before any move", asks, ledger.Relayed, ledger.Relayed)
 	}
+	check("before any move", 0, ledger.SetAside, ledger.SetAside)
+	check("before any move", 1, ledger.SetAside, ledger.StaleNonce)
 	m.expect(nil, bundles(m.signed(ledger.Transaction{Ledger: m.own.Book(),
 		Book: &ledger.BookChange{Number: 1, Move: &ledger.OrganisationMove{Organisation: "bank",
 			To: 1}}}, "operator")), ledger.Applied)
-	if verdict, answers := ask(0); !answers || verdict.Result.Code != ledger.UnknownAccount {
-		t.Errorf("to one of its shards: %v, %v", verdict, answers)
-	}
-	if verdict, answers := ask(1); !answers || verdict.Result.Code != ledger.StaleNonce {
-		t.Errorf("to another one: %v, %v", verdict, answers)
+	check("after the move", 0, ledger.SetAside, ledger.SetAside)
+	check("after the move", 1, ledger.SetAside, ledger.StaleNonce)
+	check("after the move", 1, ledger.Relayed, ledger.StaleNonce)
+	for _, asks := range []ledger.ShardID{0, 1} {
+		check("after the move", asks, ledger.UnknownAccount, ledger.UnknownAccount)
 	}
 }
 
