@@ -49,15 +49,16 @@ func (s *Store) GenesisOf(shard ledger.ShardID) (*ledger.Genesis, error) {
 }
 
 // Concerned returns the shards that a client's transaction concerns that is in the block at a
-// height, in ascending order, given the homes as of the head. A shard that was added later is none
-// of them. A book of one shard has only that.
+// height, in ascending order, given the organisations as of the head and their homes as of the
+// block. A shard that was added later is none of them. A book of one shard has only that.
 func (s *Store) Concerned(t *ledger.Transaction, height ledger.Height) []ledger.ShardID {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	if s.state.ShardTree() == nil {
 		return []ledger.ShardID{s.genesis.Shard}
 	}
-	return t.AppendDestinations(nil, s.state.ShardsAt(height), s.state.HomeShard)
+	return t.AppendDestinations(nil, s.state.ShardsAt(height),
+		func(name ledger.OrganisationName) ledger.ShardID { return s.state.HomeAt(name, height) })
 }
 
 // BookShards returns the number of shards of the book as of the head.
