@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -48,21 +49,22 @@ type Report struct {
 	// counts twice. OnTheWay counts those of them that took effect in another shard already.
 	Waiting, OnTheWay int
 	// Lost are the shards that the operators settled with. They are left out. LostAmounts are what
-	// they have of the transactions that took effect in others, by asset, in words.
+	// they have, by asset, in words: their parts of the transactions that took effect in others,
+	// and what organisations took along that moved there, without what came back that way.
 	Lost        []ledger.ShardID
 	LostAmounts map[ledger.AssetName]string
 }
 
 // Check checks stores against each other, of which there is one for each shard, by number. That of
 // a shard that is lost is left out, and may be nil. Then the amounts of an asset add up to zero
-// together with what the lost shards have of the transactions that took effect in others. In a
-// book of one shard it finds out whether each asset adds up. If progress is not nil, Check calls it
+// together with what the lost shards have. In a book of one shard it finds out whether each asset
+// adds up. If progress is not nil, Check calls it
 // after each block that it has compared. The stores may grow meanwhile only if the book has one
 // shard. Check returns a *Contradiction, ErrCut, ErrStores, or the error of a store or ctx.
 func Check(ctx context.Context, stores []*store.Store,
 	progress func(shard ledger.ShardID, height, head ledger.Height)) (Report, error) {
-	c := &check{ctx: ctx, stores: slices.Clone(stores), totals: make(map[ledger.AssetName]*total),
-		gone: make(map[ledger.AssetName]*total), counted: make(map[ledger.Hash]bool)}
+	c := &check{ctx: ctx, stores: slices.Clone(stores), totals: make(sums), gone: make(sums),
+		counted: make(map[ledger.Hash]bool)}
 	if err := c.complete(); err != nil {
 		return Report{}, err
 	}
@@ -94,10 +96,10 @@ type check struct {
 	ctx    context.Context
 	stores []*store.Store
 	tree   *ledger.ShardTree
-	totals map[ledger.AssetName]*total
-	report Report
-	// gone are the amounts of lost shards, and counted the transactions that count there.
-	gone    map[ledger.AssetName]*total
+	// totals are the amounts of the shards, and gone those of lost ones.
+	totals, gone sums
+	report       Report
+	// counted are the transactions that count in lost shards.
 	counted map[ledger.Hash]bool
 }
 
@@ -194,6 +196,9 @@ func (c *check) chain(of *store.Store,
 			if err := c.lost(of, block, index); err != nil {
 				return err
 			}
+			if err := c.arrival(of, entry.Transaction().Arrival); err != nil {
+				return err
+			}
 			if verdict := entry.Transaction().Verdict; verdict != nil {
 				if err := c.verdict(of, height, verdict); err != nil {
 					return err
@@ -264,13 +269,12 @@ func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.V
 	if other == nil {
 		return c.verdictOfLost(of, height, verdict)
 	}
-	asked := verdict.ID
-	if move, departure := verdict.MoveOf(); departure {
-		asked = ledger.MoveID(of.Book(), move)
-	}
-	found, made, err := other.Verdict(asked, of.Shard(), other.AppendedHeight())
+	found, made, err := other.Verdict(verdict.ID, of.Shard(), other.AppendedHeight())
 	if is {
 		found, made, err = other.Testimony(verdict.ID, testimony, other.AppendedHeight())
+	}
+	if move, departure := verdict.MoveOf(); departure {
+		found, made, err = departed(other, of.Shard(), move)
 	}
 	switch {
 	case err != nil:
@@ -293,22 +297,46 @@ func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.V
 	return nil
 }
 
-// counts reports whether a shard's accounts of an organisation are those that count: an
-// organisation that moves leaves them behind, and they count until all of them have arrived.
-func (c *check) counts(of *store.Store, name ledger.OrganisationName) bool {
+// departed returns the word of a shard that an organisation has left for another one.
+func departed(from *store.Store, to ledger.ShardID, number uint64) (word ledger.Verdict, made bool,
+	err error) {
+	if !slices.ContainsFunc(from.AllMoves(), func(move state.Move) bool {
+		return move.Number == number && move.From == from.Shard() && move.To == to
+	}) {
+		return ledger.Verdict{}, false, nil
+	}
+	arrivals, err := from.Arrivals(number, from.AppendedHeight())
+	if err != nil || len(arrivals) == 0 {
+		return ledger.Verdict{}, false, err
+	}
+	return ledger.Departure(number, from.Shard(), arrivals[0].ID(0)), true, nil
+}
+
+// addsTo returns the sums to which a shard's accounts of an organisation add, or nil if they do not
+// count. An organisation that moves leaves them behind, and they count until all of them have
+// arrived. If it moved on to a shard that is lost, that has them.
+func (c *check) addsTo(of *store.Store, name ledger.OrganisationName) *sums {
 	moves := of.Moves(name)
 	if len(moves) == 0 {
-		return true
+		return &c.totals
 	}
 	number, holds := of.Holds(name)
+	if !holds {
+		return nil
+	}
 	for i := range moves {
-		if to := moves[i].To; moves[i].Number > number && int(to) < len(c.stores) {
-			if _, arrived := c.stores[to].Holds(name); arrived {
-				return false
-			}
+		to := moves[i].To
+		if moves[i].Number <= number || int(to) >= len(c.stores) {
+			continue
+		}
+		if c.isLost(to) {
+			return &c.gone
+		}
+		if _, arrived := c.stores[to].Holds(name); arrived {
+			return nil
 		}
 	}
-	return holds
+	return &c.totals
 }
 
 // balances adds up the balances of a shard.
@@ -317,26 +345,20 @@ func (c *check) balances(of *store.Store) error {
 		if err := cmp.Or(err, c.ctx.Err()); err != nil {
 			return err
 		}
-		if !c.counts(of, account.Path.Organisation()) {
+		to := c.addsTo(of, account.Path.Organisation())
+		if to == nil {
 			continue
 		}
-		c.report.Accounts++
+		if to == &c.totals {
+			c.report.Accounts++
+		}
 		for i := range account.Balances {
 			balance := &account.Balances[i]
-			c.add(balance.Asset, balance.Amount)
-			c.add(balance.Asset, balance.SetAside)
+			to.add(balance.Asset, balance.Amount)
+			to.add(balance.Asset, balance.SetAside)
 		}
 	}
 	return nil
-}
-
-func (c *check) add(asset ledger.AssetName, amount ledger.Amount) {
-	sum := c.totals[asset]
-	if sum == nil {
-		sum = new(total)
-		c.totals[asset] = sum
-	}
-	sum.add(amount)
 }
 
 // pending adds a waiting transaction's part in a shard, if it took effect in another shard.
@@ -368,8 +390,11 @@ func (c *check) pending(of *store.Store, waiting state.Pending) error {
 	postings := crossing.Entry.Transaction().Postings
 	for i := range postings {
 		name := postings[i].Account.Organisation()
-		if of.HomeAt(name, waiting.Height) == of.Shard() && c.counts(of, name) {
-			c.add(postings[i].Asset, postings[i].Amount)
+		if of.HomeAt(name, waiting.Height) != of.Shard() {
+			continue
+		}
+		if to := c.addsTo(of, name); to != nil {
+			to.add(postings[i].Asset, postings[i].Amount)
 		}
 	}
 	return nil
@@ -377,19 +402,18 @@ func (c *check) pending(of *store.Store, waiting state.Pending) error {
 
 // conserved checks that each asset adds up to zero. It names the first one, by name, that does not.
 func (c *check) conserved() error {
-	assets := make([]ledger.AssetName, 0, len(c.totals))
-	for asset := range c.totals {
-		assets = append(assets, asset)
-	}
-	slices.Sort(assets)
-	for _, asset := range assets {
-		sum := c.totals[asset]
-		if gone := c.gone[asset]; gone != nil {
-			sum.addTotal(gone)
+	all := make(map[ledger.AssetName]total)
+	for _, sums := range []sums{c.totals, c.gone} {
+		for asset, each := range sums {
+			sum := all[asset]
+			sum.addTotal(each)
+			all[asset] = sum
 		}
-		if *sum != (total{}) {
+	}
+	for _, asset := range slices.Sorted(maps.Keys(all)) {
+		if sum := all[asset]; sum != (total{}) {
 			return &Contradiction{Reason: fmt.Sprintf("the amounts of asset %s in all accounts "+
-				"add up to %s, not to 0", asset, sum)}
+				"add up to %s, not to 0", asset, &sum)}
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func (b *shards) add(parent ledger.ShardID, dir string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { _ = opened.Close() })
+	b.closeLater(opened)
 	client := ledgertest.NewClient(genesis, ledger.OrganisationName("added"))
 	b.stores, b.clients = append(b.stores, opened), append(b.clients, client)
 	registration := client.Register()

@@ -37,14 +37,32 @@ func (c *check) lost(of *store.Store, block *ledger.Block, index int) error {
 	c.counted[entry.ID] = true
 	postings := entry.Transaction().Postings
 	for i := range postings {
-		if !c.isLost(of.HomeShard(postings[i].Account.Organisation())) {
-			continue
+		home := of.HomeAt(postings[i].Account.Organisation(), block.Header.Height)
+		if c.isLost(home) {
+			c.gone.add(postings[i].Asset, postings[i].Amount)
 		}
-		asset := postings[i].Asset
-		if c.gone[asset] == nil {
-			c.gone[asset] = new(total)
+	}
+	return nil
+}
+
+// arrival takes what came from a lost shard with an organisation away from what that has.
+func (c *check) arrival(of *store.Store, arrival *ledger.Arrival) error {
+	if len(c.report.Lost) == 0 || arrival == nil {
+		return nil
+	}
+	moves := of.AllMoves()
+	at := slices.IndexFunc(moves, func(m state.Move) bool { return m.Number == arrival.Move })
+	if at < 0 || moves[at].Arrived == 0 || !c.isLost(moves[at].From) {
+		return nil // of what is incomplete nothing counts
+	}
+	for i := range arrival.Entries {
+		balances, _, err := state.MovedBalances(&arrival.Entries[i])
+		if err != nil {
+			return err
 		}
-		c.gone[asset].add(postings[i].Amount)
+		for _, each := range balances {
+			c.gone.takeAway(each.Asset, each.Amount)
+		}
 	}
 	return nil
 }
@@ -55,6 +73,10 @@ func (c *check) isLost(shard ledger.ShardID) bool { return slices.Contains(c.rep
 // What it says cannot be compared any more.
 func (c *check) verdictOfLost(of *store.Store, height ledger.Height,
 	verdict *ledger.Verdict) error {
+	if slices.Contains(of.LostBefore(), verdict.Shard) {
+		return contradiction(of.Shard(), height, "it has a verdict of shard %d on %s, which was "+
+			"lost before the chain began", verdict.Shard, verdict.ID)
+	}
 	losses := of.Losses()
 	at := slices.IndexFunc(losses, func(l state.Loss) bool { return l.Shard == verdict.Shard })
 	if at >= 0 && height > losses[at].Height {

@@ -136,7 +136,8 @@ func TestOrganisationMoves(t *testing.T) {
 	enter(b.signed(noted, mover.Organisation))
 	before := pay(mover, mover, "a", 1)
 	enter(before)
-	enter(pay(mover, other, "a", 7)) // its verdicts are on their way
+	crossing := pay(mover, other, "a", 7)
+	enter(crossing) // its verdicts are on their way
 	b.round(2)
 	b.move(1, mover.Organisation, 0)
 	b.round(1)
@@ -164,8 +165,19 @@ func TestOrganisationMoves(t *testing.T) {
 	}
 	enter(early)
 	enter(before) // again, where it is not known
-	enter(pay(mover, other, "a", 3))
+	later := pay(mover, other, "a", 3)
+	enter(later)
 	b.settle()
+	for bundle, want := range map[*ledger.Bundle][]ledger.ShardID{crossing: {1, 2}, later: {0, 1}} {
+		found, err := b.stores[1].Transaction(bundle.ID(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.stores[1].Concerned(found.Entry.Transaction(),
+			found.Height); !slices.Equal(got, want) {
+			t.Errorf("block %d concerned shards %v, want %v", found.Height, got, want)
+		}
+	}
 	if _, err := b.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -210,6 +222,10 @@ func TestMuchMoves(t *testing.T) {
 	if count := b.stores[0].AccountCount(); count != each*times+2+2 {
 		t.Errorf("%d accounts", count)
 	}
+	if _, err := b.check(); err != nil {
+		t.Fatal(err)
+	}
+	b.reopen(1) // nothing is packed any more
 	if _, err := b.check(); err != nil {
 		t.Fatal(err)
 	}

@@ -165,6 +165,18 @@ func MovedCancellation(e *ledger.MovedEntry) (id ledger.Hash, by ledger.Organisa
 		ledger.Milliseconds(r.Uvarint()), true
 }
 
+// MovedBalances returns the balances in an entry that moves, if it is of an account.
+func MovedBalances(e *ledger.MovedEntry) (balances []ledger.Balance, is bool, err error) {
+	if !IsAccountKey(e.Key) {
+		return nil, false, nil
+	}
+	moved, names := account{path: AccountOfKey(e.Key)}, assetNames{}
+	if err := moved.decode(e.Value, &names); err != nil {
+		return nil, true, err
+	}
+	return moved.copy().Balances, true, nil
+}
+
 // MovedRecordValue returns the value in an entry that moves, if it is of this record.
 func MovedRecordValue(e *ledger.MovedEntry, key ledger.RecordKey) (value []byte, is bool) {
 	if len(e.Key) < 3 || e.Key[0] != kindRecord || string(e.Key[1:len(e.Key)-1]) != string(key) {
