@@ -54,6 +54,8 @@ func MoveID(book Hash, move uint64) Hash {
 
 // Departure returns the word of an organisation's old home that it has left. It travels, and is
 // believed, as a verdict is. First is the id of the first arrival, from which all of them follow.
+// It is the id of the move itself if nothing ever arrives: the organisation was to move on from a
+// shard where it never arrived, because the one before that was lost.
 func Departure(move uint64, from ShardID, first Hash) Verdict {
 	return Verdict{ID: first, Shard: from, Result: Result{Code: Departed, Item: uint32(move)}}
 }

@@ -305,6 +305,9 @@ func departed(from *store.Store, to ledger.ShardID, number uint64) (word ledger.
 	}) {
 		return ledger.Verdict{}, false, nil
 	}
+	if from.NeverDeparts(number) {
+		return ledger.Departure(number, from.Shard(), ledger.MoveID(from.Book(), number)), true, nil
+	}
 	arrivals, err := from.Arrivals(number, from.AppendedHeight())
 	if err != nil || len(arrivals) == 0 {
 		return ledger.Verdict{}, false, err

@@ -191,3 +191,34 @@ func TestLossOfAShardOnTheWay(t *testing.T) {
 		t.Errorf("it has %v: %v", got, err)
 	}
 }
+
+// An organisation moves on twice from a shard that is lost before anything arrived. All of its later
+// homes learn that it never arrives, also those that were opened again, and those whose stores are
+// checked.
+func TestNothingArrivesAnywhere(t *testing.T) {
+	t.Parallel()
+	b := newShardsOf(t, 5, ledger.GrowthVersion, 0, 0, 0, 0)
+	b.settle()
+	root, mover := b.clients[0], b.clients[3]
+	b.pay(mover, "issuer", root, 6)
+	b.settle()
+	b.move(1, mover.Organisation, 1)
+	b.move(2, mover.Organisation, 2)
+	b.lose(3)
+	b.move(4, mover.Organisation, 0)
+	for _, shard := range []ledger.ShardID{1, 2} {
+		b.round(shard)
+		b.reopen(shard)
+	}
+	b.settle()
+	for shard, own := range b.stores[:3] {
+		if coming, _ := own.Coming(); len(coming) > 0 || own.IsComing(mover.Organisation) ||
+			own.AwaitingCount() > 0 || own.LivesHere(mover.Organisation) {
+			t.Errorf("shard %d: it is still on its way: %+v", shard, coming)
+		}
+	}
+	b.judgeLoss("in the end", "-6")
+	b.pay(mover, "issuer", root, 1)
+	b.settle()
+	b.judgeLoss("nothing of it counts", "-6")
+}

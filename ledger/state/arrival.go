@@ -43,6 +43,7 @@ func (s *State) applyDeparture(verdict *ledger.Verdict) ledger.Result {
 	}
 	s.touchMove(m)
 	m.next = verdict.ID
+	s.strand()
 	return applied
 }
 

@@ -33,6 +33,15 @@ func (s *State) Departed(number uint64) bool {
 	return true
 }
 
+// NeverDeparts reports whether an organisation that is to move on from this shard never will: it
+// did not arrive here, and never does. Its next home has to know.
+func (s *State) NeverDeparts(number uint64) bool {
+	m := s.moveOf(number)
+	return m != nil && m.from == s.shard && s.fault != FaultNeverTold &&
+		slices.ContainsFunc(s.moves.of[m.organisation],
+			func(each *move) bool { return each.to == s.shard && s.isEndless(each) })
+}
+
 // Departures returns the moves away from this shard, by number, whether they have departed or not.
 func (s *State) Departures() (away []Move) {
 	for _, each := range s.moves.all {

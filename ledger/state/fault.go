@@ -52,6 +52,10 @@ const (
 	FaultAnsweredToStrangers
 	// FaultArrivedEarly takes transactions of an organisation before its last arrival.
 	FaultArrivedEarly
+	// FaultStrandedLives takes transactions of an organisation that can never arrive.
+	FaultStrandedLives
+	// FaultNeverTold keeps it from the next home that an organisation never arrived.
+	FaultNeverTold
 	faults
 )
 
@@ -59,7 +63,8 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"deadline-ignored", "verdict-not-wanted", "vouched-by-one", "cancelled-by-anyone",
 	"cancelled-after-all", "cancellation-forgotten", "released-unasked", "lost-verdict-taken",
 	"testimony-outdated", "homes-grow", "child-early", "child-late", "directory-short",
-	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early"}
+	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
+	"stranded-lives", "never-told"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

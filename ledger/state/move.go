@@ -40,7 +40,8 @@ type move struct {
 	height ledger.Height
 	index  uint32
 	// next is the id of the next arrival, at the new home. It is zero before the departure and
-	// after the last arrival, which is in the block at the height arrived.
+	// after the last arrival, which is in the block at the height arrived. It is the id of the move
+	// if nothing ever arrives.
 	next    ledger.Hash
 	arrived ledger.Height
 	// withdrawn are the cancellations of the organisation at the time of the move, at the old home.
@@ -125,13 +126,16 @@ func (s *State) HasMoves() bool { return len(s.moves.all) > 0 }
 // hasMoved reports whether an organisation ever moved.
 func (s *State) hasMoved(name ledger.OrganisationName) bool { return len(s.moves.of[name]) > 0 }
 
+// IsComing reports whether an organisation is on its way to this shard, which is its home.
+func (s *State) IsComing(name ledger.OrganisationName) bool { return s.isComing(name) }
+
 // isComing reports whether an organisation whose home is this shard has not arrived. Few ever move.
 func (s *State) isComing(name ledger.OrganisationName) bool {
 	if len(s.moves.coming) == 0 || s.fault == FaultArrivedEarly {
 		return false
 	}
 	last := s.lastMove(name)
-	return last != nil && last.to == s.shard && last.arrived == 0 && !s.Lost(last.from)
+	return last != nil && last.to == s.shard && last.arrived == 0 && !s.isEndless(last)
 }
 
 func (s *State) lastMove(name ledger.OrganisationName) *move {
@@ -142,17 +146,24 @@ func (s *State) lastMove(name ledger.OrganisationName) *move {
 	return of[len(of)-1]
 }
 
-// isStranded reports whether an organisation whose home is this shard can never arrive, because the
-// operators settled with the shard that it was coming from. It does not live here without what it
-// had there: its nonces would be fresh again.
-func (s *State) isStranded(name ledger.OrganisationName) bool {
-	last := s.lastMove(name)
-	return last != nil && last.to == s.shard && last.arrived == 0 && s.Lost(last.from)
+// isEndless reports whether the organisation of a move to this shard can never arrive: the
+// operators settled with the shard that it was coming from, or that one has said so, because the
+// organisation never arrived there either.
+func (s *State) isEndless(m *move) bool {
+	return m.arrived == 0 && (s.Lost(m.from) || m.next == ledger.MoveID(s.ledger, m.number))
 }
 
-// concernsStranded reports whether a transaction concerns such an organisation.
+// isStranded reports whether an organisation whose home is this shard can never arrive. It does not
+// live here without what it had before: its nonces would be fresh again.
+func (s *State) isStranded(name ledger.OrganisationName) bool {
+	last := s.lastMove(name)
+	return last != nil && last.to == s.shard && s.isEndless(last) && s.fault != FaultStrandedLives
+}
+
+// concernsStranded reports whether a transaction concerns such an organisation. The chain need not
+// have the loss yet: another shard may have said that nothing arrives.
 func (s *State) concernsStranded(t *ledger.Transaction) bool {
-	if len(s.growth.lost) == 0 || len(s.moves.all) == 0 {
+	if len(s.moves.all) == 0 {
 		return false
 	}
 	for name := range t.Organisations() {
@@ -163,10 +174,10 @@ func (s *State) concernsStranded(t *ledger.Transaction) bool {
 	return false
 }
 
-// strand stops waiting for organisations that come from shards that are lost.
+// strand stops waiting for organisations that can never arrive.
 func (s *State) strand() {
 	for number, each := range s.moves.coming {
-		if s.Lost(each.from) {
+		if s.isEndless(each) {
 			delete(s.moves.coming, number)
 		}
 	}

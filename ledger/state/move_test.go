@@ -20,8 +20,11 @@ type mover struct {
 	seen   map[ledger.Hash]bool
 }
 
-func newMover(t *testing.T) *mover {
-	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+func newMover(t *testing.T) *mover { return newMoverOf(t, 0, 0) }
+
+// newMoverOf makes the chain of the root of a book with a shard for each parent.
+func newMoverOf(t *testing.T, parents ...ledger.ShardID) *mover {
+	genesis := ledgertest.ShardedGenesis(1, parents...)
 	genesis.Version = ledger.GrowthVersion
 	own, err := genesis.ForShard(0)
 	if err != nil {
@@ -189,6 +192,59 @@ func TestNoVerdictForStrangers(t *testing.T) {
 	check("after the move", 1, ledger.Relayed, ledger.StaleNonce)
 	for _, asks := range []ledger.ShardID{0, 1} {
 		check("after the move", asks, ledger.UnknownAccount, ledger.UnknownAccount)
+	}
+}
+
+// An organisation that is to move on from where it never arrives does not arrive at its next home
+// either. That is told so, refuses what concerns the organisation, and tells the home after it.
+func TestNothingArrives(t *testing.T) {
+	t.Parallel()
+	for name, behind := range map[string]bool{"after the loss": false, "before the loss": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nothingArrives(t, behind)
+		})
+	}
+}
+
+// nothingArrives is TestNothingArrives. A chain that is behind does not have the loss yet.
+func nothingArrives(t *testing.T, behind bool) {
+	m := newMoverOf(t, 0, 0, 0, 0)
+	acme := ledgertest.NewClient(m.own, "acme")
+	registration := acme.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 3
+	m.expect(nil, bundles(m.signed(registration, "acme")), ledger.Applied)
+	m.expect(nil, bundles(m.move(1, 2)), ledger.Applied)
+	number := uint64(2)
+	if !behind {
+		m.expect(nil, bundles(m.signed(ledger.Transaction{Ledger: m.own.Book(),
+			Book: &ledger.BookChange{Number: number, Loss: &ledger.ShardLoss{Shard: 3}}},
+			"operator")), ledger.Applied)
+		number++
+	}
+	m.expect(nil, bundles(m.move(number, 0)), ledger.Applied)
+	if waiting := m.state.AwaitedDepartures(); len(waiting) != 1 || waiting[0].Waits[0] != 2 ||
+		!m.state.IsComing("acme") {
+		t.Fatalf("it does not ask shard 2: %+v", waiting)
+	}
+	opening := acme.Next()
+	opening.Openings = []ledger.Opening{{Account: acme.Account("d")}}
+	early := m.signed(opening, "acme")
+	m.expect(nil, bundles(early)) // it may still arrive
+	m.expect(words(ledger.Departure(number, 2, ledger.MoveID(m.own.Book(), number))), nil,
+		ledger.Applied)
+	if coming, _ := m.state.Coming(); len(coming) > 0 || m.state.IsComing("acme") ||
+		len(m.state.AwaitedDepartures()) > 0 || m.state.LivesHere("acme") {
+		t.Errorf("it is still on its way: %+v", coming)
+	}
+	m.expect(nil, bundles(early), ledger.ShardLost)
+	if _, holds := m.state.Holds("acme"); holds {
+		t.Error("it has arrived")
+	}
+	m.expect(nil, bundles(m.move(number+1, 1)), ledger.Applied)
+	if !m.state.NeverDeparts(number+1) || m.state.Departed(number+1) ||
+		m.state.NeverDeparts(number) {
+		t.Error("it departs with what it never had")
 	}
 }
 

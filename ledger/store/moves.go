@@ -85,6 +85,13 @@ func (s *Store) ConcernsComing(t *ledger.Transaction) bool {
 	return s.state.ConcernsComing(t)
 }
 
+// IsComing reports whether an organisation is on its way to this shard, which is its home.
+func (s *Store) IsComing(name ledger.OrganisationName) bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.IsComing(name)
+}
+
 // HomeAt returns the home of an organisation as it was for the transactions of a block.
 func (s *Store) HomeAt(name ledger.OrganisationName, height ledger.Height) ledger.ShardID {
 	s.mutex.RLock()
@@ -137,6 +144,9 @@ func (s *Store) departure(asked ledger.Hash, asks ledger.ShardID, upTo ledger.He
 		if each.To != asks || ledger.MoveID(s.genesis.Book(), each.Number) != asked {
 			continue
 		}
+		if s.neverDeparts(each.Number, upTo) {
+			return ledger.Departure(each.Number, s.genesis.Shard, asked), true, nil
+		}
 		arrivals, err := s.arrivalsSoon(&each, upTo)
 		if err != nil || len(arrivals) == 0 {
 			return ledger.Verdict{}, false, err
@@ -144,6 +154,26 @@ func (s *Store) departure(asked ledger.Hash, asks ledger.ShardID, upTo ledger.He
 		return ledger.Departure(each.Number, s.genesis.Shard, arrivals[0].ID(0)), true, nil
 	}
 	return ledger.Verdict{}, false, nil
+}
+
+// NeverDeparts reports whether an organisation that is to move on from this shard never will; see
+// State.NeverDeparts.
+func (s *Store) NeverDeparts(number uint64) bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.NeverDeparts(number)
+}
+
+// neverDeparts reports whether that is so with a block up to a height.
+func (s *Store) neverDeparts(number uint64, upTo ledger.Height) bool {
+	s.mutex.RLock()
+	never, head := s.state.NeverDeparts(number), s.head.Header.Height
+	s.mutex.RUnlock()
+	if !never {
+		return false
+	}
+	at, _ := s.stuck.LoadOrStore(number, head)
+	return at.(ledger.Height) <= upTo
 }
 
 // departed is an organisation that left.

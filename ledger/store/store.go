@@ -205,6 +205,8 @@ type Store struct {
 	// changed is signalled when one of these fields changes, or a layer has become full.
 	changed *sync.Cond
 
+	// stuck are heights by which moves on from this shard were seen to be without end.
+	stuck sync.Map
 	// departed are the organisations that have left this shard; moving guards it.
 	moving   sync.Mutex
 	departed map[uint64]*departed

@@ -281,9 +281,8 @@ func (s *Service) movesOf(name ledger.OrganisationName) (moving bool,
 	for _, each := range s.backend.Store().Moves(name) {
 		earlier = append(earlier, &ledgerdv1.EarlierHome{Shard: uint32(each.From),
 			Change: each.Number})
-		moving = each.To == s.backend.Store().Shard() && each.Arrived == 0
 	}
-	return moving, earlier
+	return s.backend.Store().IsComing(name), earlier
 }
 
 // GetOrganisation returns an organisation.

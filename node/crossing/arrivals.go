@@ -219,7 +219,7 @@ func (b *book) onItsWay(bundle *ledger.Bundle) ledger.OrganisationName {
 			}
 			last := moves[len(moves)-1]
 			if last.To == own {
-				if last.Arrived == 0 && !opened.Lost(last.From) {
+				if opened.IsComing(name) {
 					return name
 				}
 				continue
