@@ -22,7 +22,9 @@ type record struct {
 	// each organisation, and waiting the transactions that wait. All are those after the block.
 	position uint64
 	holdings map[ledger.OrganisationName]holding
-	waiting  []ledger.Hash
+	// brought is what organisations that arrived brought along.
+	brought map[ledger.OrganisationName]holding
+	waiting []ledger.Hash
 	// coming counts the organisations that are on their way here after the block. departed are the
 	// moves whose organisations have left since the block before.
 	coming   int
@@ -49,13 +51,9 @@ type record struct {
 	cancelled map[withdrawal]ledger.Milliseconds
 }
 
-// holding is what a shard has of an organisation that lives there or lived there. sums are the
-// amounts of each asset in its accounts, set aside or not, and number is that of the move with
-// which it came.
-type holding struct {
-	number uint64
-	sums   map[ledger.AssetName]ledger.Amount
-}
+// holding is what a shard has of an organisation that lives there or lived there: the amounts of
+// each asset in its accounts, set aside or not.
+type holding = map[ledger.AssetName]ledger.Amount
 
 // withdrawal is an organisation's cancellation of a transaction.
 type withdrawal struct {
@@ -226,11 +224,13 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 	}
 	g.noteMoves(m, r)
 	if g.head() == 0 {
-		r.relay, r.homes = tram.NewRelay(g.groups(r.additions[:len(g.genesis.Grown)]), g.id()),
-			g.pinned()
+		r.relay, r.lost = tram.NewRelay(g.groups(r.additions[:len(g.genesis.Grown)]), g.id()),
+			m.state.LostBefore()
+		r.homes, r.moved = g.pinned()
 	} else {
 		last := g.last()
 		r.relay, r.cancelled, r.lost = last.relay.Clone(), last.cancelled, last.lost
+		r.brought = last.brought
 		r.homes, r.moved = last.homesAfter()
 	}
 	g.relay(r, changes)
@@ -354,11 +354,13 @@ func (g *group) groups(added []ledger.AddedShard) *tram.Tree {
 	return tree
 }
 
-// pinned returns the homes of the organisations that were pinned to a shard when the chain began.
-func (g *group) pinned() map[ledger.OrganisationName]ledger.ShardID {
-	homes := make(map[ledger.OrganisationName]ledger.ShardID)
+// pinned returns the homes of the organisations that were pinned to a shard when the chain began,
+// and how often they had moved.
+func (g *group) pinned() (homes map[ledger.OrganisationName]ledger.ShardID,
+	moved map[ledger.OrganisationName]int) {
+	homes = make(map[ledger.OrganisationName]ledger.ShardID)
 	if g.seed == nil {
-		return homes
+		return homes, nil
 	}
 	begun, err := state.Begin(g.genesis, g.seed)
 	if err != nil {
@@ -369,7 +371,11 @@ func (g *group) pinned() map[ledger.OrganisationName]ledger.ShardID {
 			homes[each.Name] = each.Shard
 		}
 	}
-	return homes
+	moved = make(map[ledger.OrganisationName]int)
+	for _, each := range begun.Moves() {
+		moved[each.Organisation]++
+	}
+	return homes, moved
 }
 
 // register records the homes that a registration pins, and moves.

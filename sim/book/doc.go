@@ -44,7 +44,9 @@
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all
 // chains must have added it with the same directory. An organisation registers in the newest shard
-// as soon as that is there.
+// as soon as that is there. In a third of the books the operators make changes of all kinds in any
+// order: they add shards, move organisations, and settle with lost shards, from which organisations
+// come and to which they go at about that time (mixed.go).
 //
 // # Faults
 //
@@ -71,7 +73,9 @@
 //	atomicity     a transaction takes effect in all of its shards or in none, and in no other one
 //	              after an organisation moved
 //	conservation  amounts add up to zero in each asset, at the heads of the chains after each turn
-//	              and at consistent cuts of the whole history (ledger/state/doc.go)
+//	              and at consistent cuts of the whole history (ledger/state/doc.go). Of a lost
+//	              shard count the transactions that took effect in others, and what organisations
+//	              took there and came away with
 //	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
 //	              the chain that takes it knows
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline
@@ -81,7 +85,8 @@
 //	total order   two shards have the transactions that took effect in both in one order
 //	relay         tram.Relay, run beside each chain, delivers the same and hands on the same
 //	              entries with the same numbers
-//	progress      the book comes to rest
+//	progress      the book comes to rest, but for copies of failed transactions that a shard on
+//	              their way does not hand on (docs/design/moves.md, Limits)
 //	contract      the ledger does not panic
 //
 // # How to use it

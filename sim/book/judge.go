@@ -33,10 +33,11 @@ func (w *world) judgeStreams() {
 	}
 }
 
-// conserve judges that at a cut the amounts of each asset add up to zero. A transaction that took
-// effect in one shard and still waits in another counts as having taken effect in both.
+// conserve judges that at a cut the amounts of each asset add up to zero: what the transactions of
+// each shard made of what organisations brought along. A transaction that took effect in one shard
+// and still waits in another counts as having taken effect in both.
 func (w *world) conserve(cut []int) {
-	sums, holders := make(map[ledger.AssetName]ledger.Amount), w.holders(cut)
+	sums := make(map[ledger.AssetName]ledger.Amount)
 	for _, g := range w.remaining() {
 		if cut[g.shard] == 0 {
 			continue
@@ -44,14 +45,13 @@ func (w *world) conserve(cut []int) {
 		r := g.records[cut[g.shard]-1]
 		for name, held := range r.holdings {
 			for _, asset := range assets {
-				if r.counts(name, holders) {
-					add(sums, asset, held.sums[asset])
-				}
+				add(sums, asset, held[asset])
+				add(sums, asset, ledger.Amount{}.Minus(r.brought[name][asset]))
 			}
 		}
 		for _, id := range r.waiting {
 			if w.tookEffect(id, g.shard, cut) {
-				w.addParts(sums, g, r, id, holders)
+				w.addParts(sums, g, r, id)
 			}
 		}
 	}
@@ -80,13 +80,12 @@ func (w *world) tookEffect(id ledger.Hash, shard ledger.ShardID, cut []int) bool
 
 // addParts adds what a transaction will change in a shard.
 func (w *world) addParts(sums map[ledger.AssetName]ledger.Amount, g *group, r *record,
-	id ledger.Hash, holders map[ledger.OrganisationName]uint64) {
+	id ledger.Hash) {
 	at := g.places[id]
 	before := g.records[at.height-1]
 	t := before.block.Unpacked[at.index].Transaction()
 	for i := range t.Postings {
-		if name := t.Postings[i].Account.Organisation(); g.home(before, name) == g.shard &&
-			r.counts(name, holders) {
+		if name := t.Postings[i].Account.Organisation(); g.home(before, name) == g.shard {
 			add(sums, t.Postings[i].Asset, t.Postings[i].Amount)
 		}
 	}
@@ -165,6 +164,7 @@ func (w *world) judgeRest() {
 	w.judgeArrived()
 	w.judgeOutcomes()
 	w.countInherited()
+	w.countStranded()
 	w.judgeOrder()
 	w.judgeBalances()
 }
@@ -179,6 +179,10 @@ func (w *world) judgeOutcomes() {
 			for i := range r.verdicts {
 				verdict := &r.verdicts[i]
 				ended, here := g.outcomes[verdict.ID]
+				if !here && len(w.reachable(g, []ledger.Hash{verdict.ID})) == 0 {
+					w.result.Unreached++
+					continue
+				}
 				if !here {
 					w.fail(Atomicity, fmt.Sprintf("shard %d has set %s aside, and nothing ended it",
 						g.shard, short(verdict.ID)))
@@ -288,7 +292,7 @@ func (w *world) judgeBalances() {
 	w.compareBalances(balances)
 	for _, c := range w.plan.workload.clients {
 		key := ledger.RecordKey(c.account("record"))
-		if want, written := writings[key]; written && !w.isLost(w.finalHome(c.name)) {
+		if want, written := writings[key]; written && !w.wasLost(c.name) {
 			w.judgeRecord(key, want)
 		}
 	}
@@ -304,19 +308,29 @@ func (g *group) last() *record {
 
 func (w *world) compareBalances(want map[balanceKey]ledger.Amount) {
 	for _, path := range w.paths {
-		g := w.groups[w.finalHome(path.Organisation())]
-		if w.isLost(g.shard) {
+		if w.wasLost(path.Organisation()) {
 			continue
 		}
+		g := w.groups[w.finalHome(path.Organisation())]
 		account, _ := g.members[0].account(path)
 		for _, asset := range assets {
 			key := balanceKey{path, asset}
-			if got := account.Balance(asset); got.Compare(want[key]) != 0 {
+			if got := settled(&account, asset); got.Compare(want[key]) != 0 {
 				w.fail(Outcome, fmt.Sprintf("%s has %v %s, and what took effect adds up to %v",
 					path, got, asset, want[key]))
 			}
 		}
 	}
+}
+
+// settled returns the balance of an account, with what is set aside.
+func settled(account *ledger.Account, asset ledger.AssetName) (amount ledger.Amount) {
+	for i := range account.Balances {
+		if account.Balances[i].Asset == asset {
+			amount = account.Balances[i].Settled()
+		}
+	}
+	return amount
 }
 
 // unrest lists what keeps the book from resting, or nil.
@@ -338,7 +352,7 @@ func (w *world) unrest() (reasons []string) {
 				say("%v has flushed %d of %d blocks", m, len(m.disk), g.head())
 			}
 		}
-		if waiting := g.last().waiting; len(waiting) > 0 {
+		if waiting := w.reachable(g, g.last().waiting); len(waiting) > 0 {
 			say("shard %d: %d transactions wait, the first is %s", g.shard, len(waiting),
 				short(waiting[0]))
 		}
@@ -352,7 +366,15 @@ func (w *world) unrest() (reasons []string) {
 			}
 		}
 	}
+	for i := range w.plan.changes {
+		if c := &w.plan.changes[i]; !c.done {
+			say("the operators have not made the change: %s", c.what)
+		}
+	}
 	for _, l := range w.plan.losses {
+		if l.bundle == nil {
+			continue
+		}
 		if w.turn < l.settled || !w.placed(l.bundle) {
 			say("the operators have not settled with shard %d", l.shard)
 		}

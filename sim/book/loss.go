@@ -28,11 +28,11 @@ type lossOf struct {
 func lossChance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, math.MaxUint64)) }
 
 // loses reports whether shards of the book of a seed get lost.
-func (p *plan) loses(seed uint64) bool { return lossChance(seed).IntN(4) == 0 }
+func loses(seed uint64) bool { return lossChance(seed).IntN(4) == 0 }
 
 // lose draws the shards that get lost, each after all shards below it. The root does not.
 func (p *plan) lose(seed uint64) {
-	if !p.loses(seed) {
+	if !p.losing {
 		return
 	}
 	random := lossChance(seed)
@@ -114,12 +114,15 @@ func (w *world) lose() {
 	root := w.groups[w.plan.tree.Root()]
 	for i := range w.plan.losses {
 		l := &w.plan.losses[i]
-		if l.at == w.turn && l.gone {
+		if l.at == w.turn && l.gone && int(l.shard) < len(w.groups) {
 			w.say("shard %d is gone for good", l.shard)
 			for _, m := range w.groups[l.shard].members {
 				m.crash()
 				m.returns = math.MaxInt64
 			}
+		}
+		if w.plan.mixed {
+			continue
 		}
 		if w.turn >= l.settled && (w.turn-l.settled)%againAfter == 0 && !w.placed(l.bundle) &&
 			len(root.last().lost) == i && ledger.TakesBookChanges(root.version()) {
@@ -134,6 +137,13 @@ func (w *world) unheard(l *letter) bool {
 	return slices.ContainsFunc(w.plan.losses, func(each lossOf) bool {
 		return each.shard == l.from.shard && each.deaf[l.to.shard] &&
 			w.turn >= each.unheardFrom && w.turn < each.heardAgain
+	})
+}
+
+// isGone reports whether a shard is gone for good.
+func (w *world) isGone(shard ledger.ShardID) bool {
+	return slices.ContainsFunc(w.plan.losses, func(l lossOf) bool {
+		return l.shard == shard && l.gone && w.turn >= l.at
 	})
 }
 

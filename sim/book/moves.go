@@ -14,22 +14,22 @@ import (
 
 // hold adds a balance to what the shard has of an organisation, as far as that counts.
 func (r *record) hold(m *member, name ledger.OrganisationName, balance *ledger.Balance) {
-	number, holds := m.state.Holds(name)
-	if !holds {
+	if _, holds := m.state.Holds(name); !holds {
 		return
 	}
-	if r.holdings[name].sums == nil {
-		r.holdings[name] = holding{number, make(map[ledger.AssetName]ledger.Amount)}
+	if r.holdings[name] == nil {
+		r.holdings[name] = make(holding)
 	}
-	add(r.holdings[name].sums, balance.Asset, balance.Settled())
+	add(r.holdings[name], balance.Asset, balance.Settled())
 }
 
-// noteMoves records which organisations are on their way here, and which have left.
+// noteMoves records which organisations are on their way here, and which have left or never will.
 func (g *group) noteMoves(m *member, r *record) {
 	coming, _ := m.state.Coming()
 	r.coming = len(coming)
 	for _, each := range m.state.Departures() {
-		if _, before := g.departed[each.Number]; !before && m.state.Departed(each.Number) {
+		if _, before := g.departed[each.Number]; !before && (m.state.Departed(each.Number) ||
+			m.state.NeverDeparts(each.Number)) {
 			r.departed = append(r.departed, each.Number)
 		}
 	}
@@ -52,9 +52,13 @@ func (r *record) homesAfter() (homes map[ledger.OrganisationName]ledger.ShardID,
 	return homes, moved
 }
 
-// arrive records the cancellations that come along with an organisation.
+// arrive records what comes along with an organisation: cancellations and balances.
 func (r *record) arrive(a *ledger.Arrival) {
 	for i := range a.Entries {
+		balances, is, _ := state.MovedBalances(&a.Entries[i])
+		if is {
+			r.bring(state.AccountOfKey(a.Entries[i].Key).Organisation(), balances)
+		}
 		if id, by, deadline, is := state.MovedCancellation(&a.Entries[i]); is {
 			if r.cancelled = maps.Clone(r.cancelled); r.cancelled == nil {
 				r.cancelled = make(map[withdrawal]ledger.Milliseconds)
@@ -64,25 +68,17 @@ func (r *record) arrive(a *ledger.Arrival) {
 	}
 }
 
-// holders returns the move with which each organisation came to where its entries count at a cut.
-func (w *world) holders(cut []int) map[ledger.OrganisationName]uint64 {
-	holders := make(map[ledger.OrganisationName]uint64)
-	for _, g := range w.remaining() {
-		if cut[g.shard] == 0 {
-			continue
-		}
-		for name, each := range g.records[cut[g.shard]-1].holdings {
-			holders[name] = max(holders[name], each.number)
-		}
+// bring records balances that come along with an organisation.
+func (r *record) bring(name ledger.OrganisationName, balances []ledger.Balance) {
+	if r.brought = maps.Clone(r.brought); r.brought == nil {
+		r.brought = make(map[ledger.OrganisationName]holding)
 	}
-	return holders
-}
-
-// counts reports whether a shard is the one whose entries of an organisation count.
-func (r *record) counts(name ledger.OrganisationName,
-	holders map[ledger.OrganisationName]uint64) bool {
-	held, here := r.holdings[name]
-	return here && held.number == holders[name]
+	if r.brought[name] = maps.Clone(r.brought[name]); r.brought[name] == nil {
+		r.brought[name] = make(holding)
+	}
+	for i := range balances {
+		add(r.brought[name], balances[i].Asset, balances[i].Amount)
+	}
 }
 
 // departures is what a member knows of the organisations that left its shard.
@@ -106,6 +102,10 @@ func (m *member) departure(asked ledger.Hash) (word ledger.Verdict, known bool) 
 		if ledger.MoveID(m.group.genesis.Book(), each.Number) != asked {
 			continue
 		}
+		if at, left := m.leaving.at[each.Number]; left && at <= m.visible(false) &&
+			m.state.NeverDeparts(each.Number) {
+			return ledger.Departure(each.Number, m.group.shard, asked), true
+		}
 		arrivals := m.arrivals(each.Number)
 		if len(arrivals) == 0 {
 			return ledger.Verdict{}, false
@@ -118,7 +118,8 @@ func (m *member) departure(asked ledger.Hash) (word ledger.Verdict, known bool) 
 // arrivals makes the arrivals of a move if the organisation has left with a durable block.
 func (m *member) arrivals(number uint64) []*ledger.Bundle {
 	at, left := m.leaving.at[number]
-	if !left || at > m.visible(m.group.world.options.Plant == plantEarlyVerdict) {
+	if !left || at > m.visible(m.group.world.options.Plant == plantEarlyVerdict) ||
+		m.state.NeverDeparts(number) {
 		return nil
 	}
 	if made := m.leaving.made[number]; made != nil {
@@ -252,6 +253,25 @@ func (w *world) finalHome(name ledger.OrganisationName) ledger.ShardID {
 	r := *g.last()
 	r.homes, _ = r.homesAfter()
 	return g.home(&r, name)
+}
+
+// wasLost reports whether an organisation ever lived in a shard that gets lost in this run.
+func (w *world) wasLost(name ledger.OrganisationName) bool {
+	g := w.groups[w.plan.tree.Root()]
+	return w.isLost(w.finalHome(name)) || slices.ContainsFunc(g.records, func(r *record) bool {
+		return w.isLost(g.home(r, name))
+	})
+}
+
+// countStranded counts the organisations that never arrive in their home, because the shard that
+// they were coming from is lost.
+func (w *world) countStranded() {
+	for _, c := range w.plan.workload.clients {
+		home := w.finalHome(c.name)
+		if !w.isLost(home) && !w.groups[home].members[0].state.LivesHere(c.name) {
+			w.result.Stranded++
+		}
+	}
 }
 
 // judgeArrived judges that organisations have arrived only after they left.

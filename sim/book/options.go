@@ -187,8 +187,15 @@ type Result struct {
 	// Withdrawn counts those that another shard refused because a signer had cancelled it there.
 	// Moved counts the organisations that arrived in another shard.
 	Blocks, Applied, Refused, Late, Withdrawn, Moved int
-	// Added counts the shards that began on the way.
-	Added int
+	// Added counts the shards that began on the way. Stranded counts the organisations that never
+	// arrived, because the shard that they were coming from was lost. Mixed says that the operators
+	// made changes of all kinds.
+	Added, Stranded int
+	Mixed           bool
+	// Unreached counts the parts of copies of failed transactions that wait for ever, because a
+	// shard on the way to another one has the transaction from before a move
+	// (docs/design/moves.md).
+	Unreached int
 	// Turns is the virtual time of the run.
 	Turns Turn
 	// Hash covers everything that happened. Two runs with the same hash went alike.

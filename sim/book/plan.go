@@ -51,6 +51,10 @@ type plan struct {
 	submissions []submission
 	faults      []fault
 	losses      []lossOf
+	// losing says that shards get lost. mixed says that the operators add shards, move
+	// organisations and settle with lost shards in the same run: changes, in any order.
+	losing, mixed bool
+	changes       []change
 	// calm is the turn at which faults are over.
 	calm Turn
 }
@@ -90,9 +94,12 @@ func newPlan(options *Options) (*plan, error) {
 	random := rand.New(rand.NewPCG(options.Seed, 0))
 	// The moves have a chance of their own, so that other books stay as they were without them.
 	movers := rand.New(rand.NewPCG(options.Seed, 1<<40))
-	p := &plan{delay: 1, haste: 30 + random.IntN(70), flush: 10 + random.IntN(80)}
+	mixing := rand.New(rand.NewPCG(options.Seed, 1<<41))
+	p := &plan{mixed: mixing.IntN(3) == 0, delay: 1, haste: 30 + random.IntN(70),
+		flush: 10 + random.IntN(80)}
+	p.losing = options.Faults&FaultLose != 0 && (p.mixed || loses(options.Seed))
 	shards, members := 2+random.IntN(4), []int{1, 3, 3, 3, 3, 2, 5}[random.IntN(7)]
-	if options.Faults&FaultLose != 0 && p.loses(options.Seed) {
+	if p.losing && !p.mixed {
 		shards = max(shards, 4) // some are left to agree with each other
 	}
 	if options.Shards != 0 {
@@ -117,14 +124,13 @@ func newPlan(options *Options) (*plan, error) {
 	for i := range members {
 		p.indexes = append(p.indexes, ledger.MemberIndex(i))
 	}
-	loses := options.Faults&FaultLose != 0 && p.loses(options.Seed)
-	if movers.IntN(3) == 0 && !loses {
+	if movers.IntN(3) == 0 && !p.losing || p.mixed {
 		p.movers, p.arrival = movers, 40+movers.IntN(600)
 	}
-	if err := p.found(random, shards, members, options); err != nil {
+	if err := p.found(random, shards, members); err != nil {
 		return nil, err
 	}
-	if !loses && p.movers == nil { // the changes of a book are all of one kind
+	if p.mixed || !p.losing && p.movers == nil {
 		p.grow(random, members)
 	}
 	count := 10 + random.IntN(SubmissionsMax-9)
@@ -133,10 +139,12 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	p.workload = newWorkload(random, p.genesis[0], p.upgrade)
 	p.submit(random, count)
-	if options.Faults&FaultLose != 0 {
+	if p.mixed {
+		p.mix(mixing)
+	} else {
 		p.lose(options.Seed)
+		p.move()
 	}
-	p.move()
 	if options.Faults&FaultNetwork != 0 {
 		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
 	}
@@ -155,7 +163,7 @@ func newPlan(options *Options) (*plan, error) {
 }
 
 // found draws the tree and the members.
-func (p *plan) found(random *rand.Rand, shards, members int, options *Options) error {
+func (p *plan) found(random *rand.Rand, shards, members int) error {
 	parents := make([]ledger.ShardID, shards)
 	numbers := random.Perm(shards)
 	parents[numbers[0]] = ledger.ShardID(numbers[0])
@@ -173,7 +181,9 @@ func (p *plan) found(random *rand.Rand, shards, members int, options *Options) e
 		p.upgrade = genesis.Version + 1 + random.IntN(older)
 	}
 	switch {
-	case options.Faults&FaultLose != 0 && p.loses(options.Seed):
+	case p.mixed:
+		p.upgrade, genesis.Version = 0, ledger.GrowthVersion
+	case p.losing:
 		if p.upgrade = 0; genesis.Version < ledger.DeadlineVersion {
 			p.upgrade = ledger.GrowthVersion
 		} else {
@@ -285,6 +295,9 @@ func (p *plan) submit(random *rand.Rand, count int) {
 			p.workload.opening(client))
 	}
 	for i := range p.additions {
+		if p.mixed {
+			break
+		}
 		add(p.addedAt[i], fmt.Sprintf("adds a shard below shard %d", p.additions[i].Parent),
 			p.workload.addition(uint64(i+1), &p.additions[i]))
 	}
@@ -423,5 +436,5 @@ func (p *plan) String() string {
 		"late, %d bundles, %d faults%s",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
 		p.vouched(), p.limit, p.memory, p.loss, p.repeats, p.delay, len(p.submissions),
-		len(p.faults), p.lossesInWords())
+		len(p.faults), p.lossesInWords()+p.changesInWords())
 }

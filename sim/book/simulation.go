@@ -2,6 +2,7 @@ package book
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -56,6 +57,7 @@ func Run(options Options) (Result, error) {
 		trace: trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
 	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
 		Members: len(p.genesis) * len(p.keys[0])}
+	w.result.Mixed = p.mixed
 	w.play()
 	w.result.Turns, w.result.Hash = w.turn, w.trace.Hash()
 	for _, g := range w.groups {
@@ -112,8 +114,12 @@ func (w *world) found(genesis *ledger.Genesis, seed []byte) {
 	g.adopt(nil)
 	w.groups = append(w.groups, g)
 	for i := range w.plan.keys[g.shard] {
-		m := &member{group: g, number: i, up: true}
-		m.open(false)
+		m := &member{group: g, number: i, up: !w.isGone(g.shard)}
+		if m.up {
+			m.open(false)
+		} else {
+			m.returns = math.MaxInt64
+		}
 		g.members = append(g.members, m)
 	}
 }
@@ -123,6 +129,7 @@ func (w *world) pass() {
 	w.random = rand.New(rand.NewPCG(w.options.Seed, uint64(w.turn)+1))
 	w.strike()
 	w.lose()
+	w.operate()
 	for _, s := range w.plan.submissions {
 		switch {
 		case s.at == w.turn:
@@ -229,8 +236,8 @@ func (w *world) submit(s *submission) {
 }
 
 // worthwhile reports whether a submission is to be made again: it is in no chain, and once faults
-// have ended the chains can take it. Otherwise members would propose it for ever, and the book would
-// come to rest only by chance.
+// have ended the chains can take it. Otherwise members would propose it for ever, and the book
+// would come to rest only by chance.
 func (w *world) worthwhile(s *submission) bool {
 	return !w.placed(s.bundle) && (w.turn <= w.plan.calm || w.takes(s.bundle))
 }

@@ -1,0 +1,38 @@
+package book
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/sim/sweep"
+)
+
+// TestBooksChange judges books to which shards are added, in which organisations move, and which
+// lose shards, all in one run.
+func TestBooksChange(t *testing.T) {
+	t.Parallel()
+	var unreached, mixed, moved, added, losses, inherited, stranded int
+	count := share(240)
+	if err := sweep.Seeds(context.Background(), 30_000, count, Options{Faults: FaultsAll}.RunSeed,
+		func(r Result) bool {
+			if r.Mixed {
+				mixed++
+				unreached += r.Unreached
+				moved, added, losses = moved+r.Moved, added+r.Added, losses+r.Losses
+				inherited, stranded = inherited+r.Inherited, stranded+r.Stranded
+			}
+			if len(r.Violations) > 0 {
+				t.Errorf("seed %d, %s:\n%v", r.Seed, r.Plan, r.Violations[0])
+			}
+			return len(r.Violations) == 0
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if !raceEnabled && (moved < mixed || added < mixed || losses < mixed ||
+		stranded < mixed/30 || inherited < mixed/10) {
+		t.Error("the seeds are too kind")
+	}
+	t.Logf("%d books: %d organisations arrived, %d never did, %d shards were added, "+
+		"%d settlements with lost shards, %d testimonies that they agreed, %d parts of copies "+
+		"wait for ever", mixed, moved, stranded, added, losses, inherited, unreached)
+}
