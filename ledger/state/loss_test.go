@@ -403,3 +403,71 @@ func (n *network) testimonies(shard ledger.ShardID, waits *state.Pending) (all [
 	}
 	return all
 }
+
+// What a transaction waits for after a loss is counted by the shards that have not testified, also
+// by a state that is restored between two testimonies. The last of them decides.
+func TestWaitsForTestimonies(t *testing.T) {
+	t.Parallel()
+	for _, agreed := range []bool{false, true} {
+		a := newSettling(t, 0, 0, 0, 0, 0)
+		transaction := a.among(1, 2, 3)
+		transaction.Postings = append(transaction.Postings, a.transfer(1, 4, 1).Postings...)
+		id := a.enter(transaction)
+		a.round(0, &ledger.Batch{Bundles: [][]byte{a.inbox[0][0].Encode()}})
+		a.inbox[0] = nil
+		for shard := ledger.ShardID(1); shard < 5; shard++ {
+			a.round(shard, &ledger.Batch{Carried: a.stream(shard)})
+		}
+		a.shards[4].stopped, a.shards[4].verdicts = true, nil
+		waits := func(when string, want ...int) {
+			t.Helper()
+			restored := state.New(a.shards[1].genesis)
+			if err := a.shards[1].state.Entries(restored.Restore); err != nil {
+				t.Fatal(err)
+			}
+			if err := restored.Complete(nil); err != nil ||
+				restored.Digest() != a.shards[1].state.Digest() {
+				t.Fatalf("%s: the restored state has another digest: %v", when, err)
+			}
+			for shard, want := range want {
+				of := ledger.ShardID(shard)
+				if got, again := a.shards[1].state.WaitingFor(of), restored.WaitingFor(of); got !=
+					want || again != want {
+					t.Errorf("%s: %d wait for shard %d, restored %d, want %d", when, got, shard,
+						again, want)
+				}
+			}
+			a.shards[1].state = restored // it goes on with that
+		}
+		var good []ledger.Verdict
+		for _, shard := range []ledger.ShardID{2, 3} {
+			good = append(good, ledger.Verdict{ID: id, Shard: shard,
+				Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
+		}
+		waits("before", 0, 0, 1, 1, 1)
+		a.round(1, &ledger.Batch{Verdicts: good[:1]})
+		waits("with one verdict", 0, 0, 0, 1, 1)
+		a.settle(1, 4)
+		a.round(0, &ledger.Batch{Bundles: [][]byte{a.inbox[0][0].Encode()}})
+		a.inbox[0] = nil
+		a.round(1, &ledger.Batch{Carried: a.stream(1)})
+		waits("after the loss", 0, 0, 1, 1, 0)
+		asked := ledger.Testimony{About: 4, AsOf: 4}
+		a.round(1, &ledger.Batch{Verdicts: []ledger.Verdict{asked.Verdict(id, 2, false)}})
+		waits("with one testimony", 0, 0, 0, 1, 0)
+		a.round(1, &ledger.Batch{Verdicts: []ledger.Verdict{asked.Verdict(id, 3, agreed)}})
+		if agreed {
+			waits("of an agreement", 0, 0, 0, 1, 0)
+			a.round(1, &ledger.Batch{Verdicts: good[1:]})
+		}
+		waits("in the end", 0, 0, 0, 0, 0)
+		if count := a.shards[1].state.PendingCount(); count != 0 {
+			t.Errorf("agreed %v: %d wait", agreed, count)
+		}
+		want := int64(100)
+		if agreed {
+			want -= 11
+		}
+		a.has(1, want, 0, 0)
+	}
+}

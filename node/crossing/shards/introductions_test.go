@@ -93,6 +93,44 @@ func TestStrangersIntroduceThemselves(t *testing.T) {
 	}
 }
 
+// A lost shard's new members stay strangers, with or without vouched crossings, and a node does not
+// introduce itself to those of a lost shard.
+func TestStrangersOfALostShard(t *testing.T) {
+	t.Parallel()
+	for _, vouched := range []bool{true, false} {
+		t.Run(fmt.Sprintf("vouched: %t", vouched), func(t *testing.T) {
+			t.Parallel()
+			h := historyOf(t, vouched, 1).join(20).leave(0)
+			d := directoryOf(t, vouched, 0)
+			open := doorOf(t, d)
+			d.Lose(1, time.Unix(1000, 0))
+			if peers := d.unheard(); len(peers) != 3 {
+				t.Errorf("it introduces itself to %d members, want those of shard 2", len(peers))
+			}
+			if epoch, err := open.hear("a", said(d, 1, 0, h.trail)); !errors.Is(err, ErrMalformed) {
+				t.Errorf("it hears a lost shard, up to epoch %d: %v", epoch, err)
+			}
+			if _, members := d.Members(1); len(members) > 0 || len(d.Changes()) > 0 {
+				t.Errorf("the lost shard has members %v", members)
+			}
+			if _, _, known := d.Find(peerOf(t, 20)); known {
+				t.Error("a member of the lost shard is known")
+			}
+			// One that was heard, and whose words are decoded, before the loss.
+			late := directoryOf(t, vouched, 0)
+			decoded, err := decodeIntroduction(said(late, 1, 0, h.trail), late)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late.Lose(1, time.Unix(1000, 0))
+			learned, _, err := late.LearnIntroduction(decoded.shard, decoded.from, decoded.further)
+			if _, members := late.Members(1); learned || len(members) > 0 {
+				t.Errorf("the loss is undone by an introduction: %v, %v", members, err)
+			}
+		})
+	}
+}
+
 // said is an introduction as a stranger sends it.
 func said(d *Directory, shard ledger.ShardID, from ledger.MembersEpoch,
 	certificates []*ledger.Certificate) []byte {
