@@ -25,7 +25,9 @@ func growingGenesis() *ledger.Genesis {
 type growing struct {
 	genesis *ledger.Genesis
 	client  *ledgertest.Client
-	added   uint64
+	// added counts the changes of the book. lost are shards that get lost in some blocks.
+	added uint64
+	lost  map[ledger.Height]ledger.ShardID
 }
 
 func newGrowing() *growing {
@@ -60,6 +62,11 @@ func (g *growing) next(s *Store) []byte {
 		bundles = append(bundles, operator.Bundle("operator", operator.ChangeBook(ledger.BookChange{
 			Number: g.added, Addition: &ledger.ShardAddition{
 				Members: []ledger.Member{ledgertest.Member(50 + int(height))}}})))
+	case g.lost[height] != 0:
+		g.added++
+		operator := &ledgertest.Operator{Ledger: g.genesis.Book(), Sequence: uint64(height)}
+		bundles = append(bundles, operator.Bundle("operator", operator.ChangeBook(ledger.BookChange{
+			Number: g.added, Loss: &ledger.ShardLoss{Shard: g.lost[height]}})))
 	case height%3 == 0:
 		register(ledgertest.NewClient(g.genesis,
 			ledger.OrganisationName(fmt.Sprintf("org%d", height))))
@@ -85,6 +92,28 @@ func TestGrownIsFilledIn(t *testing.T) {
 	t.Parallel()
 	g := newGrowing()
 	filledInIsWhole(t, g.genesis, g.next)
+}
+
+// A store that was filled in has the streams to lost shards as far as they go, whether the loss is
+// before the snapshot or after it.
+func TestLostIsFilledIn(t *testing.T) {
+	t.Parallel()
+	g := newGrowing()
+	g.lost = map[ledger.Height]ledger.ShardID{41: 2, 64: 1}
+	ended := make(map[ledger.ShardID]uint64)
+	filledInIsWhole(t, g.genesis, func(s *Store) []byte {
+		for _, loss := range s.Losses() {
+			at, before := ended[loss.Shard]
+			if now := s.Streamed(loss.Shard); before && now != at || now == 0 {
+				t.Errorf("the stream to lost shard %d goes on from %d to %d", loss.Shard, at, now)
+			}
+			ended[loss.Shard] = s.Streamed(loss.Shard)
+		}
+		return g.next(s)
+	})
+	if len(ended) != 2 {
+		t.Errorf("%d shards were lost", len(ended))
+	}
 }
 
 // A chain begins with the directory that another chain kept, goes on from it after a restart and
