@@ -72,6 +72,16 @@ func (b *shards) arrive(name ledger.OrganisationName, to ledger.ShardID) {
 	}
 }
 
+// arriveBy makes rounds until an organisation has arrived in a shard by way of another one.
+func (b *shards) arriveBy(name ledger.OrganisationName, by, to ledger.ShardID) {
+	b.t.Helper()
+	for range 5 {
+		b.settle()
+		b.deliver(by)
+	}
+	b.arrive(name, to)
+}
+
 // judgeLoss checks the book, and what the lost shards have.
 func (b *shards) judgeLoss(when, want string) {
 	b.t.Helper()
@@ -192,9 +202,199 @@ func TestLossOfAShardOnTheWay(t *testing.T) {
 	}
 }
 
-// An organisation moves on twice from a shard that is lost before anything arrived. All of its later
-// homes learn that it never arrives, also those that were opened again, and those whose stores are
-// checked.
+// cutsAfter finds the cuts of all blocks of the root, and of now, and returns what their balances
+// add up to, by block, without the lost shards.
+func (b *shards) cutsAfter() (sums []int64) {
+	b.t.Helper()
+	head := b.stores[0].AppendedHeight()
+	for at := range head + 2 {
+		height := &at
+		if at > head {
+			height = nil
+		}
+		cut, err := b.cut(height)
+		if err != nil {
+			b.t.Fatalf("block %d: %v", at, err)
+		}
+		if want, err := b.stores[0].ShardsAt(cut[0].Place); err != nil || len(cut) != want {
+			b.t.Fatalf("block %d: %d places of %d: %v", at, len(cut), want, err)
+		}
+		sum := ledger.Amount{}
+		for shard := range cut {
+			own := b.stores[shard]
+			if own == nil {
+				continue
+			}
+			place, err := PlaceIn(b.t.Context(), own, cut, own.AppendedHeight())
+			if err != nil || place != cut[shard].Place {
+				b.t.Fatalf("block %d, shard %d: %+v, %v", at, shard, place, err)
+			}
+			balances, err := b.read(ledger.ShardID(shard), place)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			for _, amount := range balances {
+				if sum, err = sum.Add(amount); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+		}
+		small, _ := sum.Int64()
+		sums = append(sums, small)
+	}
+	return sums
+}
+
+// Cuts after a loss and an addition, in either order, have the shards of their places. Without what
+// the lost shard has the balances add up, before the changes and after them.
+func TestCutsAfterALossAndAnAddition(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"lost first": true, "added first": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newShardsOf(t, 6, ledger.GrowthVersion, 0, 0, 0)
+			b.settle()
+			b.pay(b.clients[0], "issuer", b.clients[2], 7)
+			b.settle()
+			lose := func() {
+				b.pay(b.clients[1], "issuer", b.clients[2], 3) // nothing comes of it
+				b.lose(2)
+				b.settle()
+			}
+			if first {
+				lose()
+			}
+			b.add(1, t.TempDir())
+			if !first {
+				lose()
+			}
+			added := b.clients[3]
+			b.settle()
+			b.pay(added, "issuer", b.clients[0], 5)
+			b.pay(b.clients[1], "issuer", added, 4)
+			b.settle()
+			sums := b.cutsAfter()
+			paid := false
+			for height, sum := range sums {
+				if sum != 0 && sum != -7 || paid && sum == 0 {
+					t.Errorf("the balances at block %d add up to %d", height, sum)
+				}
+				paid = paid || sum != 0
+			}
+			if !paid {
+				t.Error("nothing was lost")
+			}
+			b.judgeLoss("in the end", "7")
+			account, err := b.stores[3].Account(added.Account("a"))
+			if got := account.Balance("unit"); err != nil || got != ledger.NewAmount(4) {
+				t.Errorf("the added shard has %v: %v", got, err)
+			}
+		})
+	}
+}
+
+// An organisation's cancellations move with it, twice, also if the second move comes before the
+// first arrival. So what it cancelled at its first home never takes effect at the last one.
+func TestCancellationsOverTwoMoves(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]bool{"one by one": true, "at once": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newShardsOf(t, 7, ledger.GrowthVersion, 0, 0, 0, 0)
+			b.settle()
+			root, mover := b.clients[0], b.clients[1]
+			deadline := b.start + 100_000
+			var cancelled []*ledger.Bundle
+			for _, to := range []*ledgertest.Client{mover, root} {
+				transfer := mover.Transfer(mover.Account("issuer"), to.Account("a"), 1)
+				transfer.Deadline = deadline
+				bundle := b.signed(transfer, mover.Organisation)
+				cancelled = append(cancelled, bundle)
+				cancellation := mover.Next()
+				cancellation.Deadline = deadline
+				cancellation.Cancellation = &ledger.Cancellation{Transaction: bundle.ID(0),
+					Shard: 1}
+				b.enter(cancellation, mover)
+			}
+			free := mover.Transfer(mover.Account("issuer"), mover.Account("a"), 5)
+			b.move(1, mover.Organisation, 2)
+			if between {
+				b.arrive(mover.Organisation, 2)
+				b.reopen(2)
+			}
+			b.move(2, mover.Organisation, 3)
+			b.settle()
+			b.arriveBy(mover.Organisation, 2, 3)
+			b.reopen(3)
+			for i, bundle := range cancelled {
+				b.with(b.stores[0].BundleEntry(bundle), bundle)
+				b.settle()
+				found, err := b.stores[3].Transaction(bundle.ID(0))
+				if err != nil || found.Entry.Result.Code != ledger.Cancelled {
+					t.Errorf("transaction %d: %v, %v", i, found.Entry, err)
+				}
+			}
+			b.enter(free, mover)
+			b.settle()
+			account, err := b.stores[3].Account(mover.Account("a"))
+			if got := account.Balance("unit"); err != nil || got != ledger.NewAmount(5) {
+				t.Errorf("it has %v: %v", got, err)
+			}
+			if _, err := b.check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An organisation that was coming from a lost shard is refused at its new home, also after that was
+// opened again, and by a store that began with a snapshot of it.
+func TestStrandedOrganisation(t *testing.T) {
+	t.Parallel()
+	b := newShardsOf(t, 8, ledger.GrowthVersion, 0, 0, 0)
+	b.settle()
+	root, mover := b.clients[0], b.clients[2]
+	b.pay(mover, "issuer", root, 9)
+	b.settle()
+	opening := mover.Next()
+	opening.Openings = []ledger.Opening{{Account: mover.Account("new")}}
+	again := b.signed(opening, mover.Organisation)
+	old := b.signed(mover.Transfer(root.Account("a"), mover.Account("a"), 0), mover.Organisation)
+	b.move(1, mover.Organisation, 0)
+	b.with(0, again) // it may still come
+	if known, err := b.stores[0].Known(again.ID(0)); err != nil || known {
+		t.Errorf("it is in a block before the organisation arrived: %v", err)
+	}
+	b.lose(2)
+	b.settle()
+	refused := func(when string, own *store.Store) {
+		t.Helper()
+		if own.IsComing(mover.Organisation) || own.LivesHere(mover.Organisation) ||
+			own.AwaitingCount() > 0 || own.HasMoves() != true {
+			t.Errorf("%s: it is on its way, or here", when)
+		}
+		if _, holds := own.Holds(mover.Organisation); holds {
+			t.Errorf("%s: something of it counts", when)
+		}
+	}
+	refused("at once", b.stores[0])
+	b.reopen(0)
+	refused("opened again", b.stores[0])
+	restored, _ := b.restored()
+	refused("restored", restored)
+	b.stores[0] = restored
+	b.with(0, again, old)
+	for _, bundle := range []*ledger.Bundle{again, old} {
+		found, err := restored.Transaction(bundle.ID(0))
+		if err != nil || found.Entry.Result.Code != ledger.ShardLost {
+			t.Errorf("%v: %v", found.Entry, err)
+		}
+	}
+}
+
+// An organisation moves on twice from a shard that is lost before anything arrived. All of its
+// later homes learn that it never arrives, also those that were opened again, and those whose
+// stores are checked.
 func TestNothingArrivesAnywhere(t *testing.T) {
 	t.Parallel()
 	b := newShardsOf(t, 5, ledger.GrowthVersion, 0, 0, 0, 0)

@@ -47,7 +47,9 @@ func (s sums) of(asset ledger.AssetName) *total {
 func (s sums) add(asset ledger.AssetName, amount ledger.Amount) { s.of(asset).add(amount) }
 
 // takeAway takes an amount away from the sum of an asset.
-func (s sums) takeAway(asset ledger.AssetName, amount ledger.Amount) { s.of(asset).takeAway(amount) }
+func (s sums) takeAway(asset ledger.AssetName, amount ledger.Amount) {
+	s.of(asset).takeAway(amount)
+}
 
 // addTotal adds another total.
 func (t *total) addTotal(other *total) {
