@@ -1,6 +1,7 @@
 package book
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -172,6 +173,40 @@ func TestLossAfterAMoveAway(t *testing.T) {
 				b.judgeLoss("it moved on", ledger.NewAmount(want).String())
 			}
 		})
+	}
+}
+
+// What has arrived of an organisation does not count if the rest is lost.
+func TestLossAfterAPartOfTheArrivals(t *testing.T) {
+	t.Parallel()
+	b := newShardsOf(t, 3, ledger.GrowthVersion, 0, 0, 0)
+	b.settle()
+	root, mover := b.clients[0], b.clients[2]
+	b.pay(mover, "issuer", mover, 20)
+	b.pay(mover, "issuer", root, 6)
+	for i := range 3 {
+		noted := mover.Next()
+		noted.Records = []ledger.Record{{Value: bytes.Repeat([]byte{byte(i)}, 50_000),
+			Key: ledger.RecordKey(mover.Account(string(rune('x' + i))))}}
+		b.enter(noted, mover)
+	}
+	b.settle()
+	b.move(1, mover.Organisation, 1)
+	b.settle()
+	arrivals, err := b.stores[2].Arrivals(1, b.stores[2].AppendedHeight())
+	if err != nil || len(arrivals) < 2 {
+		t.Fatalf("%d arrivals: %v", len(arrivals), err)
+	}
+	b.with(1, arrivals[:len(arrivals)-1]...)
+	if _, err := b.stores[1].Account(mover.Account("a")); err != nil {
+		t.Fatalf("its accounts have not arrived: %v", err)
+	}
+	b.judgeLoss("before", "")
+	b.lose(2)
+	b.settle()
+	b.judgeLoss("after", "-6")
+	if b.stores[1].LivesHere(mover.Organisation) {
+		t.Error("it lives in its new home")
 	}
 }
 
