@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"slices"
 )
 
 // A book of several shards grows by shards that the operators add below running ones (BookChange).
@@ -34,30 +33,6 @@ func SeedHash(seed []byte) Hash {
 	_, _ = hasher.Write([]byte(seedDomain))
 	_, _ = hasher.Write(seed)
 	return Hash(hasher.Sum(nil))
-}
-
-// Grow returns the tree with a further shard below parent, a shard of t. The number of the new
-// shard is that of the shards of t, which does not change.
-func (t *ShardTree) Grow(parent ShardID) *ShardTree {
-	grown, err := newShardTree(append(slices.Clone(t.parents), parent), t.homes)
-	if err != nil || int(parent) >= t.Shards() {
-		panic(fmt.Sprintf("ledger: a shard is added below shard %d of %d", parent, t.Shards()))
-	}
-	return grown
-}
-
-// First returns the tree as it was when the book had this number of shards, from those of its
-// genesis to all of t.
-func (t *ShardTree) First(shards int) *ShardTree {
-	if shards == t.Shards() {
-		return t
-	}
-	first, err := newShardTree(t.parents[:shards], t.homes)
-	if err != nil || shards < t.homes {
-		panic(fmt.Sprintf("ledger: the first %d shards of a book that began with %d", shards,
-			t.homes))
-	}
-	return first
 }
 
 // GenesisShards returns the number of shards with which the book began.

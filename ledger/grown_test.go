@@ -146,7 +146,7 @@ func TestTreeGrows(t *testing.T) {
 			if tree.GenesisShards() != began || tree.Rendezvous("somebody") != home {
 				r.Fatalf("homes move")
 			}
-			if !slices.Equal(tree.First(before.Shards()).Parents(), parents) {
+			if !slices.Equal(tree.Before(before.Shards(), 0).Parents(), parents) {
 				r.Fatalf("the first shards of %v are not %v", tree.Parents(), parents)
 			}
 		}

@@ -15,7 +15,8 @@ const growthVersion = 11
 //
 //   - an addition of a shard below a running one;
 //   - a move of an organisation to another shard;
-//   - a settlement with a shard that is lost for good.
+//   - a settlement with a shard that is lost for good;
+//   - a change of the tree, which hangs a shard below another one.
 //
 // As many operators sign it as the charter asks for. It concerns all shards (BookWide): it enters
 // at the root and reaches each chain through the tree's streams. Any two shards order two
@@ -31,6 +32,7 @@ type BookChange struct {
 	Addition *ShardAddition    `json:"addition,omitempty"`
 	Move     *OrganisationMove `json:"move,omitempty"`
 	Loss     *ShardLoss        `json:"loss,omitempty"`
+	Rehang   *ShardRehang      `json:"rehang,omitempty"`
 }
 
 // ShardAddition adds a shard to the book. Its number is the number of shards before.
@@ -53,17 +55,25 @@ type ShardLoss struct {
 	Shard ShardID `json:"shard"`
 }
 
+// ShardRehang hangs a shard, with all that lies below it, below another shard than before.
+type ShardRehang struct {
+	Shard ShardID `json:"shard"`
+	// Parent is the shard right above it from then on.
+	Parent ShardID `json:"parent"`
+}
+
 // The kinds of changes of the book in their encoding.
 const (
 	additionKind = 1
 	moveKind     = 2
 	lossKind     = 3
+	rehangKind   = 4
 )
 
 // checkForm checks the parts of a transaction that changes the book.
 func (c *BookChange) checkForm(t *Transaction) error {
 	kinds := 0
-	for _, set := range []bool{c.Addition != nil, c.Move != nil, c.Loss != nil} {
+	for _, set := range []bool{c.Addition != nil, c.Move != nil, c.Loss != nil, c.Rehang != nil} {
 		if set {
 			kinds++
 		}
@@ -90,6 +100,8 @@ func (c *BookChange) checkForm(t *Transaction) error {
 			return fmt.Errorf("%w: move %d", ErrMalformed, c.Number)
 		}
 		return c.Move.Organisation.Validate()
+	case c.Rehang != nil && c.Number > MaxRehang:
+		return fmt.Errorf("%w: change %d hangs a shard elsewhere", ErrMalformed, c.Number)
 	}
 	return nil
 }
@@ -109,8 +121,9 @@ func (a *ShardAddition) checkForm() error {
 func (t *Transaction) alone() bool { return t.Change != nil || t.Book != nil || t.Arrival != nil }
 
 // appendBookChange appends the encoding of a transaction that changes the book: version 11, ledger,
-// nonce, number, kind (1 addition, 2 move, 3 loss), note; and between the kind and the note the
-// parent and the members, or the organisation and the shard, or the shard.
+// nonce, number, kind (1 addition, 2 move, 3 loss, 4 rehang), note; and between the kind and the
+// note the parent and the members, or the organisation and the shard, or the shard, or the shard and
+// its new parent.
 func (t *Transaction) appendBookChange(to []byte) []byte {
 	c := t.Book
 	to = append(to, growthVersion)
@@ -127,6 +140,9 @@ func (t *Transaction) appendBookChange(to []byte) []byte {
 		to = binary.AppendUvarint(to, uint64(c.Move.To))
 	case c.Loss != nil:
 		to = binary.AppendUvarint(append(to, lossKind), uint64(c.Loss.Shard))
+	case c.Rehang != nil:
+		to = binary.AppendUvarint(append(to, rehangKind), uint64(c.Rehang.Shard))
+		to = binary.AppendUvarint(to, uint64(c.Rehang.Parent))
 	}
 	return codec.AppendString(to, t.Note)
 }
@@ -144,6 +160,8 @@ func (t *Transaction) decodeBookChange(r *reader) {
 			r.String("bytes of organisation", MaxOrganisationName)), To: r.shard()}
 	case lossKind:
 		c.Loss = &ShardLoss{Shard: r.shard()}
+	case rehangKind:
+		c.Rehang = &ShardRehang{Shard: r.shard(), Parent: r.shard()}
 	default:
 		r.Fail("kind %d of a change of the book", kind)
 	}

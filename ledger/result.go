@@ -136,6 +136,9 @@ const (
 	// Departed: the organisation has left the shard that says so. It is only in verdicts; see
 	// Departure.
 	Departed
+	// BadParent: the shard cannot be hung below the other one: it is the root, lies right below the
+	// other one already, or the other one lies below it.
+	BadParent
 	codes
 )
 
@@ -180,7 +183,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"the organisation lives in this shard already, or lived there before",
 	"the book cannot do without this shard: it is the root, or other shards lie below it",
 	"testifies that the lost shard agreed", "testifies that it heard of no agreement",
-	"departed: the organisation has left the shard"}
+	"departed: the organisation has left the shard",
+	"the shard cannot be hung there: it is the root, is there already, or the place is below itself"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -15,7 +15,7 @@ const (
 
 // ShardTree is the tree of a book's shards. It tells which shards lie below which, and therefore
 // where an entry enters, through which shards it passes and which shards it concerns. It is
-// read-only: a book that grows gets another tree (Grow). Of a shard that was added later, which is
+// read-only: a book whose shards change gets another tree (Grow, Rehang). Of a shard that was added later, which is
 // not in the tree, it says that it lies right below the root.
 type ShardTree struct {
 	parents  []ShardID
@@ -23,6 +23,8 @@ type ShardTree struct {
 	depths   []int
 	// homes is the number of shards in the genesis, among which Rendezvous chooses.
 	homes int
+	// rehung are the changes of the tree so far, in order.
+	rehung []TreeChange
 	// A depth-first walk visits the shards. The shards below shard s, including s, are those with
 	// first[s] <= first < last[s].
 	first, last []uint32

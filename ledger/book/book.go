@@ -112,9 +112,9 @@ func (c *check) complete() error {
 	if first < 0 {
 		return fmt.Errorf("%w: there is none", ErrStores)
 	}
-	newest := c.stores[first] // of those that know the most shards that were added
+	newest := c.stores[first] // of those that know the most changes of the book
 	for _, each := range c.stores {
-		if each != nil && each.BookShards() > newest.BookShards() {
+		if each != nil && each.BookChanges() > newest.BookChanges() {
 			newest = each
 		}
 	}
@@ -157,6 +157,17 @@ func additions(of, newest *store.Store) error {
 	if genesis.Hash() != of.GenesisHash() {
 		return contradiction(of.Shard(), 0, "the chain begins with genesis %s, and the shard was "+
 			"added with %s", of.GenesisHash(), genesis.Hash())
+	}
+	tree := newest.ShardTree()
+	for i, made := range of.Rehangs() {
+		if i >= len(tree.Rehung()) { // that one is behind here
+			break
+		}
+		if made.TreeChange != tree.Rehung()[i] {
+			return contradiction(of.Shard(), made.Height, "change %d hangs shard %d below shard "+
+				"%d, and another one in the chain of shard %d", made.Number, made.Shard, made.To,
+				newest.Shard())
+		}
 	}
 	known := newest.Additions()
 	for i, added := range of.Additions() {
@@ -225,13 +236,16 @@ func tooOld(shard, other ledger.ShardID, what string) error {
 
 // carried compares an entry of the parent's stream with the parent's chain.
 func (c *check) carried(of *store.Store, block *ledger.Block, seal *ledger.BundleSeal) error {
-	parent, below := c.tree.Parent(of.Shard())
+	parent, below := c.tree.ParentOf(of.Shard(), seal.Number)
 	if !below {
 		return contradiction(of.Shard(), block.Header.Height,
 			"it has entry %d of a stream from above, and no shard is above", seal.Number)
 	}
 	above := c.stores[parent]
-	if seal.Number > above.Streamed(of.Shard()) {
+	if above == nil {
+		return nil // it was lost after this shard was hung elsewhere
+	}
+	if seal.Number > above.Ends(of.Shard(), seal.Number) {
 		return tooOld(parent, of.Shard(), fmt.Sprintf("entry %d of its stream", seal.Number))
 	}
 	entries, err := above.Stream(of.Shard(), seal.Number, 1, above.AppendedHeight())

@@ -16,11 +16,11 @@ type Position struct {
 	// Carried is the number of the last entry of the parent's stream before the place.
 	Carried uint64
 	// Streamed are the numbers of the last entries of the streams to the child shards before the
-	// place, in the order of the tree's Children. Shards that were added after the place are none
-	// of them.
+	// place, in the order of the Children of the tree as it is at the place.
 	Streamed []uint64
-	// Shards is the number of shards of the book at the place.
-	Shards int
+	// Shards is the number of shards of the book at the place, and Rehung how often the tree has
+	// changed before it.
+	Shards, Rehung int
 	// Time is the time of block Place.Height.
 	Time ledger.Milliseconds
 }
@@ -40,10 +40,10 @@ type Question struct {
 	Time   ledger.Milliseconds
 	Latest bool
 	// Streamed are the entries of the streams to the child shards that the chain must have at
-	// least, in the order of the tree's Children.
+	// least, in the order of the Children of the cut's tree.
 	Streamed []uint64
-	// Shards is the number of shards of the cut's tree.
-	Shards int
+	// Shards is the number of shards of the cut's tree, and Rehung how often that has changed.
+	Shards, Rehung int
 }
 
 // Cut finds a consistent cut of a book: one place in the chain of each shard, so that each chain
@@ -60,10 +60,10 @@ type Question struct {
 //
 // A cut exists for each place in the root's chain, and each transaction is before the places of all
 // shards that it concerns or of none (docs/design/cuts.md has the proof). An addition of a shard is
-// such a transaction, which concerns all. So all places know the same shards, and the cut has a
-// place for each of these and no other one.
+// such a transaction, which concerns all, and so is a change of the tree. So all places know the same
+// shards and the same tree, and the cut has a place for each of these shards and no other one.
 type Cut struct {
-	tree   *ledger.ShardTree // once the root's place is chosen, with the shards that it knows
+	tree   *ledger.ShardTree // once the root's place is chosen, as it is there
 	height *ledger.Height
 	// levels are the shards by their distance from the root.
 	levels [][]ledger.ShardID
@@ -119,12 +119,12 @@ func (c *Cut) Ask() []Question {
 	if c.level == len(c.levels) {
 		return nil
 	}
-	questions, shards := make([]Question, 0, len(c.levels[c.level])), 1
+	questions, shards, rehung := make([]Question, 0, len(c.levels[c.level])), 1, 0
 	if c.tree != nil {
-		shards = c.tree.Shards()
+		shards, rehung = c.tree.Shards(), len(c.tree.Rehung())
 	}
 	for _, shard := range c.levels[c.level] {
-		question := Question{Shard: shard, Shards: shards}
+		question := Question{Shard: shard, Shards: shards, Rehung: rehung}
 		switch {
 		case !c.down:
 			question.Latest = true
@@ -164,8 +164,8 @@ func (c *Cut) Answer(answers []Position) error {
 	for i, shard := range shards {
 		answer := answers[i]
 		children := len(c.children(shard))
-		if c.tree != nil && answer.Shards < c.tree.Shards() {
-			children = len(c.tree.First(answer.Shards).Children(shard))
+		if c.tree != nil {
+			children = len(c.tree.Before(answer.Shards, answer.Rehung).Children(shard))
 		}
 		if len(answer.Streamed) != children {
 			return fmt.Errorf("the place of shard %d is with %d streams to child shards, and it "+
@@ -192,15 +192,16 @@ func (c *Cut) Answer(answers []Position) error {
 	return nil
 }
 
-// shards checks how many shards of the book the answers know. From the root's place on, the cut is
-// one of those that this knows.
+// shards checks how many shards of the book the answers know, and which tree. From the root's place
+// on, the cut is one of the shards and of the tree that this knows.
 func (c *Cut) shards(shards []ledger.ShardID, answers []Position) error {
 	if c.tree == nil {
 		return nil
 	}
 	began := c.tree.GenesisShards()
 	for i, shard := range shards {
-		known := answers[i].Shards
+		known, rehung := answers[i].Shards, answers[i].Rehung
+		most := len(c.tree.Rehung())
 		switch {
 		case known < began || known > ledger.MaxShards || int(shard) >= known:
 			return fmt.Errorf("at the place of shard %d the book has %d shards, and it began with "+
@@ -208,11 +209,17 @@ func (c *Cut) shards(shards []ledger.ShardID, answers []Position) error {
 		case known > c.tree.Shards() && (c.level == 0 || !c.down):
 			return fmt.Errorf("%w: the book has %d shards at the place of shard %d, and %d are "+
 				"known here", store.ErrNotYet, known, shard, c.tree.Shards())
+		case rehung > most && (c.level == 0 || !c.down):
+			return fmt.Errorf("%w: the tree has changed %d times at the place of shard %d, and %d "+
+				"times as it is known here", store.ErrNotYet, rehung, shard, most)
 		case c.level > 0 && c.down && known != c.tree.Shards():
 			return fmt.Errorf("the book has %d shards at the place of shard %d, and %d at that of "+
 				"the root", known, shard, c.tree.Shards())
+		case !c.tree.Was(known, rehung) || c.level > 0 && c.down && rehung != most:
+			return fmt.Errorf("the tree of %d shards has changed %d times at the place of shard "+
+				"%d, and the cut's %d times", known, rehung, shard, most)
 		case c.level == 0:
-			c.plant(c.tree.First(known))
+			c.plant(c.tree.Before(known, rehung))
 		}
 	}
 	return nil
@@ -243,11 +250,19 @@ func CheckCut(tree *ledger.ShardTree, positions []Position) error {
 			len(positions))
 	}
 	if tree != nil {
-		tree = tree.First(len(positions))
+		rehung := rehungIn(tree, positions)
+		if !tree.Was(len(positions), rehung) {
+			return fmt.Errorf("%w: its tree has changed %d times with %d shards", ErrNoCut, rehung,
+				len(positions))
+		}
+		tree = tree.Before(len(positions), rehung)
 	}
 	positions = slices.Clone(positions)
 	for i := range positions {
 		positions[i].Shards = len(positions)
+		if tree != nil {
+			positions[i].Rehung = len(tree.Rehung())
+		}
 	}
 	cut := NewCut(tree, new(ledger.Height))
 	for cut.level < len(cut.levels) {
@@ -260,6 +275,20 @@ func CheckCut(tree *ledger.ShardTree, positions []Position) error {
 		}
 	}
 	return nil
+}
+
+// rehungIn returns how often the tree has changed in a cut. A change begins the stream to a shard
+// with its own number, so the streams from above tell.
+func rehungIn(tree *ledger.ShardTree, positions []Position) int {
+	last := uint64(0)
+	for i := range positions {
+		last = max(last, ledger.StreamOf(positions[i].Carried))
+	}
+	rehung := tree.Rehung()
+	for len(rehung) > 0 && rehung[len(rehung)-1].Number > last {
+		rehung = rehung[:len(rehung)-1]
+	}
+	return len(rehung)
 }
 
 // PlaceIn returns the place of a store's chain in a cut. It returns ErrNoCut if the positions are
@@ -302,8 +331,19 @@ func PlaceIn(ctx context.Context, from *store.Store, cut []Position,
 	if err != nil {
 		return store.Place{}, err
 	}
+	if tree == nil {
+		return said.Place, nil
+	}
+	there, err := from.TreeAt(said.Place)
+	if err == nil && len(there.Rehung()) != rehungIn(tree, cut) {
+		err = fmt.Errorf("%w: the tree has changed %d times at the place of shard %d, and %d "+
+			"times in the cut", ErrNoCut, len(there.Rehung()), from.Shard(), rehungIn(tree, cut))
+	}
+	if err != nil {
+		return store.Place{}, err
+	}
 	for i, streamed := range said.Streamed {
-		child := tree.Children(from.Shard())[i]
+		child := there.Children(from.Shard())[i]
 		found, err := from.StreamedAt(child, said.Place)
 		if err == nil && found != streamed {
 			err = fmt.Errorf("%w: the place of shard %d is after %d entries of the stream to "+
@@ -348,8 +388,10 @@ func Find(ctx context.Context, from *store.Store, question *Question,
 		return Position{}, err
 	}
 	if tree := from.ShardTree(); tree != nil {
-		if err := streamedAt(from, tree.Children(from.Shard()), &found,
-			question.Streamed); err != nil {
+		if found.Rehung, err = from.RehungAt(found.Place); err != nil {
+			return Position{}, err
+		}
+		if err := streamedAt(from, tree, &found, question); err != nil {
 			return Position{}, err
 		}
 	}
@@ -359,26 +401,40 @@ func Find(ctx context.Context, from *store.Store, question *Question,
 }
 
 // streamedAt sets how far the streams to the children are at a place. It returns store.ErrNotYet if
-// one of them has fewer entries than asked for.
-func streamedAt(from *store.Store, children []ledger.ShardID, found *Position,
-	least []uint64) error {
-	for i, child := range children {
-		var streamed uint64
-		if there := int(child) < found.Shards; there {
-			var err error
-			if streamed, err = from.StreamedAt(child, found.Place); err != nil {
-				return err
-			}
-			found.Streamed = append(found.Streamed, streamed)
+// one of those that the question names has fewer entries than asked for.
+func streamedAt(from *store.Store, tree *ledger.ShardTree, found *Position,
+	question *Question) error {
+	for _, child := range tree.Before(found.Shards, found.Rehung).Children(from.Shard()) {
+		streamed, err := from.StreamedAt(child, found.Place)
+		if err != nil {
+			return err
 		}
-		if i < len(least) && streamed < least[i] {
-			return fmt.Errorf("%w: it has %d entries of the stream to shard %d, and not %d",
-				store.ErrNotYet, streamed, child, least[i])
-		}
+		found.Streamed = append(found.Streamed, streamed)
 	}
-	if len(least) > len(children) {
+	if len(question.Streamed) == 0 {
+		return nil
+	}
+	if !tree.Was(question.Shards, question.Rehung) {
+		return fmt.Errorf("%w: shard %d does not know a tree of %d shards that has changed %d "+
+			"times", store.ErrNotYet, from.Shard(), question.Shards, question.Rehung)
+	}
+	children := tree.Before(question.Shards, question.Rehung).Children(from.Shard())
+	if len(question.Streamed) > len(children) {
 		return fmt.Errorf("%w: shard %d has %d child shards, and not %d", store.ErrNotYet,
-			from.Shard(), len(children), len(least))
+			from.Shard(), len(children), len(question.Streamed))
+	}
+	for i, least := range question.Streamed {
+		if least == 0 {
+			continue
+		}
+		streamed, err := from.StreamedAt(children[i], found.Place)
+		if err != nil {
+			return err
+		}
+		if streamed < least {
+			return fmt.Errorf("%w: it has the entries of the stream to shard %d up to %d, and not "+
+				"%d", store.ErrNotYet, children[i], streamed, least)
+		}
 	}
 	return nil
 }

@@ -155,6 +155,9 @@ func (s *State) appendDirectory(to []byte) []byte {
 		placeless.height = 0
 		show(&placeless)
 	}
+	for _, each := range s.growth.rehung {
+		show(&rehang{TreeChange: each.TreeChange})
+	}
 	organisations := make([]*organisation, 0, len(s.organisations))
 	for _, each := range s.organisations {
 		organisations = append(organisations, each)
@@ -320,6 +323,9 @@ func (s *State) completeGrowth() error {
 		}
 		s.tree = s.tree.Grow(each.Parent)
 	}
+	if err := s.completeRehangs(); err != nil {
+		return err
+	}
 	return s.completeStreams()
 }
 
@@ -332,24 +338,23 @@ func (a *addition) is(named *ledger.AddedShard) bool {
 		})
 }
 
-// completeStreams creates the streams to children that were added, and gives those that were
-// restored their numbers.
+// completeStreams makes the streams from and to the shards that are right above and below this one
+// now. Those that were restored have their numbers.
 func (s *State) completeStreams() error {
-	for _, child := range s.tree.Children(s.shard) {
-		if s.streamOf(child) == nil {
-			at := slices.IndexFunc(s.growth.streams, func(each *stream) bool {
-				return each.shard == child
-			})
-			begun := &stream{shard: child}
-			if at >= 0 {
-				begun = s.growth.streams[at]
-				s.growth.streams = slices.Delete(s.growth.streams, at, at+1)
-			}
-			s.children = append(s.children, begun)
-		}
+	restored := append(s.growth.streams, s.children...)
+	if s.parent != nil {
+		restored = append(restored, s.parent)
 	}
-	if len(s.growth.streams) > 0 {
-		return fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, s.growth.streams[0].shard)
+	s.growth.streams = nil
+	s.newStreams()
+	for _, each := range restored {
+		now := s.streamOf(each.shard)
+		switch {
+		case now != nil:
+			now.number = max(now.number, each.number)
+		case each.number > 0:
+			return fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, each.shard)
+		}
 	}
 	return nil
 }

@@ -52,7 +52,6 @@ func (n *network) grow(c *shardChain, seeds []state.Seed) {
 			}
 			continue
 		}
-		n.tree = c.state.ShardTree()
 		n.inbox = append(n.inbox, nil)
 		n.begin(genesis, bytes.Clone(seed.Directory))
 	}
@@ -98,10 +97,20 @@ func addition(genesis *ledger.Genesis, number uint64, parent ledger.ShardID,
 		Addition: &ledger.ShardAddition{Parent: parent, Members: members}}))
 }
 
-// add has the operator add a shard below any other. It may be too late for its number.
+// add has the operator add a shard below any other, or change the tree. It may be too late for its
+// number.
 func (n *network) add(f *traffic) {
 	root := n.shards[n.tree.Root()].state
 	number := root.BookChanges() + 1
+	if f.random.IntN(2) == 0 {
+		for range 1 + f.random.IntN(2) { // a second one may come before anybody has executed it
+			n.submit(n.tree.Root(), rehang(f.genesis, number,
+				ledger.ShardID(f.random.IntN(len(n.shards))),
+				ledger.ShardID(f.random.IntN(len(n.shards)))))
+			number++
+		}
+		return
+	}
 	parent := ledger.ShardID(f.random.IntN(len(n.shards) + 1))
 	n.submit(n.tree.Root(), addition(f.genesis, number, parent,
 		ledgertest.Member(1000+int(number))))

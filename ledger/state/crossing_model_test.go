@@ -116,13 +116,16 @@ func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
 	})
 }
 
-// stream returns the stream from the parent of a shard.
-func (n *network) stream(shard ledger.ShardID) []ledger.Carried {
-	parent, below := n.tree.Parent(shard)
-	if !below {
-		return nil
+// stream returns the streams to a shard from all that were ever its parents, in the order of their
+// numbers.
+func (n *network) stream(shard ledger.ShardID) (all []ledger.Carried) {
+	for _, c := range n.shards {
+		all = append(all, c.streams[shard]...)
 	}
-	return n.shards[parent].streams[shard]
+	slices.SortStableFunc(all, func(a, b ledger.Carried) int {
+		return cmp.Compare(a.Number, b.Number)
+	})
+	return all
 }
 
 // round makes one block of a shard from round messages. It returns nil if they have nothing new.
@@ -186,12 +189,19 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 		c.entries = append(c.entries, &block.Unpacked[i])
 	}
 	for _, forward := range changes.Forwards {
+		next := uint64(1)
+		if before := c.streams[forward.Child]; len(before) > 0 {
+			next = before[len(before)-1].Number + 1
+		}
+		if base := ledger.StreamBase(ledger.StreamOf(forward.Number)); next < base {
+			next = base + 1
+		}
 		c.streams[forward.Child] = append(c.streams[forward.Child],
 			ledger.Carried{Number: forward.Number,
 				Bundle: block.CarriedBundle(int(forward.Bundle))})
-		if forward.Number != uint64(len(c.streams[forward.Child])) {
-			n.fail("shard %d: entry %d of the stream to %d has number %d",
-				shard, len(c.streams[forward.Child]), forward.Child, forward.Number)
+		if forward.Number != next {
+			n.fail("shard %d: entry %d of the stream to %d has number %d", shard, next,
+				forward.Child, forward.Number)
 		}
 	}
 	n.grow(c, changes.Seeds)
@@ -317,9 +327,9 @@ func (n *network) checkEnd() {
 		if c.state.PendingCount() > 0 {
 			n.fail("shard %d: %d transactions wait for ever", i, c.state.PendingCount())
 		}
-		if c.state.Carried() != uint64(len(n.stream(ledger.ShardID(i)))) {
+		if want := n.lastFor(ledger.ShardID(i)); c.state.Carried() != want {
 			n.fail("shard %d has entry %d of its parent's stream, of %d", i, c.state.Carried(),
-				len(n.stream(ledger.ShardID(i))))
+				want)
 		}
 		for _, entry := range c.entries {
 			if !n.tookEffect(c, entry) {
@@ -665,9 +675,8 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 			batch.Verdicts = append(batch.Verdicts, verdict)
 		}
 	}
-	stream, last := n.stream(shard), int(n.shards[shard].state.Carried())
-	for _, carried := range stream[min(len(stream), max(0, last-2)):] {
-		if f.random.IntN(6) > 0 {
+	for _, carried := range n.stream(shard) {
+		if carried.Number+2 > n.shards[shard].state.Carried() && f.random.IntN(6) > 0 {
 			batch := any()
 			batch.Carried = append(batch.Carried, carried)
 		}

@@ -56,6 +56,15 @@ const (
 	FaultStrandedLives
 	// FaultNeverTold keeps it from the next home that an organisation never arrived.
 	FaultNeverTold
+	// FaultSeamShort leaves the first entry after a change of the tree out of the stream from the
+	// new parent.
+	FaultSeamShort
+	// FaultSeamTwice begins the stream from the new parent with the change of the tree itself.
+	FaultSeamTwice
+	// FaultSeamForgotten ends the stream from the old parent before the change of the tree.
+	FaultSeamForgotten
+	// FaultPositionKept lets a shard go on with its position in the stream from its old parent.
+	FaultPositionKept
 	faults
 )
 
@@ -64,7 +73,8 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"cancelled-after-all", "cancellation-forgotten", "released-unasked", "lost-verdict-taken",
 	"testimony-outdated", "homes-grow", "child-early", "child-late", "directory-short",
 	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
-	"stranded-lives", "never-told"}
+	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
+	"position-kept"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

@@ -26,6 +26,8 @@ type growth struct {
 	// added shards, from the time that they were restored until the tree is.
 	added   []*addition
 	streams []*stream
+	// rehung are the changes of the tree, in order (rehang.go).
+	rehung []*rehang
 }
 
 // Lost reports whether the operators settled with a shard that is lost.
@@ -54,6 +56,8 @@ func (s *State) attemptBookChange(t *ledger.Transaction, root ledger.Hash,
 		return whole(s.mayAddShard(change.Addition))
 	case change.Move != nil:
 		return s.attemptMove(change.Move)
+	case change.Rehang != nil:
+		return whole(s.mayRehang(change.Rehang))
 	}
 	return applied
 }
@@ -69,6 +73,8 @@ func (s *State) changeBook(change *ledger.BookChange) {
 		s.moveOrganisation(change.Number, change.Move)
 	case change.Loss != nil:
 		s.lose(change.Loss.Shard)
+	case change.Rehang != nil:
+		s.rehanging = change // once the entry itself is on its way by the old tree
 	}
 }
 
@@ -90,6 +96,7 @@ func (s *State) finishGrowth(changes *Changes) {
 	}
 	s.finishLosses(changes)
 	s.finishAdditions(changes)
+	s.finishRehangs(changes)
 }
 
 // appendEntry appends the entry: the number of changes, and the shards that are lost.
@@ -109,6 +116,8 @@ func (g *growth) restore(key []byte, r *reader) (of entry, again bool, err error
 	case slices.Equal(key, GrowthKey()):
 	case key[1] == 1:
 		return g.restoreAddition(key, r)
+	case key[1] == rehangKey:
+		return g.restoreRehang(key, r)
 	default:
 		return nil, false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}

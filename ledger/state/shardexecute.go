@@ -55,6 +55,8 @@ type shardExecution struct {
 	forward        []bool
 	verdicts       []OwnVerdict
 	settlements    []Settlement
+	// rehanging is the change of the tree in the bundle, until its entry is on its way.
+	rehanging *ledger.BookChange
 }
 
 // executeShard executes the entries of a block, bundle by bundle. It numbers the bundles that go to
@@ -89,16 +91,22 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 					Forward{Child: child.shard, Number: s.advance(child), Bundle: uint32(b)})
 			}
 		}
+		if s.rehanging != nil {
+			crossings.Forwards = s.rehang(crossings.Forwards, uint32(b))
+		}
 	}
 	crossings.Verdicts, crossings.Settlements = s.verdicts, s.settlements
 	return crossings
 }
 
 // skipsFirst reports whether the entry is left out of the stream to a child. It is a bug:
-// FaultChildLate.
+// FaultChildLate or FaultSeamShort.
 func (s *State) skipsFirst(child *stream) bool {
-	if s.fault != FaultChildLate || child.number > 0 || child.late ||
-		int(child.shard) < len(s.genesis.Shards) {
+	switch {
+	case s.fault == FaultSeamShort && child.number > 0 && child.number ==
+		ledger.StreamBase(ledger.StreamOf(child.number)) && !child.late:
+	case s.fault != FaultChildLate || child.number > 0 || child.late ||
+		int(child.shard) < len(s.genesis.Shards):
 		return false
 	}
 	child.late = true
@@ -224,7 +232,11 @@ func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
 // finishShard collects the changes of streams and of waiting transactions.
 func (s *State) finishShard(changes *Changes) {
 	for _, each := range s.touchedStreams {
-		s.settle(changes, each.mark, each.appendEntry)
+		if each.ended {
+			s.remove(changes, each.mark)
+		} else {
+			s.settle(changes, each.mark, each.appendEntry)
+		}
 		each.mark = mark{}
 	}
 	for _, each := range s.touchedSlots {

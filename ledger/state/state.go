@@ -176,7 +176,7 @@ func (s *State) EntryCount() int {
 	const single = 3 // the charter, the changes of the book's shards, and the parent's stream
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
 		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
-		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + single
+		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) + single
 }
 
 // Record returns the place of a record's value.
@@ -397,6 +397,9 @@ func (s *State) others() []entry {
 		all = append(all, &s.growth)
 	}
 	for _, each := range s.losses {
+		all = append(all, each)
+	}
+	for _, each := range s.growth.rehung {
 		all = append(all, each)
 	}
 	for _, each := range s.growth.added {

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -15,6 +16,8 @@ type stream struct {
 	mark   mark
 	// late is for FaultChildLate.
 	late bool
+	// ended is set in the block whose change of the tree ends the stream.
+	ended bool
 }
 
 func (x *stream) appendEntry(to []byte) (entry []byte, keyLength int) {
@@ -26,21 +29,27 @@ func (x *stream) appendEntry(to []byte) (entry []byte, keyLength int) {
 
 // advance increments the stream's number and returns it.
 func (s *State) advance(x *stream) uint64 {
-	if !x.mark.touched {
-		if x.number == 0 {
-			x.mark = mark{touched: true}
-		} else {
-			x.mark = s.keep(x.appendEntry)
-		}
-		s.touchedStreams = append(s.touchedStreams, x)
-	}
+	s.touchStream(x)
 	x.number++
 	return x.number
+}
+
+func (s *State) touchStream(x *stream) {
+	if x.mark.touched {
+		return
+	}
+	if x.number == 0 {
+		x.mark = mark{touched: true}
+	} else {
+		x.mark = s.keep(x.appendEntry)
+	}
+	s.touchedStreams = append(s.touchedStreams, x)
 }
 
 // newStreams creates the streams of a shard: one from its parent, unless it is the root, and one to
 // each child.
 func (s *State) newStreams() {
+	s.parent, s.children = nil, nil
 	if parent, below := s.tree.Parent(s.shard); below {
 		s.parent = &stream{shard: parent}
 	}
@@ -69,7 +78,7 @@ func (s *State) restoreStream(key []byte, r *reader) (restored entry, again bool
 	}
 	shard := ledger.ShardID(binary.BigEndian.Uint32(key[1:]))
 	found := s.streamOf(shard)
-	if found == nil && (s.tree == nil || int(shard) < len(s.genesis.Shards)) {
+	if found == nil && s.tree == nil {
 		return nil, false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, shard)
 	}
 	if found == nil {
@@ -93,12 +102,18 @@ func (s *State) Carried() uint64 {
 	return s.parent.number
 }
 
-// Streamed returns the position of the stream to a child: the number of its last entry. It is 0 for
-// a shard that is not a child.
+// Streamed returns the position of the stream to a child: the number of its last entry. Of a shard
+// that was a child and hangs below another one now, it is that of the last entry there ever was. It
+// is 0 for a shard that was never a child.
 func (s *State) Streamed(child ledger.ShardID) uint64 {
 	for _, each := range s.children {
 		if each.shard == child {
 			return each.number
+		}
+	}
+	for _, each := range slices.Backward(s.growth.rehung) {
+		if each.From == s.shard && each.Shard == child {
+			return each.last
 		}
 	}
 	return 0

@@ -31,8 +31,8 @@ import (
 // missing is the A row: the heights up to which bodies of blocks and rows of indexes are not here.
 type missing struct {
 	absent, unindexed ledger.Height
-	// streamed are the positions of the streams to the child shards as of block absent, in the
-	// tree's order of children. It is empty if there are no children. It is also empty if the
+	// streamed are the positions of the streams to child shards as of block absent, in the order of
+	// state.Legs. It is empty if there are no children. It is also empty if the
 	// positions are unknown, because the snapshot was taken over by a version without them.
 	streamed []uint64
 }

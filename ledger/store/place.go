@@ -11,6 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // ErrNotYet reports that a chain is not as far yet as a read needs it.
@@ -104,10 +105,17 @@ func (s *Store) carriedAt(ctx context.Context, height ledger.Height,
 	if last == 0 || height == 0 {
 		return 0, nil
 	}
-	carried, err := lastOf(last, func(number uint64) (bool, error) {
-		where, err := s.carriedPlace(number)
+	var base uint64
+	for _, leg := range slices.Backward(s.legsAbove()) {
+		if base, last = leg.Base(), leg.Last; leg.Change == 0 || leg.Height <= height {
+			break
+		}
+	}
+	carried, err := lastOf(last-base, func(number uint64) (bool, error) {
+		where, err := s.carriedPlace(base + number)
 		return where.height <= height, err
 	})
+	carried = s.after(base + carried)
 	if errors.Is(err, errMissing) {
 		return s.walkToCarried(ctx, height, head, last, effort)
 	}
@@ -155,7 +163,7 @@ func (s *Store) walkToCarried(ctx context.Context, height, head ledger.Height,
 			return 0, err
 		}
 		if _, number := carriedIn(block); number != 0 {
-			return number, nil
+			return s.after(number), nil
 		}
 		before--
 	}
@@ -186,9 +194,9 @@ func (s *Store) HasCarried(ctx context.Context, place Place, number uint64) (boo
 			break
 		}
 		if carried := block.Bundles[i].Number; carried != 0 {
-			most = carried
+			most = s.after(carried)
 			if begin < place.Entries {
-				least = carried
+				least = most
 			}
 		}
 		begin = end
@@ -243,6 +251,11 @@ func (s *Store) firstWith(ctx context.Context, number uint64, upTo ledger.Height
 	if carried < number {
 		return 0, fmt.Errorf("%w: up to block %d it has %d entries of the stream from above, "+
 			"not %d", ErrNotYet, upTo, carried, number)
+	}
+	for _, leg := range s.legsAbove() {
+		if leg.Change > 0 && leg.Base() == number {
+			return leg.Height, nil
+		}
 	}
 	where, err := s.carriedPlace(number)
 	if !errors.Is(err, errMissing) {
@@ -316,7 +329,7 @@ func (s *Store) PlaceWith(ctx context.Context, carried uint64, near,
 	if err != nil {
 		return Place{}, err
 	}
-	if _, last := carriedIn(block); last == carried {
+	if _, last := carriedIn(block); s.after(last) == carried {
 		return Place{Height: height}, nil
 	}
 	return s.before(height, carried+1)
@@ -360,19 +373,33 @@ func (s *Store) ShardsAt(place Place) (int, error) {
 }
 
 // StreamedAt returns the number of the last entry of the stream to a child shard that is before a
-// place, or 0 if there is none.
+// place, or 0 if there is none. If a change of the tree began the stream, it is the number with
+// which that begins.
 func (s *Store) StreamedAt(child ledger.ShardID, place Place) (uint64, error) {
 	bundles, err := s.bundlesBefore(place)
 	if err != nil {
 		return 0, err
 	}
-	unindexed := s.Unindexed()
-	return lastOf(s.Streamed(child), func(number uint64) (bool, error) {
-		where, err := s.forward(child, number)
+	rehung, err := s.RehungAt(place)
+	if err != nil {
+		return 0, err
+	}
+	made := s.Rehangs()[:rehung]
+	var leg state.Leg // the last part of the stream that has begun before the place
+	for _, each := range s.legs() {
+		if each.Child == child && (each.Change == 0 || slices.ContainsFunc(made,
+			func(r state.Rehang) bool { return r.Number == each.Change })) {
+			leg = each
+		}
+	}
+	unindexed, base := s.Unindexed(), leg.Base()
+	streamed, err := lastOf(leg.Last-base, func(number uint64) (bool, error) {
+		where, err := s.forward(child, base+number)
 		if errors.Is(err, ErrAbsent) && unindexed <= place.Height {
 			return true, nil // it is in a block that the store's snapshot has, before the place
 		}
 		return where.height <= place.Height ||
 			where.height-1 == place.Height && where.index < bundles, err
 	})
+	return base + streamed, err
 }

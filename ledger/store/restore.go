@@ -77,7 +77,7 @@ type restoring struct {
 	in    *bufio.Reader
 	batch *badger.WriteBatch
 	head  state.Parent
-	// streamed are the positions of the streams to the child shards as of the head.
+	// streamed are the positions of the streams to child shards as of the head (state.Legs).
 	streamed []uint64
 	taken    int
 	buffer   []byte
@@ -451,8 +451,8 @@ func (r *restoring) checkState(height ledger.Height) error {
 	} else if err != nil {
 		return err
 	}
-	for _, child := range r.store.children() {
-		r.streamed = append(r.streamed, r.store.state.Streamed(child))
+	for _, leg := range r.store.state.Legs() {
+		r.streamed = append(r.streamed, leg.Last)
 	}
 	// Open reads the state again, but not all accounts if their leaves are in a file.
 	if r.store.beginLeaves(height, r.head.Hash); r.store.leaves.wanted {

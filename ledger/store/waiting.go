@@ -65,11 +65,11 @@ func (s *Store) lastAt(time ledger.Milliseconds, first, last ledger.Height) (led
 // an earlier one. It needs no more of the blocks than their headers, and their rows of the stream.
 func (s *Store) Untaken(child ledger.ShardID, taken uint64,
 	time ledger.Milliseconds) (Wait, error) {
-	last := s.Streamed(child)
-	if taken >= last {
+	first, last, any := s.FirstUntaken(child, taken)
+	if !any {
 		return Wait{}, nil
 	}
-	waiting := Wait{Shard: child, Count: last - taken}
+	waiting := Wait{Shard: child, Count: last - first + 1}
 	at := func(number uint64) (ledger.Milliseconds, error) {
 		where, err := s.forward(child, number)
 		if err != nil {
@@ -79,12 +79,12 @@ func (s *Store) Untaken(child ledger.ShardID, taken uint64,
 		return header.Time, err
 	}
 	var err error
-	if waiting.Since, err = at(taken + 1); err != nil {
+	if waiting.Since, err = at(first); err != nil {
 		return Wait{}, fmt.Errorf("oldest entry that shard %d has not taken: %w", child, err)
 	}
 	var failed error
 	waiting.Old = uint64(sort.Search(int(waiting.Count), func(i int) bool {
-		written, err := at(taken + 1 + uint64(i))
+		written, err := at(first + uint64(i))
 		if err != nil && failed == nil {
 			failed = err
 		}

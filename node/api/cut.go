@@ -73,12 +73,22 @@ func (s *Service) GetPlace(ctx context.Context,
 	found, err := s.findPlace(ctx, &book.Question{Exact: asked.Carried != nil,
 		Carried: asked.GetCarried(), Height: ledger.Height(asked.GetHeight()),
 		Time: ledger.Milliseconds(asked.GetTimeMs()), Latest: asked.GetLatest(),
-		Streamed: asked.GetStreamed()})
+		Streamed: asked.GetStreamed(), Shards: s.askedShards(asked), Rehung: int(asked.GetRehung())})
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&ledgerdv1.GetPlaceResponse{Place: placeToProto(&found),
-		TimeMs: uint64(found.Time), Shards: uint32(found.Shards)}), nil
+		TimeMs: uint64(found.Time), Shards: uint32(found.Shards),
+		Rehung: uint32(found.Rehung)}), nil
+}
+
+// askedShards returns the number of shards of the asker's tree. A version before changes of the tree
+// does not say it.
+func (s *Service) askedShards(asked *ledgerdv1.GetPlaceRequest) int {
+	if asked.GetShards() == 0 {
+		return s.backend.Store().BookShards()
+	}
+	return int(asked.GetShards())
 }
 
 // mostChildren bounds the shards right below this one, as far as others may know of them.

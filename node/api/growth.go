@@ -25,6 +25,9 @@ func bookChangeToProto(change *ledger.BookChange) *ledgerdv1.BookChange {
 			Organisation: string(change.Move.Organisation), To: uint32(change.Move.To)}}
 	case change.Loss != nil:
 		message.Change = &ledgerdv1.BookChange_LostShard{LostShard: uint32(change.Loss.Shard)}
+	case change.Rehang != nil:
+		message.Change = &ledgerdv1.BookChange_Rehang{Rehang: &ledgerdv1.ShardRehang{
+			Shard: uint32(change.Rehang.Shard), Parent: uint32(change.Rehang.Parent)}}
 	}
 	return message
 }
@@ -48,6 +51,9 @@ func bookChangeFromProto(message *ledgerdv1.BookChange) (*ledger.BookChange, err
 			To:           ledger.ShardID(change.Move.GetTo())}
 	case *ledgerdv1.BookChange_LostShard:
 		read.Loss = &ledger.ShardLoss{Shard: ledger.ShardID(change.LostShard)}
+	case *ledgerdv1.BookChange_Rehang:
+		read.Rehang = &ledger.ShardRehang{Shard: ledger.ShardID(change.Rehang.GetShard()),
+			Parent: ledger.ShardID(change.Rehang.GetParent())}
 	default:
 		return nil, fmt.Errorf("a change of the book's shards without a change")
 	}

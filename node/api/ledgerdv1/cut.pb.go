@@ -209,6 +209,8 @@ type GetPlaceRequest struct {
 	TimeMs        uint64                 `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // near the last block that is not later, if set
 	Carried       *uint64                `protobuf:"varint,5,opt,name=carried,proto3,oneof" json:"carried,omitempty"`       // with exactly so many entries of the parent's stream
 	Streamed      []uint64               `protobuf:"varint,6,rep,packed,name=streamed,proto3" json:"streamed,omitempty"`    // with at least so many entries of the streams to the child shards
+	Shards        uint32                 `protobuf:"varint,7,opt,name=shards,proto3" json:"shards,omitempty"`               // of the asker's tree, to which the child shards belong
+	Rehung        uint32                 `protobuf:"varint,8,opt,name=rehung,proto3" json:"rehung,omitempty"`               // how often that tree has changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,11 +287,26 @@ func (x *GetPlaceRequest) GetStreamed() []uint64 {
 	return nil
 }
 
+func (x *GetPlaceRequest) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *GetPlaceRequest) GetRehung() uint32 {
+	if x != nil {
+		return x.Rehung
+	}
+	return 0
+}
+
 type GetPlaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Place         *Place                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
 	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of block place.height
 	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`               // of the book at the place
+	Rehung        uint32                 `protobuf:"varint,4,opt,name=rehung,proto3" json:"rehung,omitempty"`               // how often its tree has changed before the place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +362,13 @@ func (x *GetPlaceResponse) GetShards() uint32 {
 	return 0
 }
 
+func (x *GetPlaceResponse) GetRehung() uint32 {
+	if x != nil {
+		return x.Rehung
+	}
+	return 0
+}
+
 var File_ledgerd_v1_cut_proto protoreflect.FileDescriptor
 
 const file_ledgerd_v1_cut_proto_rawDesc = "" +
@@ -362,21 +386,24 @@ const file_ledgerd_v1_cut_proto_rawDesc = "" +
 	"\x0eGetCutResponse\x12)\n" +
 	"\x06places\x18\x01 \x03(\v2\x11.ledgerd.v1.PlaceR\x06places\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\rR\x04root\x12\x17\n" +
-	"\atime_ms\x18\x03 \x01(\x04R\x06timeMs\"\xc6\x01\n" +
+	"\atime_ms\x18\x03 \x01(\x04R\x06timeMs\"\xf6\x01\n" +
 	"\x0fGetPlaceRequest\x12\x19\n" +
 	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x16\n" +
 	"\x06latest\x18\x02 \x01(\bR\x06latest\x12\x16\n" +
 	"\x06height\x18\x03 \x01(\x04R\x06height\x12\x17\n" +
 	"\atime_ms\x18\x04 \x01(\x04R\x06timeMs\x12\x1d\n" +
 	"\acarried\x18\x05 \x01(\x04H\x01R\acarried\x88\x01\x01\x12\x1a\n" +
-	"\bstreamed\x18\x06 \x03(\x04R\bstreamedB\b\n" +
+	"\bstreamed\x18\x06 \x03(\x04R\bstreamed\x12\x16\n" +
+	"\x06shards\x18\a \x01(\rR\x06shards\x12\x16\n" +
+	"\x06rehung\x18\b \x01(\rR\x06rehungB\b\n" +
 	"\x06_shardB\n" +
 	"\n" +
-	"\b_carried\"l\n" +
+	"\b_carried\"\x84\x01\n" +
 	"\x10GetPlaceResponse\x12'\n" +
 	"\x05place\x18\x01 \x01(\v2\x11.ledgerd.v1.PlaceR\x05place\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\x12\x16\n" +
-	"\x06shards\x18\x03 \x01(\rR\x06shardsB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
+	"\x06shards\x18\x03 \x01(\rR\x06shards\x12\x16\n" +
+	"\x06rehung\x18\x04 \x01(\rR\x06rehungB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
 var (
 	file_ledgerd_v1_cut_proto_rawDescOnce sync.Once

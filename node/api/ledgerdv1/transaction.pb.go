@@ -902,6 +902,7 @@ type BookChange struct {
 	//	*BookChange_Addition
 	//	*BookChange_Move
 	//	*BookChange_LostShard
+	//	*BookChange_Rehang
 	Change        isBookChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -978,6 +979,15 @@ func (x *BookChange) GetLostShard() uint32 {
 	return 0
 }
 
+func (x *BookChange) GetRehang() *ShardRehang {
+	if x != nil {
+		if x, ok := x.Change.(*BookChange_Rehang); ok {
+			return x.Rehang
+		}
+	}
+	return nil
+}
+
 type isBookChange_Change interface {
 	isBookChange_Change()
 }
@@ -994,11 +1004,70 @@ type BookChange_LostShard struct {
 	LostShard uint32 `protobuf:"varint,4,opt,name=lost_shard,json=lostShard,proto3,oneof"` // settles with a shard that will never come back
 }
 
+type BookChange_Rehang struct {
+	Rehang *ShardRehang `protobuf:"bytes,5,opt,name=rehang,proto3,oneof"`
+}
+
 func (*BookChange_Addition) isBookChange_Change() {}
 
 func (*BookChange_Move) isBookChange_Change() {}
 
 func (*BookChange_LostShard) isBookChange_Change() {}
+
+func (*BookChange_Rehang) isBookChange_Change() {}
+
+// Hangs a shard, with all that lies below it, below another shard than before.
+type ShardRehang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Parent        uint32                 `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"` // the shard right above it from then on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardRehang) Reset() {
+	*x = ShardRehang{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardRehang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardRehang) ProtoMessage() {}
+
+func (x *ShardRehang) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardRehang.ProtoReflect.Descriptor instead.
+func (*ShardRehang) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ShardRehang) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardRehang) GetParent() uint32 {
+	if x != nil {
+		return x.Parent
+	}
+	return 0
+}
 
 // A new shard below a running one. Its number is the number of shards before.
 type ShardAddition struct {
@@ -1011,7 +1080,7 @@ type ShardAddition struct {
 
 func (x *ShardAddition) Reset() {
 	*x = ShardAddition{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1092,7 @@ func (x *ShardAddition) String() string {
 func (*ShardAddition) ProtoMessage() {}
 
 func (x *ShardAddition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1105,7 @@ func (x *ShardAddition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardAddition.ProtoReflect.Descriptor instead.
 func (*ShardAddition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{14}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ShardAddition) GetParent() uint32 {
@@ -1064,7 +1133,7 @@ type OrganisationMove struct {
 
 func (x *OrganisationMove) Reset() {
 	*x = OrganisationMove{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1145,7 @@ func (x *OrganisationMove) String() string {
 func (*OrganisationMove) ProtoMessage() {}
 
 func (x *OrganisationMove) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1158,7 @@ func (x *OrganisationMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrganisationMove.ProtoReflect.Descriptor instead.
 func (*OrganisationMove) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{15}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OrganisationMove) GetOrganisation() string {
@@ -1116,7 +1185,7 @@ type Nonce struct {
 
 func (x *Nonce) Reset() {
 	*x = Nonce{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1197,7 @@ func (x *Nonce) String() string {
 func (*Nonce) ProtoMessage() {}
 
 func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1210,7 @@ func (x *Nonce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
 func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{16}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Nonce) GetStream() uint64 {
@@ -1194,7 +1263,7 @@ type TransactionBody struct {
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1275,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1288,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{17}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1331,7 +1400,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1412,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1425,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1392,7 +1461,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1473,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1486,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1508,15 +1577,19 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\apending\x18\x05 \x01(\x04R\apending\"M\n" +
 	"\fCancellation\x12'\n" +
 	"\x0ftransaction_hex\x18\x01 \x01(\tR\x0etransactionHex\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\"\xbc\x01\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\"\xef\x01\n" +
 	"\n" +
 	"BookChange\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x127\n" +
 	"\baddition\x18\x02 \x01(\v2\x19.ledgerd.v1.ShardAdditionH\x00R\baddition\x122\n" +
 	"\x04move\x18\x03 \x01(\v2\x1c.ledgerd.v1.OrganisationMoveH\x00R\x04move\x12\x1f\n" +
 	"\n" +
-	"lost_shard\x18\x04 \x01(\rH\x00R\tlostShardB\b\n" +
-	"\x06change\"U\n" +
+	"lost_shard\x18\x04 \x01(\rH\x00R\tlostShard\x121\n" +
+	"\x06rehang\x18\x05 \x01(\v2\x17.ledgerd.v1.ShardRehangH\x00R\x06rehangB\b\n" +
+	"\x06change\";\n" +
+	"\vShardRehang\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
+	"\x06parent\x18\x02 \x01(\rR\x06parent\"U\n" +
 	"\rShardAddition\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\rR\x06parent\x12,\n" +
 	"\amembers\x18\x02 \x03(\v2\x12.ledgerd.v1.MemberR\amembers\"F\n" +
@@ -1567,7 +1640,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -1583,12 +1656,13 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Quotas)(nil),                   // 11: ledgerd.v1.Quotas
 	(*Cancellation)(nil),             // 12: ledgerd.v1.Cancellation
 	(*BookChange)(nil),               // 13: ledgerd.v1.BookChange
-	(*ShardAddition)(nil),            // 14: ledgerd.v1.ShardAddition
-	(*OrganisationMove)(nil),         // 15: ledgerd.v1.OrganisationMove
-	(*Nonce)(nil),                    // 16: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),          // 17: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 18: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 19: ledgerd.v1.Bundle
+	(*ShardRehang)(nil),              // 14: ledgerd.v1.ShardRehang
+	(*ShardAddition)(nil),            // 15: ledgerd.v1.ShardAddition
+	(*OrganisationMove)(nil),         // 16: ledgerd.v1.OrganisationMove
+	(*Nonce)(nil),                    // 17: ledgerd.v1.Nonce
+	(*TransactionBody)(nil),          // 18: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 19: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 20: ledgerd.v1.Bundle
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -1596,25 +1670,26 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	7,  // 2: ledgerd.v1.Policy.keys:type_name -> ledgerd.v1.PolicyKey
 	8,  // 3: ledgerd.v1.Policy.limits:type_name -> ledgerd.v1.PolicyLimit
 	11, // 4: ledgerd.v1.Charter.quotas:type_name -> ledgerd.v1.Quotas
-	14, // 5: ledgerd.v1.BookChange.addition:type_name -> ledgerd.v1.ShardAddition
-	15, // 6: ledgerd.v1.BookChange.move:type_name -> ledgerd.v1.OrganisationMove
-	4,  // 7: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
-	3,  // 8: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	2,  // 9: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	0,  // 10: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	1,  // 11: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	16, // 12: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	6,  // 13: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	9,  // 14: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	10, // 15: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	12, // 16: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
-	13, // 17: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
-	18, // 18: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	15, // 5: ledgerd.v1.BookChange.addition:type_name -> ledgerd.v1.ShardAddition
+	16, // 6: ledgerd.v1.BookChange.move:type_name -> ledgerd.v1.OrganisationMove
+	14, // 7: ledgerd.v1.BookChange.rehang:type_name -> ledgerd.v1.ShardRehang
+	4,  // 8: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
+	3,  // 9: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	2,  // 10: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	0,  // 11: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	1,  // 12: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	17, // 13: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	6,  // 14: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	9,  // 15: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	10, // 16: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	12, // 17: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
+	13, // 18: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
+	19, // 19: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -1631,6 +1706,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 		(*BookChange_Addition)(nil),
 		(*BookChange_Move)(nil),
 		(*BookChange_LostShard)(nil),
+		(*BookChange_Rehang)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1638,7 +1714,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

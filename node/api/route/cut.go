@@ -70,7 +70,7 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 			at := &positions[places[i]]
 			*at = api.PositionsOf(answer.Msg.GetPlace())[0]
 			at.Time = ledger.Milliseconds(answer.Msg.GetTimeMs())
-			at.Shards = int(answer.Msg.GetShards())
+			at.Shards, at.Rehung = int(answer.Msg.GetShards()), int(answer.Msg.GetRehung())
 			if answer.Msg.GetShards() == 0 { // from a version that knows no additions
 				at.Shards = tree.GenesisShards()
 			}
@@ -82,16 +82,17 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 // lostPlace is the place of a shard that is lost: before its first block, with the entries of the
 // stream that the cut needs. Nothing is read there. No shard that is not lost lies below it.
 func (r *router) lostPlace(question *book.Question) book.Position {
-	tree := r.shards.Tree().First(question.Shards)
+	tree := r.shards.Tree().Before(question.Shards, question.Rehung)
 	return book.Position{Carried: question.Carried, Shards: question.Shards,
-		Streamed: make([]uint64, len(tree.Children(question.Shard)))}
+		Rehung: question.Rehung, Streamed: make([]uint64, len(tree.Children(question.Shard)))}
 }
 
 func placeRequest(question *book.Question) *ledgerdv1.GetPlaceRequest {
 	shard := uint32(question.Shard)
 	request := &ledgerdv1.GetPlaceRequest{Shard: &shard, Latest: question.Latest,
 		Height: uint64(question.Height), TimeMs: uint64(question.Time),
-		Streamed: question.Streamed}
+		Streamed: question.Streamed, Shards: uint32(question.Shards),
+		Rehung: uint32(question.Rehung)}
 	if question.Exact {
 		request.Carried = &question.Carried
 	}
