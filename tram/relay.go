@@ -179,6 +179,27 @@ func (r *Relay) Grow(tree *Tree) {
 	r.issued = append(r.issued, make([]uint64, len(children)-len(before))...)
 }
 
+// Rehang makes the relay go on in a tree in which a group hangs below another parent. The stream to
+// the group from its new parent begins with the entry after this number, which is above all numbers
+// of streams to the group before. It ends the stream from the old parent. Call it after the message
+// with the change was ordered. It panics if the tree does not have the relay's group.
+func (r *Relay) Rehang(tree *Tree, group order.GroupID, number uint64) {
+	if !tree.Has(r.self) {
+		panic(fmt.Sprintf("tram: group %d is not one of the tree's %d", r.self, tree.Groups()))
+	}
+	children := tree.Children(r.self)
+	issued := make([]uint64, len(children))
+	for i, child := range children {
+		if issued[i] = r.Issued(child); child == group {
+			issued[i] = number
+		}
+	}
+	r.tree, r.issued = tree, issued
+	if r.self == group {
+		r.position = max(r.position, number)
+	}
+}
+
 // AppendState appends everything that the relay's further behaviour depends on, for a snapshot or a
 // comparison: the group, the number of children, the position and each child's last number, as 4,
 // 4, 8 and 8 bytes, big-endian.

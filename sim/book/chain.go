@@ -20,7 +20,9 @@ type record struct {
 	settlements []state.Settlement
 	// position is how far the chain has the parent's stream. holdings are what the shard has of
 	// each organisation, and waiting the transactions that wait. All are those after the block.
+	// source is the last entry of a parent's stream in the chain.
 	position uint64
+	source   source
 	holdings map[ledger.OrganisationName]holding
 	// brought is what organisations that arrived brought along.
 	brought map[ledger.OrganisationName]holding
@@ -37,9 +39,10 @@ type record struct {
 	homes map[ledger.OrganisationName]ledger.ShardID
 	// lost are the shards that the operators settled with up to there, in their order.
 	lost []ledger.ShardID
-	// shards is the number of shards of the book after the block. seeds are the directories of
+	// shards is the number of shards of the book after the block, and tree their tree. seeds are the directories of
 	// those that it added, and additions all that were added up to there.
 	shards    int
+	tree      *ledger.ShardTree
 	seeds     []state.Seed
 	additions []ledger.AddedShard
 	// moved counts the moves of each organisation before the block, and moves are those in it,
@@ -92,7 +95,7 @@ type chain struct {
 	places    map[ledger.Hash]place
 	outcomes  map[ledger.Hash]outcome
 	decided   map[ledger.Hash]int
-	forwarded map[ledger.ShardID][]int
+	forwarded map[ledger.ShardID][]handed
 	// departed are the blocks with which organisations have left, by the number of the move.
 	departed map[uint64]int
 }
@@ -101,7 +104,7 @@ type chain struct {
 func (g *group) adopt(records []*record) {
 	g.chain = chain{places: make(map[ledger.Hash]place),
 		outcomes: make(map[ledger.Hash]outcome), decided: make(map[ledger.Hash]int),
-		forwarded: make(map[ledger.ShardID][]int), departed: make(map[uint64]int)}
+		forwarded: make(map[ledger.ShardID][]handed), departed: make(map[uint64]int)}
 	for _, each := range records {
 		g.append(each)
 	}
@@ -122,10 +125,15 @@ func (g *group) append(r *record) {
 		g.places[id] = place{height, i}
 	}
 	for _, each := range r.carried {
-		g.forwarded[each.child] = append(g.forwarded[each.child], height)
-		if count := len(g.forwarded[each.child]); each.entry.Number != uint64(count) {
+		before, number := g.handed(each.child), each.entry.Number
+		g.forwarded[each.child] = append(g.forwarded[each.child], handed{number, height})
+		next := before + 1
+		if base := ledger.StreamBase(ledger.StreamOf(number)); before < base {
+			next = base + 1
+		}
+		if number != next {
 			g.world.fail(order.Integrity, fmt.Sprintf("shard %d numbers entry %d of the stream to "+
-				"shard %d %d", g.shard, count, each.child, each.entry.Number))
+				"shard %d %d", g.shard, next, each.child, number))
 		}
 	}
 	for _, number := range r.departed {
@@ -224,11 +232,12 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 	}
 	g.noteMoves(m, r)
 	if g.head() == 0 {
-		r.relay, r.lost = tram.NewRelay(g.groups(r.additions[:len(g.genesis.Grown)]), g.id()),
-			m.state.LostBefore()
+		r.tree, r.lost = g.treeOfBeginning(m.state), m.state.LostBefore()
+		r.relay = tram.NewRelay(groupsOf(r.tree), g.id())
 		r.homes, r.moved = g.pinned()
 	} else {
 		last := g.last()
+		r.tree, r.source = last.tree, last.source
 		r.relay, r.cancelled, r.lost = last.relay.Clone(), last.cancelled, last.lost
 		r.brought = last.brought
 		r.homes, r.moved = last.homesAfter()
@@ -251,7 +260,11 @@ func (g *group) relay(r *record, changes *state.Changes) {
 	forwards := changes.Forwards
 	for b := range r.block.Bundles {
 		var to []order.GroupID
-		delivered, client, added := false, r.block.Bundles[b].Number != 0, false
+		delivered, client := false, r.block.Bundles[b].Number != 0
+		var change *ledger.BookChange
+		if parent, below := r.tree.Parent(g.shard); client && below {
+			r.source = source{parent, r.block.Bundles[b].Number}
+		}
 		for i := range r.block.Unpacked {
 			entry := &r.block.Unpacked[i]
 			if entry.Bundle != b {
@@ -283,8 +296,9 @@ func (g *group) relay(r *record, changes *state.Changes) {
 			r.register(entry)
 			r.raise(entry)
 			r.settleWith(g, entry)
-			added = added || entry.Transaction().Book != nil && entry.Result.OK() &&
-				entry.Transaction().Book.Addition != nil
+			if entry.Transaction().Book != nil && entry.Result.OK() {
+				change = entry.Transaction().Book
+			}
 		}
 		if !client {
 			continue // a verdict concerns this shard only
@@ -311,9 +325,19 @@ func (g *group) relay(r *record, changes *state.Changes) {
 					got.Delivered, got.Forwards))
 		}
 		forwards = forwards[count:]
-		if added {
+		switch {
+		case change == nil:
+		case change.Addition != nil:
 			r.shards++
-			r.relay.Grow(g.groups(r.additions))
+			r.tree = r.tree.Grow(change.Addition.Parent)
+			r.relay.Grow(groupsOf(r.tree))
+		case change.Rehang != nil:
+			r.tree = r.tree.Rehang(change.Number, change.Rehang)
+			r.relay.Rehang(groupsOf(r.tree), order.GroupID(change.Rehang.Shard),
+				ledger.StreamBase(change.Number))
+			if g.shard == change.Rehang.Shard {
+				g.world.result.Rehung++
+			}
 		}
 	}
 	if r.relay.Position() != r.position && !slices.Contains(r.lost, g.shard) {
@@ -338,14 +362,11 @@ func (g *group) shards() int {
 	return g.last().shards
 }
 
-// groups returns the tree of the groups with the shards that were added.
-func (g *group) groups(added []ledger.AddedShard) *tram.Tree {
+// groupsOf returns the tree of the shards as one of groups.
+func groupsOf(of *ledger.ShardTree) *tram.Tree {
 	var parents []order.GroupID
-	for _, parent := range g.genesis.Tree {
+	for _, parent := range of.Parents() {
 		parents = append(parents, order.GroupID(parent))
-	}
-	for i := range added {
-		parents = append(parents, order.GroupID(added[i].Parent))
 	}
 	tree, err := tram.NewTree(parents)
 	if err != nil {

@@ -65,9 +65,10 @@ type exchange struct {
 	opened   bool
 }
 
-// heard is an entry that members of the parent sent.
+// heard is an entry that members of a shard sent, the parent of then.
 type heard struct {
 	*carried
+	shard   ledger.ShardID
 	members []int
 }
 
@@ -147,16 +148,13 @@ func (m *member) talk() {
 			m.tell(&m.records[m.told].verdicts[i])
 		}
 	}
-	for _, child := range w.tree.Children(m.group.shard) {
+	tree := m.tree()
+	for _, child := range m.fed(tree) {
 		if w.random.IntN(3) == 0 {
 			m.offer(w.someone(child), m.visible(plant == plantEarlyEntry))
 		}
 	}
-	if parent, below := w.tree.Parent(m.group.shard); below && w.random.IntN(4) == 0 &&
-		m.durable > 0 {
-		position := m.positionAt[m.durable-1]
-		m.send(w.someone(parent), letter{position: &position})
-	}
+	m.tellAbove(tree)
 	m.judge()
 	if plant != plantNotAsked && w.random.IntN(4) == 0 {
 		m.ask()
@@ -246,7 +244,7 @@ func (m *member) send(to address, l letter) {
 func (m *member) receive(l *letter) {
 	switch {
 	case l.carried != nil:
-		m.receiveEntry(l.from.member, l.carried)
+		m.receiveEntry(l.from, l.carried)
 	case l.position != nil:
 		m.positions[l.from] = max(m.positions[l.from], *l.position)
 	case l.verdict != nil:
@@ -280,25 +278,30 @@ func (m *member) hear(l *letter) {
 	}
 }
 
-func (m *member) receiveEntry(writer int, entry *carried) {
+func (m *member) receiveEntry(from address, entry *carried) {
+	if parent, below := m.tree().Parent(m.group.shard); !below || parent != from.shard {
+		return // it is not the parent any more, or not yet
+	}
 	variants := m.entries[entry.Number]
-	at := slices.IndexFunc(variants, func(h *heard) bool { return h.hash == entry.hash })
+	at := slices.IndexFunc(variants, func(h *heard) bool {
+		return h.hash == entry.hash && h.shard == from.shard
+	})
 	if at < 0 {
 		at = len(variants)
-		variants = append(variants, &heard{carried: entry})
+		variants = append(variants, &heard{carried: entry, shard: from.shard})
 		m.entries[entry.Number] = variants
 	}
-	variants[at].add(writer)
+	variants[at].add(from.member)
 }
 
 // carry puts what other shards said, and the chain lacks, into a batch.
 func (m *member) carry(batch *ledger.Batch) {
 	w := m.group.world
-	if parent, below := w.tree.Parent(m.group.shard); below {
+	if parent, below := m.state.ShardTree().Parent(m.group.shard); below {
 		const most = 8
 		for next := m.state.Carried() + 1; len(batch.Carried) < most; next++ {
 			at := slices.IndexFunc(m.entries[next], func(h *heard) bool {
-				return m.believes(parent, h)
+				return h.shard == parent && m.believes(parent, h)
 			})
 			if at < 0 {
 				break

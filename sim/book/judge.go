@@ -21,14 +21,10 @@ func (w *world) heads() []int {
 // judgeStreams judges that no chain has more of a stream than its parent's chain.
 func (w *world) judgeStreams() {
 	for _, g := range w.groups {
-		parent, below := w.tree.Parent(g.shard)
-		if !below {
-			continue
-		}
-		has, of := g.last().position, uint64(len(w.groups[parent].forwarded[g.shard]))
-		if has > of {
-			w.fail(order.Integrity, fmt.Sprintf("shard %d has %d entries of its parent's stream, "+
-				"and shard %d has made %d", g.shard, has, parent, of))
+		from := g.last().source
+		if of := w.groups[from.shard].handed(g.shard); from.number > of {
+			w.fail(order.Integrity, fmt.Sprintf("shard %d has entries of its parent's stream up "+
+				"to %d, and shard %d has made them up to %d", g.shard, from.number, from.shard, of))
 		}
 	}
 }
@@ -128,11 +124,11 @@ func (w *world) close(cut []int) {
 // has reports whether a cut has the sending of everything that a shard's blocks up to a height took
 // over. Blocks below the last one are the loop's in close.
 func (w *world) has(cut []int, g *group, height int) bool {
-	if parent, below := w.tree.Parent(g.shard); below {
-		if last := g.records[height-1].position; last > 0 {
-			if w.groups[parent].forwarded[g.shard][last-1] > cut[parent] {
-				return false
-			}
+	if from := g.records[height-1].source; from.number > 0 {
+		all := w.groups[from.shard].forwarded[g.shard]
+		at := slices.IndexFunc(all, func(each handed) bool { return each.number == from.number })
+		if all[at].height > cut[from.shard] {
+			return false
 		}
 	}
 	for _, r := range g.records[:height] {
@@ -359,10 +355,10 @@ func (w *world) unrest() (reasons []string) {
 		if coming := g.last().coming; coming > 0 {
 			say("shard %d: %d organisations are on their way", g.shard, coming)
 		}
-		if parent, below := w.tree.Parent(g.shard); below {
-			if has, of := g.last().position,
-				len(w.groups[parent].forwarded[g.shard]); has < uint64(of) {
-				say("shard %d has %d of the %d entries of its parent's stream", g.shard, has, of)
+		for _, above := range w.groups {
+			if has, of := g.last().position, above.handed(g.shard); has < of {
+				say("shard %d has the entries of the streams from above up to %d, and shard %d "+
+					"has made some up to %d", g.shard, has, above.shard, of)
 			}
 		}
 	}

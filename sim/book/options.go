@@ -92,12 +92,14 @@ const (
 	plantNoAtDeadline = "no-at-deadline"
 	// plantSnapshot begins a new disk without what the snapshot's blocks still owe other shards.
 	plantSnapshot = "snapshot-without-debts"
+	// plantLetGo offers nothing to a shard that was hung elsewhere, although it has not taken all.
+	plantLetGo = "parent-lets-go"
 )
 
 // Plants returns the names of the bugs that can be planted.
 func Plants() []string {
 	plants := []string{plantEarlyVerdict, plantEarlyEntry, plantNotAsked, plantRelayedForgotten,
-		plantNoAtDeadline, plantSnapshot}
+		plantNoAtDeadline, plantSnapshot, plantLetGo}
 	for _, fault := range state.Faults() {
 		// Seeds hardly ever draw the two losses that it takes. The tests of ledger/state do.
 		if fault != state.FaultTestimonyOutdated {
@@ -196,6 +198,8 @@ type Result struct {
 	// shard on the way to another one has the transaction from before a move
 	// (docs/design/moves.md).
 	Unreached int
+	// Rehung counts the shards that came below another parent.
+	Rehung int
 	// Turns is the virtual time of the run.
 	Turns Turn
 	// Hash covers everything that happened. Two runs with the same hash went alike.

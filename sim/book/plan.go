@@ -46,8 +46,10 @@ type plan struct {
 	upgrade int
 	// movers draws the moves of organisations, or is nil in a book without. arrival is the size of
 	// what arrives at once, in bytes.
-	movers      *rand.Rand
-	arrival     int
+	movers  *rand.Rand
+	arrival int
+	// hangers draws the changes of the tree, or is nil in a book without.
+	hangers     *rand.Rand
 	submissions []submission
 	faults      []fault
 	losses      []lossOf
@@ -127,6 +129,9 @@ func newPlan(options *Options) (*plan, error) {
 	if movers.IntN(3) == 0 && !p.losing || p.mixed {
 		p.movers, p.arrival = movers, 40+movers.IntN(600)
 	}
+	if !p.losing && !p.mixed && p.movers == nil {
+		p.hangers = hangs(options.Seed)
+	}
 	if err := p.found(random, shards, members); err != nil {
 		return nil, err
 	}
@@ -144,6 +149,7 @@ func newPlan(options *Options) (*plan, error) {
 	} else {
 		p.lose(options.Seed)
 		p.move()
+		p.hang()
 	}
 	if options.Faults&FaultNetwork != 0 {
 		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
@@ -189,7 +195,7 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 		} else {
 			genesis.Version = ledger.GrowthVersion
 		}
-	case p.movers == nil:
+	case p.movers == nil && p.hangers == nil:
 	case p.upgrade > 0:
 		p.upgrade = ledger.GrowthVersion
 	default:

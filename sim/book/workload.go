@@ -123,9 +123,13 @@ func (w *workload) pinned(c *client, shard ledger.ShardID) *ledger.Bundle {
 
 // addition makes the operators' bundle that adds a shard, as the change of the book of this number.
 func (w *workload) addition(number uint64, added *ledger.ShardAddition) *ledger.Bundle {
+	return w.change(&ledger.BookChange{Number: number, Addition: added})
+}
+
+// change changes the book's shards.
+func (w *workload) change(change *ledger.BookChange) *ledger.Bundle {
 	return w.sign([]*client{{name: ledger.Operator, key: operatorKey()}}, never,
-		ledger.Transaction{Ledger: w.book, Signer: ledger.Operator,
-			Book: &ledger.BookChange{Number: number, Addition: added}})
+		ledger.Transaction{Ledger: w.book, Signer: ledger.Operator, Book: change})
 }
 
 // opening opens an organisation's accounts and gives them money.
