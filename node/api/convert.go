@@ -77,7 +77,7 @@ var reasonCodes = [...]string{
 	ledger.BookOutdated: "book_outdated", ledger.TooManyShards: "too_many_shards",
 	ledger.ShardLost: "shard_lost", ledger.OrganisationMoving: "organisation_moving",
 	ledger.OrganisationHome: "organisation_home", ledger.ShardNeeded: "shard_needed",
-	ledger.BadParent: "bad_parent",
+	ledger.BadParent:      "bad_parent",
 	ledger.HeardAgreement: "heard_agreement", ledger.HeardNothing: "heard_nothing",
 	ledger.Departed: "departed",
 }

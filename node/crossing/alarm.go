@@ -31,7 +31,7 @@ const (
 type waitingChain interface {
 	Waiting(time ledger.Milliseconds) (by []store.Wait, old uint64, err error)
 	Untaken(child ledger.ShardID, taken uint64, time ledger.Milliseconds) (store.Wait, error)
-	Streamed(child ledger.ShardID) uint64
+	FirstUntaken(child ledger.ShardID, taken uint64) (first, last uint64, any bool)
 	Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried,
 		error)
 	AppendedHeight() ledger.Height
@@ -44,7 +44,7 @@ type waitingChain interface {
 type alarm struct {
 	// after is the bound. If it is 0, no entry is ever overdue.
 	after time.Duration
-	// children returns the shards right below this one.
+	// children returns the shards right below this one, and those that were.
 	children func() []ledger.ShardID
 	// taken returns how many entries of its stream a child is known to have. It returns false if
 	// nothing is known of the child.
@@ -127,15 +127,15 @@ func (a *alarm) read(chain waitingChain, now time.Time) (found report.Waiting, e
 // node has looked at the child.
 func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Time,
 	cutoff ledger.Milliseconds) report.Wait {
-	streamed := chain.Streamed(child)
-	if a.after == 0 || streamed == 0 {
+	if _, _, some := chain.FirstUntaken(child, 0); a.after == 0 || !some {
 		return report.Wait{}
 	}
 	taken, known := a.taken(child)
-	if taken >= streamed {
+	first, last, lacks := chain.FirstUntaken(child, taken)
+	if !lacks {
 		return report.Wait{}
 	}
-	wait := report.Wait{Shard: child, Count: streamed - taken, Since: a.began[child]}
+	wait := report.Wait{Shard: child, Count: last - first + 1, Since: a.began[child]}
 	if !wait.Since.After(bound) {
 		wait.Overdue = wait.Count
 	}
@@ -145,7 +145,7 @@ func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Tim
 		}
 		// What was given to the child may be on its way into the child's chain for a moment.
 		if wait.Overdue > 0 {
-			wait.Lost, wait.LostHeight = a.lost(chain, child, taken, wait.Count)
+			wait.Lost, wait.LostHeight = a.lost(chain, child, first, wait.Count)
 		}
 	}
 	return wait
@@ -154,14 +154,14 @@ func (a *alarm) untaken(chain waitingChain, child ledger.ShardID, bound time.Tim
 // lost returns how many of the entries that a child lacks are lost: they are in blocks that are not
 // here, because this node began with a snapshot, and no other member has any of these blocks. All
 // that members have of these they have passed on by then, so that all lack the same.
-func (a *alarm) lost(chain waitingChain, child ledger.ShardID, taken, count uint64) (uint64,
+func (a *alarm) lost(chain waitingChain, child ledger.ShardID, first, count uint64) (uint64,
 	ledger.Height) {
 	absent := chain.Absent()
 	if absent == 0 {
 		return 0, 0
 	}
 	here := func(i int) bool {
-		_, err := chain.Stream(child, taken+1+uint64(i), 1, chain.AppendedHeight())
+		_, err := chain.Stream(child, first+uint64(i), 1, chain.AppendedHeight())
 		return !errors.Is(err, store.ErrAbsent)
 	}
 	if here(0) || !a.gone(absent) {
@@ -221,9 +221,11 @@ func newAlarm(after time.Duration, taken func(ledger.ShardID) (uint64, bool),
 		began: make(map[ledger.ShardID]time.Time)}
 }
 
-// children returns the shards right below this one.
-func (b *book) children() []ledger.ShardID {
-	return b.directory.Tree().Children(b.directory.Own())
+// fed returns the shards right below this one, and those that were and may still need entries from
+// here.
+func (b *book) fed() []ledger.ShardID {
+	tree, own := b.directory.Tree(), b.directory.Own()
+	return slices.Sorted(slices.Values(append(tree.FormerChildren(own), tree.Children(own)...)))
 }
 
 // takenBy returns how many entries of its stream a child is known to have: durably, as its members

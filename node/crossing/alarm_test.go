@@ -68,8 +68,11 @@ func (w *waits) Untaken(child ledger.ShardID, taken uint64, cutoff ledger.Millis
 	return waitAmong(child, w.entries[child][taken:], cutoff), nil
 }
 
-// Streamed implements waitingChain.
-func (w *waits) Streamed(child ledger.ShardID) uint64 { return uint64(len(w.entries[child])) }
+// FirstUntaken implements waitingChain.
+func (w *waits) FirstUntaken(child ledger.ShardID, taken uint64) (first, last uint64, any bool) {
+	last = uint64(len(w.entries[child]))
+	return taken + 1, last, taken < last
+}
 
 // Stream implements waitingChain.
 func (w *waits) Stream(child ledger.ShardID, from uint64, _ int, _ ledger.Height) ([]ledger.Carried,

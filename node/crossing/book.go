@@ -110,7 +110,7 @@ func newBook(config Config) (*book, error) {
 		return nil, err
 	}
 	b.context, b.cancel = context.WithCancel(context.Background())
-	b.alarm = newAlarm(config.AlarmAfter, b.takenBy, b.gone, b.children)
+	b.alarm = newAlarm(config.AlarmAfter, b.takenBy, b.gone, b.fed)
 	b.alarm.settledWith = b.isLost
 	if opened := config.Opened; opened != nil {
 		b.grow(opened, opened.KnownDurable())

@@ -21,12 +21,14 @@ type grownChain interface {
 	Additions() []ledger.AddedShard
 	AddedAt(shard ledger.ShardID) (ledger.Height, bool)
 	ShardTree() *ledger.ShardTree
+	TreeUpTo(height ledger.Height) *ledger.ShardTree
 }
 
-// grow adds the shards to the directory that were added in a chain up to a height that is durable.
-// With nothing to add it is cheap.
+// grow adds the shards to the directory that were added in a chain up to a height that is durable,
+// and makes the changes of the tree there. With nothing to do it is cheap.
 func (b *book) grow(chain grownChain, durable ledger.Height) {
-	if chain.ShardTree().Shards() <= b.directory.Tree().Shards() {
+	if tree, known := chain.ShardTree(), b.directory.Tree(); tree.Shards() <= known.Shards() &&
+		len(tree.Rehung()) <= len(known.Rehung()) {
 		return
 	}
 	b.growth.mutex.Lock()
@@ -48,5 +50,10 @@ func (b *book) grow(chain grownChain, durable ledger.Height) {
 	for shard := before; shard < b.directory.Tree().Shards(); shard++ {
 		parent, _ := b.directory.Tree().Parent(ledger.ShardID(shard))
 		b.config.Logger.Info("the book has a further shard", "shard", shard, "below", parent)
+	}
+	made := b.directory.Rehang(chain.TreeUpTo(durable))
+	for i := range made {
+		b.config.Logger.Info("a shard hangs below another one", "shard", made[i].Shard, "below",
+			made[i].To, "before", made[i].From)
 	}
 }

@@ -30,6 +30,11 @@ func (a additions) ShardTree() *ledger.ShardTree {
 	return tree
 }
 
+// TreeUpTo implements grownChain.
+func (a additions) TreeUpTo(height ledger.Height) *ledger.ShardTree {
+	return a[:min(int(height), len(a))].ShardTree()
+}
+
 // A shard that was added counts once the addition is durable here. Then the fabric admits its
 // members, also those that the node knew before it ended.
 func TestBookGrowsOnceItIsDurable(t *testing.T) {

@@ -2,6 +2,7 @@ package crossing
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -26,7 +27,7 @@ func (b *book) announcement() shards.Announcement {
 		Transactions: self.Transactions, Accounts: uint64(opened.AccountCount()),
 		Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
 	}
-	for _, child := range b.children() {
+	for _, child := range b.directory.Tree().Children(b.directory.Own()) {
 		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
 			Number: opened.Streamed(child)})
 	}
@@ -64,17 +65,18 @@ func (b *book) Changed() {
 // Owes implements Crossing. A shard that was not heard of since the node started lacks everything.
 func (b *book) Owes() bool {
 	opened := b.config.Node.Store()
-	children := b.children()
+	children := b.fed()
 	states := b.directory.States() // of these children, or more
 	for _, child := range children {
 		carried := states[child].Carried
 		if b.isLost(child) {
 			continue
 		}
-		if carried >= opened.Streamed(child) {
+		first, _, lacks := opened.FirstUntaken(child, carried)
+		if !lacks {
 			continue
 		}
-		_, err := opened.Stream(child, carried+1, 1, opened.AppendedHeight())
+		_, err := opened.Stream(child, first, 1, opened.AppendedHeight())
 		if errors.Is(err, store.ErrAbsent) {
 			return true
 		}
@@ -106,8 +108,12 @@ func (b *book) States() []report.ShardState {
 	states[own.Shard].Waiting = b.Waiting()
 	for i := range states {
 		above, _ := b.Tree().Parent(states[i].Shard)
-		if above == own.Shard { // of its own stream the node knows best itself, too
-			states[i].Waiting.Lacks = states[above].Waiting.LostFor(above, states[i].Shard)
+		if above == own.Shard || slices.Contains(b.Tree().FormerParents(states[i].Shard),
+			own.Shard) { // of its own stream the node knows best itself, too
+			if lacks := states[own.Shard].Waiting.LostFor(own.Shard,
+				states[i].Shard); above == own.Shard || lacks.Lost > 0 {
+				states[i].Waiting.Lacks = lacks
+			}
 		}
 	}
 	return states

@@ -6084,8 +6084,9 @@ func (x *Shard) GetLacks() *ShardWait {
 type StreamPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Child         uint32                 `protobuf:"varint,1,opt,name=child,proto3" json:"child,omitempty"`
-	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"` // entries in the parent's chain
+	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"` // entries in the parent's chain, since the child hangs below it
 	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`   // those of them in the child's chain
+	Former        bool                   `protobuf:"varint,4,opt,name=former,proto3" json:"former,omitempty"`     // the child still takes entries from the shard that was above it before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6139,6 +6140,13 @@ func (x *StreamPosition) GetCarried() uint64 {
 		return x.Carried
 	}
 	return 0
+}
+
+func (x *StreamPosition) GetFormer() bool {
+	if x != nil {
+		return x.Former
+	}
+	return false
 }
 
 // Why the asked node refuses transactions that cross to a shard, unless they queue.
@@ -7515,11 +7523,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\twaits_for\x18* \x03(\v2\x15.ledgerd.v1.ShardWaitR\bwaitsFor\x124\n" +
 	"\n" +
 	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenBy\x12+\n" +
-	"\x05lacks\x18, \x01(\v2\x15.ledgerd.v1.ShardWaitR\x05lacks\"\\\n" +
+	"\x05lacks\x18, \x01(\v2\x15.ledgerd.v1.ShardWaitR\x05lacks\"t\n" +
 	"\x0eStreamPosition\x12\x14\n" +
 	"\x05child\x18\x01 \x01(\rR\x05child\x12\x1a\n" +
 	"\bstreamed\x18\x02 \x01(\x04R\bstreamed\x12\x18\n" +
-	"\acarried\x18\x03 \x01(\x04R\acarried\"\x82\x01\n" +
+	"\acarried\x18\x03 \x01(\x04R\acarried\x12\x16\n" +
+	"\x06former\x18\x04 \x01(\bR\x06former\"\x82\x01\n" +
 	"\fShardRefusal\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x19\n" +

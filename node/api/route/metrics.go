@@ -81,13 +81,13 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(m.lacks, prometheus.GaugeValue,
 			float64(state.Waiting.Lacks.Lost))
 		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
-			float64(state.Carried))
+			float64(sinceBase(state.Carried)))
 		for child, streamed := range state.Streamed {
-			name := shardLabel(child)
+			at, name := streamTo(child, streamed, carried[child]), shardLabel(child)
 			to <- prometheus.MustNewConstMetric(m.streamed, prometheus.CounterValue,
-				float64(streamed), name)
+				float64(at.GetStreamed()), name)
 			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue,
-				float64(streamed-min(streamed, carried[child])), name)
+				float64(at.GetStreamed()-min(at.GetStreamed(), at.GetCarried())), name)
 		}
 	}
 }

@@ -43,10 +43,11 @@ func (r *router) tree() *ledgerdv1.Tree {
 		state := &states[i]
 		each := api.ShardToProto(state)
 		parent, below := tree.Parent(state.Shard)
+		each.Carried = sinceBase(state.Carried)
 		each.Parent, each.Root, each.Self = uint32(parent), !below, state.Shard == r.shards.Own()
 		for _, child := range tree.Children(state.Shard) {
-			each.Streams = append(each.Streams, &ledgerdv1.StreamPosition{Child: uint32(child),
-				Streamed: state.Streamed[child], Carried: carried[child]})
+			each.Streams = append(each.Streams, streamTo(child, state.Streamed[child],
+				carried[child]))
 		}
 		shown.Shards = append(shown.Shards, each)
 	}
@@ -55,6 +56,24 @@ func (r *router) tree() *ledgerdv1.Tree {
 		shown.Refuses = append(shown.Refuses, refusalToProto(&obstacles[i]))
 	}
 	return shown
+}
+
+// sinceBase returns how many entries a stream has up to a number, since it began.
+func sinceBase(number uint64) uint64 { return number - ledger.StreamBase(ledger.StreamOf(number)) }
+
+// streamTo returns how far the stream to a child is, given the numbers of the last entries in both
+// chains.
+func streamTo(child ledger.ShardID, streamed, carried uint64) *ledgerdv1.StreamPosition {
+	at := &ledgerdv1.StreamPosition{Child: uint32(child), Streamed: sinceBase(streamed),
+		Former: ledger.StreamOf(carried) < ledger.StreamOf(streamed)}
+	switch {
+	case at.Former:
+	case ledger.StreamOf(carried) > ledger.StreamOf(streamed): // the parent's word is older
+		at.Streamed, at.Carried = sinceBase(carried), sinceBase(carried)
+	default:
+		at.Carried = sinceBase(carried)
+	}
+	return at
 }
 
 // refusalToProto returns what an obstacle makes this node refuse, in protobuf form.

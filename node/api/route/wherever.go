@@ -209,17 +209,20 @@ func concerned(t *ledgerdv1.Transaction) []ledger.ShardID {
 	return shards
 }
 
-// wayTo returns the given shards and all shards above them. A transaction that concerns them came
-// through one of these.
+// wayTo returns the given shards and all shards that are or were above them. A transaction that
+// concerns them came through one of these.
 func wayTo(tree *ledger.ShardTree, shards []ledger.ShardID) []ledger.ShardID {
 	var way []ledger.ShardID
-	for _, shard := range shards {
-		for below := true; below && int(shard) < tree.Shards(); {
-			if !slices.Contains(way, shard) {
-				way = append(way, shard)
-			}
-			shard, below = tree.Parent(shard)
+	for next := slices.Clone(shards); len(next) > 0; next = next[1:] {
+		shard := next[0]
+		if int(shard) >= tree.Shards() || slices.Contains(way, shard) {
+			continue
 		}
+		way = append(way, shard)
+		if parent, below := tree.Parent(shard); below {
+			next = append(next, parent)
+		}
+		next = append(next, tree.FormerParents(shard)...)
 	}
 	return way
 }

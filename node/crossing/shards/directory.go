@@ -124,6 +124,23 @@ func (d *Directory) Grow(added []ledger.AddedShard) error {
 	return d.fill(tree, added)
 }
 
+// Rehang makes the tree that of the chain of this node, which has its changes for good, and returns
+// those that are new. A tree with fewer shards or changes than the directory's changes nothing.
+func (d *Directory) Rehang(tree *ledger.ShardTree) (made []ledger.TreeChange) {
+	d.learning.Lock()
+	defer d.learning.Unlock()
+	known := d.Tree()
+	if tree.Shards() < known.Shards() || len(tree.Rehung()) <= len(known.Rehung()) {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tree.Store(tree.Before(known.Shards(), len(tree.Rehung())))
+	close(d.changed)
+	d.changed = make(chan struct{})
+	return tree.Rehung()[len(known.Rehung()):]
+}
+
 // fill adds the members of the shards that the directory does not have yet, and then sets the tree,
 // unless it is nil.
 func (d *Directory) fill(tree *ledger.ShardTree, added []ledger.AddedShard) error {
@@ -247,7 +264,8 @@ func (d *Directory) Self() rdmanet.PeerID {
 // Own returns this node's shard.
 func (d *Directory) Own() ledger.ShardID { return d.own }
 
-// Tree returns the tree of the shards, as of the last Grow. Changed tells when it has more.
+// Tree returns the tree of the shards, as of the last Grow or Rehang. Changed tells when it is
+// another one.
 func (d *Directory) Tree() *ledger.ShardTree { return d.tree.Load() }
 
 // Members returns the number of a shard's membership, which counts its changes, and its present
@@ -335,8 +353,8 @@ func (d *Directory) Changes() (changes []Change) {
 	return changes
 }
 
-// Changed returns a channel that is closed at the next change of any shard's members, or when there
-// are more shards. Take it before reading, to miss no change.
+// Changed returns a channel that is closed at the next change of any shard's members or of the tree,
+// or when there are more shards. Take it before reading, to miss no change.
 func (d *Directory) Changed() <-chan struct{} {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -20,8 +20,10 @@ func (d *Directory) States() []report.ShardState {
 		states[i] = d.state(ledger.ShardID(i), now)
 	}
 	for i := range states {
-		if above, below := d.Tree().Parent(ledger.ShardID(i)); below {
-			states[i].Waiting.Lacks = states[above].Waiting.LostFor(above, states[i].Shard)
+		for _, above := range above(d.Tree(), ledger.ShardID(i)) {
+			if states[i].Waiting.Lacks.Lost == 0 && int(above) < len(states) {
+				states[i].Waiting.Lacks = states[above].Waiting.LostFor(above, states[i].Shard)
+			}
 		}
 	}
 	return states

@@ -114,16 +114,27 @@ func (r *reader) losses(streams []report.Wait) {
 	}
 }
 
-// Lacks returns what a shard can never take from the shard above, as the members of that one say.
+// Lacks returns what a shard can never take from the shard above, or from one that was above before,
+// as the members of that one say.
 func (d *Directory) Lacks(shard ledger.ShardID) report.Wait {
-	above, below := d.Tree().Parent(shard)
-	if !below {
-		return report.Wait{}
-	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	waiting := d.waitingOf(above)
-	return waiting.LostFor(above, shard)
+	for _, above := range above(d.Tree(), shard) {
+		waiting := d.waitingOf(above)
+		if lacks := waiting.LostFor(above, shard); lacks.Lost > 0 {
+			return lacks
+		}
+	}
+	return report.Wait{}
+}
+
+// above returns the shards that were right above a shard, and the one that is.
+func above(tree *ledger.ShardTree, shard ledger.ShardID) []ledger.ShardID {
+	above := tree.FormerParents(shard)
+	if parent, below := tree.Parent(shard); below {
+		above = append(above, parent)
+	}
+	return above
 }
 
 // timeMax bounds times in messages: the end of the year 9999.

@@ -95,7 +95,7 @@ func (in *incoming) end() {
 // asked handles a writer's ask.
 func (in *incoming) asked(l received) {
 	r, known := (*in.s.roles.Load())[l.from.ID]
-	if !known || r.out != nil {
+	if !known || !r.above {
 		return
 	}
 	last := in.asks[r.index]

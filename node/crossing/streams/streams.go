@@ -73,8 +73,8 @@ type Member struct {
 type Directory interface {
 	// Own returns this node's shard.
 	Own() ledger.ShardID
-	// Tree returns the book's tree of shards as it is now. This shard keeps its parent and its
-	// children, and may get more children. Then there is more of it before Changed tells.
+	// Tree returns the book's tree of shards as it is now, as far as the chain here has it durably.
+	// It may change before Changed tells.
 	Tree() *ledger.ShardTree
 	// Members returns a shard's members, ascending by index; read-only.
 	Members(shard ledger.ShardID) []Member
@@ -91,6 +91,9 @@ type Chain interface {
 		error)
 	// Carried returns the number of the last entry of the parent's stream in the chain.
 	Carried() uint64
+	// FirstUntaken returns the first entry for a child that has entries up to a number and lacks
+	// this one. It reports whether there is one.
+	FirstUntaken(child ledger.ShardID, taken uint64) (first, last uint64, any bool)
 	// AppendedHeight returns the height of the last block.
 	AppendedHeight() ledger.Height
 }
@@ -141,6 +144,8 @@ const (
 	faultFewWitnesses
 	// faultHasty calls Ready whenever there is something to vouch for.
 	faultHasty
+	// faultLetGo ends the stream to a shard as soon as that hangs below another one.
+	faultLetGo
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -167,11 +172,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// role is the relation of a peer to this node: a member of the child if out is set, else of the
-// parent.
+// role is the relation of a peer to this node: a member of a child, of the parent, or of a shard that
+// was the parent once. After changes of the tree it may be several of these.
 type role struct {
-	out   *outgoing
-	index order.ServerID
+	index         order.ServerID
+	out           *outgoing // to the child, or nil
+	above, former bool      // the parent, and a former one
 }
 
 // Streams is one node's part in the streams to and from its shard. All methods are safe for
@@ -194,6 +200,9 @@ type Streams struct {
 	mu  sync.Mutex
 	in  *incoming // nil at the root
 	out []*outgoing
+	// done are the shards that were children once, and need nothing from here any more, with the
+	// number of changes of the tree that were known then.
+	done map[ledger.ShardID]int
 
 	// Only the loop uses the fields below.
 	numbers     uint64 // the last attempt, life or connection
@@ -216,12 +225,9 @@ func New(config Config) (*Streams, error) {
 		config: config, self: config.Host.ID(), began: now, bell: make(chan struct{}, 1),
 		// A number is never used twice, not even by an earlier process on this host.
 		numbers: uint64(now.UnixNano()), connections: map[uint64]*connection{},
+		done: map[ledger.ShardID]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	own, tree := config.Directory.Own(), config.Directory.Tree()
-	if parent, has := tree.Parent(own); has {
-		s.in = newIncoming(s, parent)
-	}
 	changed := config.Directory.Changed()
 	s.seat()
 	if s.queue, err = config.Host.Queue(rdmanet.QueueDepthMax); err != nil {
@@ -284,13 +290,10 @@ func (s *Streams) Event(event rdmanet.PeerEvent) {
 // itself and the vouched entries up to it.
 func (s *Streams) Propose(room int,
 	use func(carried []ledger.Carried, vouched []ledger.Vouched)) {
-	if s.in == nil || s.ctx.Err() != nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.heights.position()
-	if s.in.carrier == nil || !at.known {
+	if s.in == nil || s.ctx.Err() != nil || s.in.carrier == nil || !at.known {
 		return
 	}
 	s.in.advance(at)
@@ -357,11 +360,8 @@ func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 		s.config.Logger.Error("streams: bad message", "peer", from, "error", err)
 		return
 	}
-	child := s.config.Directory.Own()
-	if r.out != nil {
-		child = r.out.child
-	}
-	if m.child != child || (m.kind == messageAsk) != (r.out == nil) {
+	asks := m.kind == messageAsk && m.child == s.config.Directory.Own() && (r.above || r.former)
+	if !asks && (m.kind == messageAsk || r.out == nil || m.child != r.out.child) {
 		s.config.Logger.Warn("streams: a message for another node", "peer", from, "kind", m.kind,
 			"child", m.child)
 		return
@@ -447,16 +447,15 @@ func (s *Streams) step(now time.Time) {
 	if came.reset {
 		s.restart()
 	}
-	if s.in != nil {
-		for _, l := range came.asks {
-			s.in.asked(l)
-		}
+	for _, l := range came.asks {
+		s.asked(l)
 	}
 	s.base()
 	s.sort(&came, now)
 	for _, o := range s.out {
 		o.step(now)
 	}
+	s.letGo()
 	s.post()
 	if s.in != nil {
 		s.in.step(now)
@@ -526,43 +525,6 @@ func (s *Streams) base() {
 	height := chain.AppendedHeight()
 	s.heights.base(life, height, carried)
 	s.heights.durableTo(s.config.Durable())
-}
-
-// branch begins the streams to children that the shard has got since. A stream begins with entry 1,
-// which the chain has after the addition of the child.
-func (s *Streams) branch() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, child := range s.config.Directory.Tree().Children(s.config.Directory.Own()) {
-		if !slices.ContainsFunc(s.out, func(o *outgoing) bool { return o.child == child }) {
-			s.out = append(s.out, &outgoing{s: s, child: child,
-				outlets: map[order.ServerID]*outlet{}})
-		}
-	}
-}
-
-// seat updates the children and the members.
-func (s *Streams) seat() {
-	s.branch()
-	own := members(s.config.Directory.Members(s.config.Directory.Own()))
-	roles := map[rdmanet.PeerID]role{}
-	me, present := own.find(s.self)
-	if s.in != nil {
-		parent := members(s.config.Directory.Members(s.in.parent))
-		for _, member := range parent {
-			roles[member.Peer] = role{index: order.ServerID(member.Index)}
-		}
-		s.in.seat(parent, own, me, present)
-	}
-	for _, o := range s.out {
-		child := members(s.config.Directory.Members(o.child))
-		for _, member := range child {
-			roles[member.Peer] = role{out: o, index: order.ServerID(member.Index)}
-		}
-		o.seat(own, child, me, present)
-	}
-	s.roles.Store(&roles)
-	s.ring()
 }
 
 // machine returns the configuration of a stream's machine.

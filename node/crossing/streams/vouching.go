@@ -57,11 +57,11 @@ func (in *incoming) vouch(room int) int {
 // Contradictions returns how many of the entries are others than this node vouched for and the
 // chain lacks, with Config.Vouched.
 func (s *Streams) Contradictions(entries []ledger.Vouched) (count uint64) {
-	if s.in == nil || len(entries) == 0 {
-		return 0
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.in == nil {
+		return 0
+	}
 	for i := range entries {
 		if own, known := s.in.hashes[entries[i].Number]; known && own.hash != entries[i].Hash {
 			count++

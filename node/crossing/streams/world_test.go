@@ -44,11 +44,13 @@ type world struct {
 	// liars write something else than the parent's entries.
 	liars map[rdmanet.PeerID]bool
 
-	mu      sync.Mutex
-	tree    *ledger.ShardTree
-	nodes   map[rdmanet.PeerID]*testNode
-	present [2][]Member // by shard
-	changed chan struct{}
+	mu   sync.Mutex
+	tree *ledger.ShardTree
+	// childTree is the tree as the child's members know it, if it is another one.
+	childTree *ledger.ShardTree
+	nodes     map[rdmanet.PeerID]*testNode
+	present   [2][]Member // by shard
+	changed   chan struct{}
 	// stream is the parent's: entry n in block n. Members have executed up to appended, and have on
 	// disk up to durable.
 	stream            [][]byte
@@ -147,11 +149,17 @@ func (d directory) Own() ledger.ShardID { return d.own }
 func (d directory) Tree() *ledger.ShardTree {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.own == childShard && d.childTree != nil {
+		return d.childTree
+	}
 	return d.tree
 }
 func (d directory) Members(shard ledger.ShardID) []Member {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if int(shard) >= len(d.present) {
+		return nil
+	}
 	return d.present[shard]
 }
 
@@ -273,6 +281,14 @@ func (n *testNode) Stream(child ledger.ShardID, from uint64, limit int,
 		entries = append(entries, ledger.Carried{Number: number, Bundle: bundle})
 	}
 	return entries, nil
+}
+
+// FirstUntaken implements Chain.
+func (n *testNode) FirstUntaken(child ledger.ShardID, taken uint64) (first, last uint64, any bool) {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	last = uint64(n.world.appended)
+	return taken + 1, last, child == childShard && n.shard == parentShard && taken < last
 }
 
 // Carried implements Chain.
