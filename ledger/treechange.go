@@ -141,6 +141,16 @@ func (t *ShardTree) FormerChildren(shard ShardID) (former []ShardID) {
 	return former
 }
 
+// Began returns the change of the tree that hung a shard where it is, or 0.
+func (t *ShardTree) Began(shard ShardID) (change uint64) {
+	for _, made := range t.rehung {
+		if made.Shard == shard {
+			change = made.Number
+		}
+	}
+	return change
+}
+
 // ParentOf returns the shard from which an entry of a number comes that is in a shard's chain, and
 // false for the root.
 func (t *ShardTree) ParentOf(shard ShardID, number uint64) (ShardID, bool) {

@@ -146,7 +146,7 @@ one.`,
 	options.bind(command)
 	command.AddCommand(newShardsAdviseCommand(), newShardsAddCommand(), newShardsHomeCommand(),
 		newShardsMoveCommand(), newShardsSplitCommand(), newShardsMergeCommand(),
-		newShardsSettleCommand())
+		newShardsTreeCommand(), newShardsSettleCommand())
 	return command
 }
 

@@ -155,6 +155,14 @@ func reportSettle(tree *ledgerdv1.Tree, shard uint32) (*settleReport, error) {
 			return nil, fmt.Errorf("shard %d lies below shard %d, and cannot be reached without "+
 				"it: if it is lost, too, settle with it first", each.GetShard(), shard)
 		}
+		for _, stream := range each.GetStreams() {
+			if stream.Former != nil && stream.GetFormer() == shard &&
+				tree.GetShards()[stream.GetChild()].GetMode() != lost {
+				return nil, fmt.Errorf("shard %d was below shard %d, and lacks entries that only "+
+					"that one has: mend shard %d, or settle with shard %d first",
+					stream.GetChild(), shard, shard, stream.GetChild())
+			}
+		}
 		for _, wait := range each.GetWaitsFor() {
 			if wait.GetShard() == shard {
 				report.Waiting = append(report.Waiting, settleWaiting{each.GetShard(),

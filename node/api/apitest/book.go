@@ -26,7 +26,6 @@ import (
 // shards are made in memory.
 type Book struct {
 	clusters []*Cluster
-	tree     *ledger.ShardTree
 	doors    []*TestServer
 	// alarmAfter is api.Options.AlarmAfter. Unless it is 0, a transaction that waits is overdue at
 	// once if the genesis is older than that: the blocks' times follow the genesis.
@@ -44,7 +43,7 @@ type Book struct {
 func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	tb.Helper()
 	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool),
-		obstacles: make(map[ledger.ShardID][]report.Obstacle), tree: any.ShardTree(),
+		obstacles:  make(map[ledger.ShardID][]report.Obstacle),
 		alarmAfter: options.AlarmAfter}
 	for shard := range any.Shards {
 		genesis, err := any.ForShard(ledger.ShardID(shard))
@@ -129,7 +128,7 @@ func (c *Cluster) beside() (*ledger.Batch, error) {
 	}
 	own := c.store.Shard()
 	batch := new(ledger.Batch)
-	if parent, below := c.book.tree.Parent(own); below {
+	if parent, below := c.tree().Parent(own); below {
 		above := c.book.clusters[parent]
 		var err error
 		if batch.Carried, err = above.store.Stream(own, c.store.Carried()+1, store.MaxStreamPage,
@@ -169,6 +168,12 @@ func (c *Cluster) beside() (*ledger.Batch, error) {
 	return batch, nil
 }
 
+// tree returns the tree as the shard's chain has it, of the shards that the book began with.
+func (c *Cluster) tree() *ledger.ShardTree {
+	tree := c.store.ShardTree()
+	return tree.Before(tree.GenesisShards(), len(tree.Rehung()))
+}
+
 func (c *Cluster) durable() ledger.Height {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -185,7 +190,7 @@ type shards struct {
 func (s *shards) Own() ledger.ShardID { return s.own }
 
 // Tree implements route.Shards.
-func (s *shards) Tree() *ledger.ShardTree { return s.book.tree }
+func (s *shards) Tree() *ledger.ShardTree { return s.book.clusters[s.own].tree() }
 
 // TreeChanged implements route.Shards: nothing changes.
 func (s *shards) TreeChanged() <-chan struct{} { return nil }
@@ -232,7 +237,7 @@ func (s *shards) States() []report.ShardState {
 			uint64(cluster.store.AccountCount())
 		state.Pending, state.Carried = uint64(cluster.store.PendingCount()), cluster.store.Carried()
 		state.Waiting = cluster.waiting()
-		for _, child := range s.book.tree.Children(state.Shard) {
+		for _, child := range cluster.tree().Children(state.Shard) {
 			state.Streamed[child] = cluster.store.Streamed(child)
 		}
 	}
@@ -263,7 +268,7 @@ func (c *Cluster) waiting() (found report.Waiting) {
 			found.Since = since
 		}
 	}
-	for _, child := range c.book.tree.Children(c.store.Shard()) {
+	for _, child := range c.tree().Children(c.store.Shard()) {
 		taken := c.book.clusters[child].store.Carried()
 		if wait, err := c.store.Untaken(child, taken, cutoff); err == nil && wait.Old > 0 {
 			found.Streams = append(found.Streams, waitOf(&wait))

@@ -59,7 +59,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	carried := make(map[ledger.ShardID]uint64)
+	tree, carried := m.shards.Tree(), make(map[ledger.ShardID]uint64)
 	states := m.shards.States()
 	for i := range states {
 		carried[states[i].Shard] = states[i].Carried
@@ -83,7 +83,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
 			float64(sinceBase(state.Carried)))
 		for child, streamed := range state.Streamed {
-			at, name := streamTo(child, streamed, carried[child]), shardLabel(child)
+			at, name := streamTo(tree, child, streamed, carried[child]), shardLabel(child)
 			to <- prometheus.MustNewConstMetric(m.streamed, prometheus.CounterValue,
 				float64(at.GetStreamed()), name)
 			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue,

@@ -46,7 +46,7 @@ func (r *router) tree() *ledgerdv1.Tree {
 		each.Carried = sinceBase(state.Carried)
 		each.Parent, each.Root, each.Self = uint32(parent), !below, state.Shard == r.shards.Own()
 		for _, child := range tree.Children(state.Shard) {
-			each.Streams = append(each.Streams, streamTo(child, state.Streamed[child],
+			each.Streams = append(each.Streams, streamTo(tree, child, state.Streamed[child],
 				carried[child]))
 		}
 		shown.Shards = append(shown.Shards, each)
@@ -63,15 +63,14 @@ func sinceBase(number uint64) uint64 { return number - ledger.StreamBase(ledger.
 
 // streamTo returns how far the stream to a child is, given the numbers of the last entries in both
 // chains.
-func streamTo(child ledger.ShardID, streamed, carried uint64) *ledgerdv1.StreamPosition {
-	at := &ledgerdv1.StreamPosition{Child: uint32(child), Streamed: sinceBase(streamed),
-		Former: ledger.StreamOf(carried) < ledger.StreamOf(streamed)}
-	switch {
-	case at.Former:
-	case ledger.StreamOf(carried) > ledger.StreamOf(streamed): // the parent's word is older
-		at.Streamed, at.Carried = sinceBase(carried), sinceBase(carried)
-	default:
-		at.Carried = sinceBase(carried)
+func streamTo(tree *ledger.ShardTree, child ledger.ShardID,
+	streamed, carried uint64) *ledgerdv1.StreamPosition {
+	base := ledger.StreamBase(tree.Began(child))
+	at := &ledgerdv1.StreamPosition{Child: uint32(child), Streamed: max(streamed, base) - base,
+		Carried: max(carried, base) - base}
+	if from, below := tree.ParentOf(child, carried); below && carried < base {
+		former := uint32(from)
+		at.Former = &former
 	}
 	return at
 }
