@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -328,6 +329,11 @@ func TestTreeOf(t *testing.T) {
 	tree := TreeOf(genesis, shown)
 	if parent, _ := tree.Parent(3); tree.Shards() != 4 || parent != 2 || tree.Root() != 0 {
 		t.Errorf("%d shards, shard 3 below %d", tree.Shards(), parent)
+	}
+	swapped := &ledgerdv1.Tree{Shards: []*ledgerdv1.Shard{{Shard: 0, Root: true},
+		{Shard: 1, Parent: 3}, {Shard: 2, Parent: 0}, {Shard: 3, Parent: 2}}}
+	if got := TreeOf(genesis, swapped).Parents(); !slices.Equal(got, []ledger.ShardID{0, 3, 0, 2}) {
+		t.Errorf("the parents %v", got)
 	}
 	if TreeOf(genesis, nil).Shards() != 2 || TreeOf(ledgertest.Genesis(), shown) != nil {
 		t.Error("a tree of nothing")

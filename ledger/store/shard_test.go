@@ -186,8 +186,9 @@ func readShards(s *Store, text io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(text, "%d %+v\n", s.Carried(), s.Pending())
-	for _, child := range s.ShardTree().Children(s.Shard()) {
-		for from := uint64(1); from <= s.Streamed(child); {
+	for _, child := range s.Fed() {
+		for from, _, more := s.FirstUntaken(child, 0); more; from, _, more = s.FirstUntaken(child,
+			from-1) {
 			page, err := s.Stream(child, from, 7, s.AppendedHeight())
 			if err != nil {
 				return err
