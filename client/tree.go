@@ -6,9 +6,9 @@ import (
 )
 
 // TreeOf returns the tree of a book's shards: those that the genesis of any of its chains names,
-// and those that were added since, where they are now, as a node shows them (Client.Tree). It is nil
-// in a book of one shard. What cannot be a part of the tree is ignored. So a node that lies can only
-// hide shards, show added ones that there are not, or show them in other places.
+// and those that were added since, where they are now, as a node shows them (Client.Tree). It is
+// nil in a book of one shard. What cannot be a part of the tree is ignored. So a node that lies can
+// only hide shards, show added ones that there are not, or show them in other places.
 func TreeOf(genesis *ledger.Genesis, shown *ledgerdv1.Tree) *ledger.ShardTree {
 	tree := genesis.ShardTree()
 	if tree == nil {
@@ -23,7 +23,8 @@ func TreeOf(genesis *ledger.Genesis, shown *ledgerdv1.Tree) *ledger.ShardTree {
 			tree = tree.Grow(ledger.ShardID(parent))
 		}
 	}
-	// From the root down, so that the place of each shard is right before those below it come there.
+	// From the root down, so that the place of each shard is right before those below it come
+	// there.
 	came := make(map[ledger.ShardID]bool)
 	for next := []ledger.ShardID{tree.Root()}; len(next) > 0; next = next[1:] {
 		for _, shard := range shown.GetShards() {

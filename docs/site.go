@@ -66,9 +66,9 @@ func sections() []section {
 		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",
 			"performance", "figures", "testing"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/cuts",
-			"design/moves", "design/storage", "design/lone", "design/rounds", "design/prompt",
-			"design/interleaving", "design/invariants", "design/deviations", "design/extending",
-			"design/planted-bugs"}},
+			"design/moves", "design/tree", "design/storage", "design/lone", "design/rounds",
+			"design/prompt", "design/interleaving", "design/invariants", "design/deviations",
+			"design/extending", "design/planted-bugs"}},
 	}
 }
 

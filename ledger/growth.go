@@ -122,8 +122,8 @@ func (t *Transaction) alone() bool { return t.Change != nil || t.Book != nil || 
 
 // appendBookChange appends the encoding of a transaction that changes the book: version 11, ledger,
 // nonce, number, kind (1 addition, 2 move, 3 loss, 4 rehang), note; and between the kind and the
-// note the parent and the members, or the organisation and the shard, or the shard, or the shard and
-// its new parent.
+// note the parent and the members, or the organisation and the shard, or the shard, or the shard
+// and its new parent.
 func (t *Transaction) appendBookChange(to []byte) []byte {
 	c := t.Book
 	to = append(to, growthVersion)

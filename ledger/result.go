@@ -184,7 +184,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"the book cannot do without this shard: it is the root, or other shards lie below it",
 	"testifies that the lost shard agreed", "testifies that it heard of no agreement",
 	"departed: the organisation has left the shard",
-	"the shard cannot be hung there: it is the root, is there already, or the place is below itself"}
+	"the shard cannot be hung there: it is the root, is there already, or the place is below " +
+		"itself"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -15,8 +15,8 @@ const (
 
 // ShardTree is the tree of a book's shards. It tells which shards lie below which, and therefore
 // where an entry enters, through which shards it passes and which shards it concerns. It is
-// read-only: a book whose shards change gets another tree (Grow, Rehang). Of a shard that was added later, which is
-// not in the tree, it says that it lies right below the root.
+// read-only: a book whose shards change gets another tree (Grow, Rehang). Of a shard that was added
+// later, which is not in the tree, it says that it lies right below the root.
 type ShardTree struct {
 	parents  []ShardID
 	children [][]ShardID

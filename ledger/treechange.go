@@ -10,8 +10,8 @@ import (
 // of the one until it has executed the change, and of the other one from then on.
 //
 // Entries of both have numbers, so their numbers must not overlap: a late entry, or what a member
-// once vouched for, must never be taken for one of another stream. Therefore the numbers of a stream
-// that a change begins come after all that change 1, 2 and so on began: change n begins with
+// once vouched for, must never be taken for one of another stream. Therefore the numbers of a
+// stream that a change begins come after all that change 1, 2 and so on began: change n begins with
 // StreamBase(n), which counts as taken where the change is executed, and its first entry is one
 // above. So a shard's position only ever grows, whichever shards were its parents.
 

@@ -322,6 +322,11 @@ func newExamples(t *testing.T) *examples {
 		func(t *ledger.Transaction) {
 			t.Book = &ledger.BookChange{Number: 1, Loss: &ledger.ShardLoss{Shard: 1}}
 		})
+	add("two shards: a change of the tree", operators(shards, 6),
+		func(t *ledger.Transaction) {
+			t.Book = &ledger.BookChange{Number: 2,
+				Rehang: &ledger.ShardRehang{Shard: 3, Parent: 1}}
+		})
 	testimony := ledger.Testimony{About: 1, AsOf: 1}.Verdict(e.verdict.ID, 0, true)
 	add("two shards: a testimony about a lost shard", ledger.Transaction{Ledger: shards},
 		func(t *ledger.Transaction) { t.Verdict = &testimony })

@@ -362,6 +362,12 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		begin(11, false)
 		nonce()
 		p.uvarint("number", t.Book.Number)
+		if change := t.Book.Rehang; change != nil {
+			p.add("kind: a change of the tree", 4)
+			p.uvarint("shard", uint64(change.Shard))
+			p.uvarint("parent", uint64(change.Parent))
+			break
+		}
 		p.add("kind: a settlement with a lost shard", 3)
 		p.uvarint("shard", uint64(t.Book.Loss.Shard))
 	default:

@@ -289,3 +289,55 @@ func BenchmarkOrder(b *testing.B) {
 		relay.Order(item)
 	}
 }
+
+// A group that hangs below another parent takes its stream from there: the old one ends with the
+// message of the change, and the new one begins after it, with its own numbers.
+func TestRelayRehang(t *testing.T) {
+	t.Parallel()
+	before, err := NewTree([]order.GroupID{0, 0, 0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := NewTree([]order.GroupID{0, 0, 0, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []order.GroupID{0, 1, 2, 3}
+	const base = 1 << 40
+	var relays []*Relay
+	for group := range order.GroupID(4) {
+		relays = append(relays, NewRelay(before, group))
+	}
+	numbers := map[order.GroupID]uint64{}
+	order3 := func(from order.GroupID, to ...order.GroupID) {
+		out := relays[from].Order(Item{Number: numbers[from], Message: order.Multicast{To: to}})
+		delete(numbers, from)
+		for _, forward := range out.Forwards {
+			numbers[forward.Child] = forward.Number
+		}
+	}
+	order3(0, all...)
+	order3(1, all...)
+	order3(2, all...)
+	order3(3, all...)
+	for _, relay := range relays {
+		relay.Rehang(after, 3, base)
+	}
+	if relays[1].Issued(3) != 0 || relays[2].Issued(3) != base || relays[3].Position() != base ||
+		relays[0].Issued(1) != 1 {
+		t.Errorf("issued %d and %d, position %d", relays[1].Issued(3), relays[2].Issued(3),
+			relays[3].Position())
+	}
+	order3(2, 3)
+	if numbers[3] != base+1 {
+		t.Errorf("entry %d", numbers[3])
+	}
+	late := relays[3].Order(Item{Number: 2, Message: order.Multicast{To: []order.GroupID{3}}})
+	if late.Skipped != SkipDuplicate {
+		t.Errorf("a late entry of the old parent is %v", late.Skipped)
+	}
+	order3(3, 3)
+	if relays[3].Position() != base+1 {
+		t.Errorf("position %d", relays[3].Position())
+	}
+}

@@ -105,7 +105,8 @@ change: transaction, shard, from, parent, shape, milliseconds.`,
 	flags := command.Flags()
 	flags.Uint32Var(&options.shard, "shard", 0, "shard that is hung elsewhere")
 	flags.Uint32Var(&options.parent, "parent", 0, "shard right above it from then on")
-	flags.BoolVar(&options.yes, "yes", false, "do it; without it the command only says what changes")
+	flags.BoolVar(&options.yes, "yes", false,
+		"do it; without it the command only says what changes")
 	return command
 }
 
@@ -214,8 +215,8 @@ func (o *rehangOptions) change(command *cobra.Command) error {
 		if o.json {
 			return writeJSON(command.OutOrStdout(), report)
 		}
-		_, err := fmt.Fprintf(command.OutOrStdout(), "shard %d would leave shard %d and hang below "+
-			"shard %d:\n  now   %s\n  then  %s\nNothing was done. Do it with --yes and "+
+		_, err := fmt.Fprintf(command.OutOrStdout(), "shard %d would leave shard %d and hang "+
+			"below shard %d:\n  now   %s\n  then  %s\nNothing was done. Do it with --yes and "+
 			"--operator.\n", report.Shard, report.From, report.Parent, tree.GetShape(),
 			report.Shape)
 		return err
@@ -255,8 +256,8 @@ func (o *rehangOptions) change(command *cobra.Command) error {
 	if o.json {
 		return writeJSON(command.OutOrStdout(), report)
 	}
-	_, err = fmt.Fprintf(command.OutOrStdout(), "shard %d hangs below shard %d, in the tree %s; it "+
-		"takes its entries from there after %d ms\n", report.Shard, report.Parent, report.Shape,
+	_, err = fmt.Fprintf(command.OutOrStdout(), "shard %d hangs below shard %d, in the tree %s; "+
+		"it takes its entries from there after %d ms\n", report.Shard, report.Parent, report.Shape,
 		report.Milliseconds)
 	return err
 }
@@ -281,8 +282,8 @@ func (o *rehangOptions) check(tree *ledgerdv1.Tree) (*rehangReport, error) {
 	}
 	for at := o.parent; ; at = shards[at].GetParent() {
 		if at == o.shard {
-			return nil, fmt.Errorf("shard %d lies below shard %d, or is the same: no shard is hung "+
-				"below itself", o.parent, o.shard)
+			return nil, fmt.Errorf("shard %d lies below shard %d, or is the same: no shard is "+
+				"hung below itself", o.parent, o.shard)
 		}
 		if shards[at].GetRoot() {
 			break

@@ -60,8 +60,8 @@ type Question struct {
 //
 // A cut exists for each place in the root's chain, and each transaction is before the places of all
 // shards that it concerns or of none (docs/design/cuts.md has the proof). An addition of a shard is
-// such a transaction, which concerns all, and so is a change of the tree. So all places know the same
-// shards and the same tree, and the cut has a place for each of these shards and no other one.
+// such a transaction, which concerns all, and so is a change of the tree. So all places know the
+// same shards and the same tree, and the cut has a place for each of these shards and no other one.
 type Cut struct {
 	tree   *ledger.ShardTree // once the root's place is chosen, as it is there
 	height *ledger.Height

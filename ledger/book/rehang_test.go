@@ -45,6 +45,9 @@ func TestCutsWhileTheTreeChanges(t *testing.T) {
 				b.hang(change[0], change[1])
 			}
 			b.trade()
+			if round%8 == 0 { // sometimes all come as far as the root
+				b.settle()
+			}
 			var height *ledger.Height
 			if b.random.IntN(2) == 0 {
 				height = new(ledger.Height)
@@ -79,7 +82,7 @@ func TestCutsWhileTheTreeChanges(t *testing.T) {
 		}
 	}
 	t.Logf("cuts by changes of the tree: %v; %d too early", trees, late)
-	if trees[0] < 50 || trees[2] < 20 || trees[4] < 20 || trees[5] < 20 {
+	if trees[0] < 50 || trees[2] < 20 || trees[4] < 20 || trees[5] < 20 || late == 0 {
 		t.Error("the cuts are too much alike")
 	}
 }

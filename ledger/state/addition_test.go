@@ -103,7 +103,7 @@ func (n *network) add(f *traffic) {
 	root := n.shards[n.tree.Root()].state
 	number := root.BookChanges() + 1
 	if f.random.IntN(2) == 0 {
-		for range 1 + f.random.IntN(2) { // a second one may come before anybody has executed it
+		for range 1 + f.random.IntN(2) { // a second one may come before any shard has executed it
 			n.submit(n.tree.Root(), rehang(f.genesis, number,
 				ledger.ShardID(f.random.IntN(len(n.shards))),
 				ledger.ShardID(f.random.IntN(len(n.shards)))))

@@ -14,9 +14,9 @@ import (
 // waits until one of those can tell the entries. So a store finds them as soon as a block is filled
 // in, and does not wait for all blocks from the genesis to be there and to be executed.
 //
-// Which bundles of a block are entries follows from the homes of the organisations in them, and from
-// the tree. The state knows when an organisation was registered or moved, when a shard was added,
-// and when the tree changed. So the present directory is enough. The numbers follow from the
+// Which bundles of a block are entries follows from the homes of the organisations in them, and
+// from the tree. The state knows when an organisation was registered or moved, when a shard was
+// added, and when the tree changed. So the present directory is enough. The numbers follow from the
 // positions of the streams in the state of the snapshot, counted downward with the blocks.
 
 // childEntries finds the entries of the streams to child shards in blocks that are filled in.

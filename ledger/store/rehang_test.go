@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// hanging makes rounds of the root of a book of three shards, in which shard 2 hangs below the root,
-// then below shard 1, and below the root again.
+// hanging makes rounds of the root of a book of three shards, in which shard 2 hangs below the
+// root, then below shard 1, and below the root again.
 type hanging struct {
 	genesis *ledger.Genesis
 	changes uint64

@@ -87,11 +87,11 @@ func (s *Store) Streamed(child ledger.ShardID) uint64 {
 // returns only entries of blocks up to the height upTo, at most limit entries or MaxStreamPage, and
 // at most some MB except for a first entry. The result is empty if the stream has no such entry
 // yet. The numbers of a stream that ended and began again have a gap, and Stream returns nothing
-// beyond it. Entries given to a child must never be taken back, so upTo must be a height that a majority
-// of the members have on disk. Stream returns ErrAbsent if an entry is in a block that is not here,
-// because the store began with a snapshot; other members have it. Once the block is filled in, its
-// entries are here, too. If the snapshot was taken over by a version that did not do so, they are
-// here once Unindexed is 0.
+// beyond it. Entries given to a child must never be taken back, so upTo must be a height that a
+// majority of the members have on disk. Stream returns ErrAbsent if an entry is in a block that is
+// not here, because the store began with a snapshot; other members have it. Once the block is
+// filled in, its entries are here, too. If the snapshot was taken over by a version that did not do
+// so, they are here once Unindexed is 0.
 func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 	upTo ledger.Height) ([]ledger.Carried, error) {
 	s.mutex.RLock()

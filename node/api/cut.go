@@ -73,7 +73,8 @@ func (s *Service) GetPlace(ctx context.Context,
 	found, err := s.findPlace(ctx, &book.Question{Exact: asked.Carried != nil,
 		Carried: asked.GetCarried(), Height: ledger.Height(asked.GetHeight()),
 		Time: ledger.Milliseconds(asked.GetTimeMs()), Latest: asked.GetLatest(),
-		Streamed: asked.GetStreamed(), Shards: s.askedShards(asked), Rehung: int(asked.GetRehung())})
+		Streamed: asked.GetStreamed(), Shards: s.askedShards(asked),
+		Rehung: int(asked.GetRehung())})
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +83,8 @@ func (s *Service) GetPlace(ctx context.Context,
 		Rehung: uint32(found.Rehung)}), nil
 }
 
-// askedShards returns the number of shards of the asker's tree. A version before changes of the tree
-// does not say it.
+// askedShards returns the number of shards of the asker's tree. A version before changes of the
+// tree does not say it.
 func (s *Service) askedShards(asked *ledgerdv1.GetPlaceRequest) int {
 	if asked.GetShards() == 0 {
 		return s.backend.Store().BookShards()

@@ -39,8 +39,8 @@ type record struct {
 	homes map[ledger.OrganisationName]ledger.ShardID
 	// lost are the shards that the operators settled with up to there, in their order.
 	lost []ledger.ShardID
-	// shards is the number of shards of the book after the block, and tree their tree. seeds are the directories of
-	// those that it added, and additions all that were added up to there.
+	// shards is the number of shards of the book after the block, and tree their tree. seeds are
+	// the directories of those that it added, and additions all that were added up to there.
 	shards    int
 	tree      *ledger.ShardTree
 	seeds     []state.Seed

@@ -353,8 +353,8 @@ func (d *Directory) Changes() (changes []Change) {
 	return changes
 }
 
-// Changed returns a channel that is closed at the next change of any shard's members or of the tree,
-// or when there are more shards. Take it before reading, to miss no change.
+// Changed returns a channel that is closed at the next change of any shard's members or of the
+// tree, or when there are more shards. Take it before reading, to miss no change.
 func (d *Directory) Changed() <-chan struct{} {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

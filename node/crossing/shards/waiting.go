@@ -114,8 +114,8 @@ func (r *reader) losses(streams []report.Wait) {
 	}
 }
 
-// Lacks returns what a shard can never take from the shard above, or from one that was above before,
-// as the members of that one say.
+// Lacks returns what a shard can never take from the shard above, or from one that was above
+// before, as the members of that one say.
 func (d *Directory) Lacks(shard ledger.ShardID) report.Wait {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -172,8 +172,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// role is the relation of a peer to this node: a member of a child, of the parent, or of a shard that
-// was the parent once. After changes of the tree it may be several of these.
+// role is the relation of a peer to this node: a member of a child, of the parent, or of a shard
+// that was the parent once. After changes of the tree it may be several of these.
 type role struct {
 	index         order.ServerID
 	out           *outgoing // to the child, or nil

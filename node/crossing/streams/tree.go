@@ -14,11 +14,11 @@ import (
 //
 //   - A child takes rings from the members of its parent, as its durable blocks name it. To members
 //     of former parents it tells only its position.
-//   - A parent goes on with the stream to a child that hangs elsewhere now, until that has all of it
-//     durably. If the child was hung back, the stream goes on after the gap in its numbers once the
-//     child's position is there.
-//   - A new parent may ask too early, before the child has executed the change. Then nobody answers,
-//     and it asks again.
+//   - A parent goes on with the stream to a child that hangs elsewhere now, until that has all of
+//     it durably. If the child was hung back, the stream goes on after the gap in its numbers, as
+//     soon as the child's position is there.
+//   - A new parent may ask too early, before the child has executed the change. Then no member
+//     answers, and it asks again.
 
 // branch begins the streams to the present children, and to former ones that may need entries.
 func (s *Streams) branch(tree *ledger.ShardTree) {

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// The parent goes on with the stream to a child that hangs elsewhere by its own chain, until that has
-// all of it. The child is down meanwhile, and members of the parent begin again. Then the parent
-// lets go, also members that begin again after that.
+// The parent goes on with the stream to a child that hangs elsewhere by its own chain, until that
+// has all of it. The child is down meanwhile, and members of the parent begin again. Then the
+// parent lets go, also members that begin again after that.
 func TestFormerChild(t *testing.T) {
 	bothWays(t, func(t *testing.T, vouched bool) {
 		for name, fault := range map[string]fault{"as it is": 0, "let go at once": faultLetGo} {

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/cut.proto.
  */
 export const file_ledgerd_v1_cut: GenFile = /*@__PURE__*/
-  fileDesc("ChRsZWRnZXJkL3YxL2N1dC5wcm90bxIKbGVkZ2VyZC52MSJLCgVQbGFjZRIOCgZoZWlnaHQYASABKAQSDwoHZW50cmllcxgCIAEoDRIPCgdjYXJyaWVkGAMgASgEEhAKCHN0cmVhbWVkGAQgAygEIi8KDUdldEN1dFJlcXVlc3QSEwoGaGVpZ2h0GAEgASgESACIAQFCCQoHX2hlaWdodCJSCg5HZXRDdXRSZXNwb25zZRIhCgZwbGFjZXMYASADKAsyES5sZWRnZXJkLnYxLlBsYWNlEgwKBHJvb3QYAiABKA0SDwoHdGltZV9tcxgDIAEoBCKUAQoPR2V0UGxhY2VSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQESDgoGbGF0ZXN0GAIgASgIEg4KBmhlaWdodBgDIAEoBBIPCgd0aW1lX21zGAQgASgEEhQKB2NhcnJpZWQYBSABKARIAYgBARIQCghzdHJlYW1lZBgGIAMoBEIICgZfc2hhcmRCCgoIX2NhcnJpZWQiVQoQR2V0UGxhY2VSZXNwb25zZRIgCgVwbGFjZRgBIAEoCzIRLmxlZGdlcmQudjEuUGxhY2USDwoHdGltZV9tcxgCIAEoBBIOCgZzaGFyZHMYAyABKA1COVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
+  fileDesc("ChRsZWRnZXJkL3YxL2N1dC5wcm90bxIKbGVkZ2VyZC52MSJLCgVQbGFjZRIOCgZoZWlnaHQYASABKAQSDwoHZW50cmllcxgCIAEoDRIPCgdjYXJyaWVkGAMgASgEEhAKCHN0cmVhbWVkGAQgAygEIi8KDUdldEN1dFJlcXVlc3QSEwoGaGVpZ2h0GAEgASgESACIAQFCCQoHX2hlaWdodCJSCg5HZXRDdXRSZXNwb25zZRIhCgZwbGFjZXMYASADKAsyES5sZWRnZXJkLnYxLlBsYWNlEgwKBHJvb3QYAiABKA0SDwoHdGltZV9tcxgDIAEoBCK0AQoPR2V0UGxhY2VSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQESDgoGbGF0ZXN0GAIgASgIEg4KBmhlaWdodBgDIAEoBBIPCgd0aW1lX21zGAQgASgEEhQKB2NhcnJpZWQYBSABKARIAYgBARIQCghzdHJlYW1lZBgGIAMoBBIOCgZzaGFyZHMYByABKA0SDgoGcmVodW5nGAggASgNQggKBl9zaGFyZEIKCghfY2FycmllZCJlChBHZXRQbGFjZVJlc3BvbnNlEiAKBXBsYWNlGAEgASgLMhEubGVkZ2VyZC52MS5QbGFjZRIPCgd0aW1lX21zGAIgASgEEg4KBnNoYXJkcxgDIAEoDRIOCgZyZWh1bmcYBCABKA1COVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
 
 /**
  * A place in a shard's chain: after all entries of the blocks up to height, and after the first
@@ -153,6 +153,20 @@ export type GetPlaceRequest = Message<"ledgerd.v1.GetPlaceRequest"> & {
    * @generated from field: repeated uint64 streamed = 6;
    */
   streamed: bigint[];
+
+  /**
+   * of the asker's tree, to which the child shards belong
+   *
+   * @generated from field: uint32 shards = 7;
+   */
+  shards: number;
+
+  /**
+   * how often that tree has changed
+   *
+   * @generated from field: uint32 rehung = 8;
+   */
+  rehung: number;
 };
 
 /**
@@ -184,6 +198,13 @@ export type GetPlaceResponse = Message<"ledgerd.v1.GetPlaceResponse"> & {
    * @generated from field: uint32 shards = 3;
    */
   shards: number;
+
+  /**
+   * how often its tree has changed before the place
+   *
+   * @generated from field: uint32 rehung = 4;
+   */
+  rehung: number;
 };
 
 /**

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/transaction.proto.
  */
 export const file_ledgerd_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0imQEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IAEIICgZjaGFuZ2UiRAoNU2hhcmRBZGRpdGlvbhIOCgZwYXJlbnQYASABKA0SIwoHbWVtYmVycxgCIAMoCzISLmxlZGdlcmQudjEuTWVtYmVyIjQKEE9yZ2FuaXNhdGlvbk1vdmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEgoKAnRvGAIgASgNIikKBU5vbmNlEg4KBnN0cmVhbRgBIAEoBBIQCghzZXF1ZW5jZRgCIAEoBCKHBAoPVHJhbnNhY3Rpb25Cb2R5EjsKDW9yZ2FuaXNhdGlvbnMYASADKAsyJC5sZWRnZXJkLnYxLk9yZ2FuaXNhdGlvblJlZ2lzdHJhdGlvbhIsCghhY2NvdW50cxgCIAMoCzIaLmxlZGdlcmQudjEuQWNjb3VudE9wZW5pbmcSJQoIcG9zdGluZ3MYAyADKAsyEy5sZWRnZXJkLnYxLlBvc3RpbmcSIwoHcmVjb3JkcxgEIAMoCzISLmxlZGdlcmQudjEuUmVjb3JkEgwKBG5vdGUYBSABKAkSDgoGc2lnbmVyGAYgASgJEiAKBW5vbmNlGAcgASgLMhEubGVkZ2VyZC52MS5Ob25jZRISCgpsYXN0X3ZhbGlkGAggASgEEjcKEW1lbWJlcnNoaXBfY2hhbmdlGAkgASgLMhwubGVkZ2VyZC52MS5NZW1iZXJzaGlwQ2hhbmdlEiIKBnBvbGljeRgKIAEoCzISLmxlZGdlcmQudjEuUG9saWN5EiQKB2NoYXJ0ZXIYCyABKAsyEy5sZWRnZXJkLnYxLkNoYXJ0ZXISEAoIZGVhZGxpbmUYDCABKAQSLgoMY2FuY2VsbGF0aW9uGBIgASgLMhgubGVkZ2VyZC52MS5DYW5jZWxsYXRpb24SJAoEYm9vaxgTIAEoCzIWLmxlZGdlcmQudjEuQm9va0NoYW5nZSJICglTaWduYXR1cmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIlkKBkJ1bmRsZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSKQoKc2lnbmF0dXJlcxgCIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEg4KBnBhY2tlZBgDIAEoDEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
+  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEIocECg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlIkgKCVNpZ25hdHVyZRIUCgxvcmdhbmlzYXRpb24YASABKAkSEgoKcHVibGljX2tleRgCIAEoDBIRCglzaWduYXR1cmUYAyABKAwiWQoGQnVuZGxlEhQKDHRyYW5zYWN0aW9ucxgBIAMoDBIpCgpzaWduYXR1cmVzGAIgAygLMhUubGVkZ2VyZC52MS5TaWduYXR1cmUSDgoGcGFja2VkGAMgASgMQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw");
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -519,6 +519,12 @@ export type BookChange = Message<"ledgerd.v1.BookChange"> & {
      */
     value: number;
     case: "lostShard";
+  } | {
+    /**
+     * @generated from field: ledgerd.v1.ShardRehang rehang = 5;
+     */
+    value: ShardRehang;
+    case: "rehang";
   } | { case: undefined; value?: undefined };
 };
 
@@ -528,6 +534,32 @@ export type BookChange = Message<"ledgerd.v1.BookChange"> & {
  */
 export const BookChangeSchema: GenMessage<BookChange> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_transaction, 13);
+
+/**
+ * Hangs a shard, with all that lies below it, below another shard than before.
+ *
+ * @generated from message ledgerd.v1.ShardRehang
+ */
+export type ShardRehang = Message<"ledgerd.v1.ShardRehang"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * the shard right above it from then on
+   *
+   * @generated from field: uint32 parent = 2;
+   */
+  parent: number;
+};
+
+/**
+ * Describes the message ledgerd.v1.ShardRehang.
+ * Use `create(ShardRehangSchema)` to create a new message.
+ */
+export const ShardRehangSchema: GenMessage<ShardRehang> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 14);
 
 /**
  * A new shard below a running one. Its number is the number of shards before.
@@ -553,7 +585,7 @@ export type ShardAddition = Message<"ledgerd.v1.ShardAddition"> & {
  * Use `create(ShardAdditionSchema)` to create a new message.
  */
 export const ShardAdditionSchema: GenMessage<ShardAddition> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 14);
+  messageDesc(file_ledgerd_v1_transaction, 15);
 
 /**
  * Another home for an organisation.
@@ -579,7 +611,7 @@ export type OrganisationMove = Message<"ledgerd.v1.OrganisationMove"> & {
  * Use `create(OrganisationMoveSchema)` to create a new message.
  */
 export const OrganisationMoveSchema: GenMessage<OrganisationMove> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 15);
+  messageDesc(file_ledgerd_v1_transaction, 16);
 
 /**
  * @generated from message ledgerd.v1.Nonce
@@ -601,7 +633,7 @@ export type Nonce = Message<"ledgerd.v1.Nonce"> & {
  * Use `create(NonceSchema)` to create a new message.
  */
 export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 16);
+  messageDesc(file_ledgerd_v1_transaction, 17);
 
 /**
  * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
@@ -708,7 +740,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 17);
+  messageDesc(file_ledgerd_v1_transaction, 18);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -735,7 +767,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 18);
+  messageDesc(file_ledgerd_v1_transaction, 19);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over their root.
@@ -768,5 +800,5 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 19);
+  messageDesc(file_ledgerd_v1_transaction, 20);
 
