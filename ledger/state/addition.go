@@ -278,8 +278,8 @@ func (g *growth) restoreAddition(key []byte, r *reader) (of entry, again bool, e
 	return restored, again, nil
 }
 
-// streamTo returns the stream to a shard that may have been added, and whether it was restored
-// before.
+// streamTo returns the stream from or to a shard that may be a neighbour in the present tree, and
+// whether it was restored before.
 func (g *growth) streamTo(shard ledger.ShardID) (found *stream, again bool) {
 	at := slices.IndexFunc(g.streams, func(each *stream) bool { return each.shard == shard })
 	if at >= 0 {

@@ -22,8 +22,9 @@ type growth struct {
 	// lost are the shards that were settled with, in ascending order.
 	lost []ledger.ShardID
 	mark mark
-	// added are the shards that were added, by their numbers (addition.go). streams are those to
-	// added shards, from the time that they were restored until the tree is.
+	// added are the shards that were added, by their numbers (addition.go). streams are those from
+	// and to shards of a tree that is not that of the genesis, from the time that they were restored
+	// until the tree is.
 	added   []*addition
 	streams []*stream
 	// rehung are the changes of the tree, in order (rehang.go).

@@ -402,6 +402,9 @@ func (s *State) others() []entry {
 	for _, each := range s.growth.rehung {
 		all = append(all, each)
 	}
+	for _, each := range s.growth.streams {
+		all = append(all, each)
+	}
 	for _, each := range s.growth.added {
 		all = append(all, each)
 	}

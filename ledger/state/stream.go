@@ -78,7 +78,7 @@ func (s *State) restoreStream(key []byte, r *reader) (restored entry, again bool
 	}
 	shard := ledger.ShardID(binary.BigEndian.Uint32(key[1:]))
 	found := s.streamOf(shard)
-	if found == nil && s.tree == nil {
+	if found == nil && (s.tree == nil || shard == s.shard || shard >= ledger.MaxShards) {
 		return nil, false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, shard)
 	}
 	if found == nil {
