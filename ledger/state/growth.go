@@ -23,8 +23,8 @@ type growth struct {
 	lost []ledger.ShardID
 	mark mark
 	// added are the shards that were added, by their numbers (addition.go). streams are those from
-	// and to shards of a tree that is not that of the genesis, from the time that they were restored
-	// until the tree is.
+	// and to shards of a tree that is not that of the genesis, from the time that they were
+	// restored until the tree is.
 	added   []*addition
 	streams []*stream
 	// rehung are the changes of the tree, in order (rehang.go).
