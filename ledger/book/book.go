@@ -288,7 +288,7 @@ func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.V
 		found, made, err = other.Testimony(verdict.ID, testimony, other.AppendedHeight())
 	}
 	if move, departure := verdict.MoveOf(); departure {
-		found, made, err = departed(other, of.Shard(), move)
+		found, made, err = departed(c.ctx, other, of.Shard(), move)
 	}
 	switch {
 	case err != nil:
@@ -312,8 +312,8 @@ func (c *check) verdict(of *store.Store, height ledger.Height, verdict *ledger.V
 }
 
 // departed returns the word of a shard that an organisation has left for another one.
-func departed(from *store.Store, to ledger.ShardID, number uint64) (word ledger.Verdict, made bool,
-	err error) {
+func departed(ctx context.Context, from *store.Store, to ledger.ShardID, number uint64) (
+	word ledger.Verdict, made bool, err error) {
 	if !slices.ContainsFunc(from.AllMoves(), func(move state.Move) bool {
 		return move.Number == number && move.From == from.Shard() && move.To == to
 	}) {
@@ -322,7 +322,7 @@ func departed(from *store.Store, to ledger.ShardID, number uint64) (word ledger.
 	if from.NeverDeparts(number) {
 		return ledger.Departure(number, from.Shard(), ledger.MoveID(from.Book(), number)), true, nil
 	}
-	arrivals, err := from.Arrivals(number, from.AppendedHeight())
+	arrivals, err := from.Arrivals(ctx, number, to, from.AppendedHeight())
 	if err != nil || len(arrivals) == 0 {
 		return ledger.Verdict{}, false, err
 	}

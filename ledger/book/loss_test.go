@@ -193,7 +193,7 @@ func TestLossAfterAPartOfTheArrivals(t *testing.T) {
 	b.settle()
 	b.move(1, mover.Organisation, 1)
 	b.settle()
-	arrivals, err := b.stores[2].Arrivals(1, b.stores[2].AppendedHeight())
+	arrivals, err := b.stores[2].Arrivals(t.Context(), 1, 1, b.stores[2].AppendedHeight())
 	if err != nil || len(arrivals) < 2 {
 		t.Fatalf("%d arrivals: %v", len(arrivals), err)
 	}

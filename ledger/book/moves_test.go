@@ -64,7 +64,8 @@ func (b *shards) deliver(shard ledger.ShardID) (delivered int) {
 			return delivered
 		}
 		from := b.stores[coming[at].From]
-		arrivals, err := from.Arrivals(coming[at].Number, from.AppendedHeight())
+		arrivals, err := from.Arrivals(b.t.Context(), coming[at].Number, shard,
+			from.AppendedHeight())
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -154,6 +155,10 @@ func TestOrganisationMoves(t *testing.T) {
 		t.Errorf("a transaction of an organisation on its way is in a block: %v, %v", known, err)
 	}
 	b.settle()
+	if _, err := b.stores[2].Arrivals(t.Context(), 1, 1, b.stores[2].AppendedHeight()); !errors.Is(
+		err, store.ErrNotForShard) {
+		t.Errorf("a shard gets what is for another one: %v", err)
+	}
 	if delivered := b.deliver(0); delivered < 2 {
 		t.Errorf("only %d arrivals", delivered)
 	}

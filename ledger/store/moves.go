@@ -3,7 +3,6 @@ package store
 import (
 	"crypto/sha256"
 	"fmt"
-	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
@@ -133,29 +132,6 @@ func (s *Store) cameWith(account *ledger.Account) bool {
 	return false
 }
 
-// departure returns the word that an organisation has left, for the shard that asks with the id of
-// a move.
-func (s *Store) departure(asked ledger.Hash, asks ledger.ShardID, upTo ledger.Height) (
-	word ledger.Verdict, made bool, err error) {
-	s.mutex.RLock()
-	away := s.state.Departures()
-	s.mutex.RUnlock()
-	for _, each := range away {
-		if each.To != asks || ledger.MoveID(s.genesis.Book(), each.Number) != asked {
-			continue
-		}
-		if s.neverDeparts(each.Number, upTo) {
-			return ledger.Departure(each.Number, s.genesis.Shard, asked), true, nil
-		}
-		arrivals, err := s.arrivalsSoon(&each, upTo)
-		if err != nil || len(arrivals) == 0 {
-			return ledger.Verdict{}, false, err
-		}
-		return ledger.Departure(each.Number, s.genesis.Shard, arrivals[0].ID(0)), true, nil
-	}
-	return ledger.Verdict{}, false, nil
-}
-
 // NeverDeparts reports whether an organisation that is to move on from this shard never will; see
 // State.NeverDeparts.
 func (s *Store) NeverDeparts(number uint64) bool {
@@ -176,117 +152,7 @@ func (s *Store) neverDeparts(number uint64, upTo ledger.Height) bool {
 	return at.(ledger.Height) <= upTo
 }
 
-// departed is an organisation that left.
-type departed struct {
-	// at is a height at which it had left. arrivals are nil until they are made, and again some
-	// time after they were last asked for. asked counts how often they were.
-	at       ledger.Height
-	arrivals []*ledger.Bundle
-	asked    uint64
-	// packing says that a task makes them, and failed why the last one did not.
-	packing bool
-	failed  error
-}
-
-const (
-	// packedAtOnce is up to how many entries arrivals are made while the new home's question is
-	// answered. More are made beside.
-	packedAtOnce = 1 << 12
-	// keepArrivals is how long arrivals stay in memory after they were last asked for.
-	keepArrivals = time.Minute
-)
-
-// Arrivals returns the arrivals of a move away from this shard, or none if the organisation has not
-// left with a block up to a height. That must be one that a majority of the members have on disk.
-// Those that were asked for last stay in memory for a while.
-func (s *Store) Arrivals(number uint64, upTo ledger.Height) ([]*ledger.Bundle, error) {
-	s.moving.Lock()
-	defer s.moving.Unlock()
-	return s.arrivals(number, upTo)
-}
-
-// arrivals is Arrivals. The caller holds moving.
-func (s *Store) arrivals(number uint64, upTo ledger.Height) ([]*ledger.Bundle, error) {
-	found := s.gone(number)
-	if found == nil || found.at > upTo {
-		return nil, nil
-	}
-	if found.arrivals == nil {
-		for _, other := range s.departed {
-			other.arrivals = nil
-		}
-		var err error
-		if found.arrivals, err = s.pack(number); err != nil {
-			return nil, fmt.Errorf("what move %d takes along: %w", number, err)
-		}
-	}
-	found.asked++
-	asked := found.asked
-	time.AfterFunc(keepArrivals, func() {
-		s.moving.Lock()
-		defer s.moving.Unlock()
-		if found.asked == asked {
-			found.arrivals = nil
-		}
-	})
-	return found.arrivals, nil
-}
-
-// gone returns what is known of an organisation that has left, or nil. The caller holds moving.
-func (s *Store) gone(number uint64) *departed {
-	s.mutex.RLock()
-	left, at := s.state.Departed(number), s.head.Header.Height
-	s.mutex.RUnlock()
-	if !left {
-		return nil
-	}
-	found := s.departed[number]
-	if found == nil {
-		found = &departed{at: at}
-		if s.departed == nil {
-			s.departed = make(map[uint64]*departed)
-		}
-		s.departed[number] = found
-	}
-	return found
-}
-
-// arrivalsSoon is Arrivals for a caller that must not wait: of an organisation that has much, it
-// returns none until a task has made them.
-func (s *Store) arrivalsSoon(move *state.Move, upTo ledger.Height) ([]*ledger.Bundle, error) {
-	s.mutex.RLock()
-	use := s.state.Use(move.Organisation)
-	s.mutex.RUnlock()
-	if use.Accounts+use.Records+use.Streams <= packedAtOnce {
-		return s.Arrivals(move.Number, upTo)
-	}
-	if !s.moving.TryLock() {
-		return nil, nil
-	}
-	defer s.moving.Unlock()
-	found := s.gone(move.Number)
-	if found == nil || found.at > upTo || found.packing {
-		return nil, nil
-	}
-	if err := found.failed; err != nil || found.arrivals != nil {
-		found.failed = nil // try again next time
-		return found.arrivals, err
-	}
-	if err := s.beginTask(); err != nil {
-		return nil, err
-	}
-	found.packing = true
-	go func() {
-		defer s.tasks.Done()
-		s.moving.Lock()
-		defer s.moving.Unlock()
-		found.packing = false
-		_, found.failed = s.arrivals(move.Number, upTo)
-	}()
-	return nil, nil
-}
-
-// pack makes the arrivals of a move.
+// pack makes the arrivals of a move. It takes long if the organisation has much.
 func (s *Store) pack(number uint64) ([]*ledger.Bundle, error) {
 	s.mutex.RLock()
 	var name ledger.OrganisationName
@@ -295,9 +161,15 @@ func (s *Store) pack(number uint64) ([]*ledger.Bundle, error) {
 			name = each.Organisation
 		}
 	}
-	entries, records := s.state.Leaves(number)
+	entries, records := s.state.Leaves(number, func() {
+		s.mutex.RUnlock() // blocks go on
+		s.mutex.RLock()
+	})
 	s.mutex.RUnlock()
 	for i := range records {
+		if s.closing.Load() {
+			return nil, ErrClosed
+		}
 		value, err := s.recordAt(records[i].Key, records[i].RecordPlace)
 		if err != nil {
 			return nil, err

@@ -207,9 +207,8 @@ type Store struct {
 
 	// stuck are heights by which moves on from this shard were seen to be without end.
 	stuck sync.Map
-	// departed are the organisations that have left this shard; moving guards it.
-	moving   sync.Mutex
-	departed map[uint64]*departed
+	// departures are the organisations that have left this shard.
+	departures departures
 
 	writer sync.WaitGroup
 	// sorter is the writer's memory for sorting layers.

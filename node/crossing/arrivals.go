@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/calls"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // An organisation that moves here takes along what it has (docs/design/moves.md). Once the chain
@@ -141,9 +143,21 @@ func (b *book) serveArrivals(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	arrivals, err := b.config.Node.Store().Arrivals(number, b.durable())
+	asks, _, known := b.directory.Find(rdmanet.PeerID(r.RemoteAddr))
+	if !known {
+		http.Error(w, "who asks is no member of a shard", http.StatusForbidden)
+		return
+	}
+	arrivals, err := b.config.Node.Store().Arrivals(r.Context(), number, asks, b.durable())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		status := http.StatusInternalServerError
+		switch {
+		case errors.Is(err, store.ErrNotForShard):
+			status = http.StatusForbidden
+		case errors.Is(err, store.ErrArrivalsBusy):
+			status = http.StatusServiceUnavailable
+		}
+		http.Error(w, err.Error(), status)
 		return
 	}
 	for len(arrivals) > 0 && arrivals[0].ID(0) != from {

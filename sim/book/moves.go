@@ -125,7 +125,7 @@ func (m *member) arrivals(number uint64) []*ledger.Bundle {
 	if made := m.leaving.made[number]; made != nil {
 		return made
 	}
-	entries, records := m.state.Leaves(number)
+	entries, records := m.state.Leaves(number, func() {})
 	for _, each := range records {
 		entry := m.records[each.Height-1].block.Entry(int(each.Index))
 		entries = append(entries, state.MovedRecordEntry(each.Key,

@@ -151,7 +151,8 @@ func (c *Cluster) beside() (*ledger.Batch, error) {
 	coming, next := c.store.Coming()
 	for i := range coming {
 		other := c.book.clusters[coming[i].From]
-		arrivals, err := other.store.Arrivals(coming[i].Number, other.durable())
+		arrivals, err := other.store.Arrivals(context.Background(), coming[i].Number, own,
+			other.durable())
 		if err != nil {
 			return nil, fmt.Errorf("what comes from shard %d: %w", coming[i].From, err)
 		}
