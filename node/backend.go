@@ -51,10 +51,8 @@ func (b beside) Report() crossing.Report {
 func (b beside) Wake() { b.pool.Wake() }
 
 // AdmitArrival implements crossing.Node.
-func (n *Node) AdmitArrival(arrival *ledger.Bundle) {
-	if refusal := n.admit(n.Store(), arrival); refusal != nil {
-		n.logger.Debug("an arrival was not admitted", "reason", refusal.Reason)
-	}
+func (n *Node) AdmitArrival(arrival *ledger.Bundle) *report.Refusal {
+	return n.admit(n.Store(), arrival)
 }
 
 // FetchAbsent implements api.Backend.

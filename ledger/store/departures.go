@@ -89,9 +89,9 @@ func (d *departures) found(number uint64, at ledger.Height) *departed {
 	return found
 }
 
-// firstOf returns the id of the first arrival of a move, if it is known. Else it makes the arrivals,
-// unless there is no room, at once or with a task. It does not wait for others. Entries is about how
-// many there are.
+// firstOf returns the id of the first arrival of a move, if it is known. Else it makes the
+// arrivals, unless there is no room, at once or with a task. It does not wait for others. Entries
+// is about how many there are.
 func (d *departures) firstOf(number uint64, found *departed, entries int, atOnce bool) (
 	first ledger.Hash, err error) {
 	d.mutex.Lock()
@@ -198,9 +198,9 @@ func (d *departures) expectMore(found *departed) {
 
 func (f *departed) drop() { f.arrivals, f.entries = nil, 0 }
 
-// clear makes room for more entries, and reports whether there is. It drops arrivals that are not in
-// use, those first that were asked for longest ago, and none if that does not suffice. The caller
-// holds the mutex.
+// clear makes room for more entries, and reports whether there is. It drops arrivals that are not
+// in use, those first that were asked for longest ago, and none if that does not suffice. The
+// caller holds the mutex.
 func (d *departures) clear(entries int) bool {
 	var idle []*departed
 	used, freed, now := 0, 0, d.now()

@@ -64,8 +64,8 @@ func (d *departing) get(number uint64) error {
 	return err
 }
 
-// The arrivals of several moves stay in memory as long as they fit, and one that is in use gives way
-// only after its turn.
+// The arrivals of several moves stay in memory as long as they fit, and one that is in use gives
+// way only after its turn.
 func TestArrivalsOfSeveralMovesStay(t *testing.T) {
 	t.Parallel()
 	d := newDeparting(t)

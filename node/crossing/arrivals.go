@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/calls"
 	"github.com/ledgerd/ledgerd/node/report"
@@ -28,12 +32,8 @@ const (
 	arrivalsPath = "/ledgerd/arrivals"
 	// arrivalsBytes bounds an answer, unless it has only one arrival.
 	arrivalsBytes = 1 << 20
-	// arrivalTimeout bounds a request.
-	arrivalTimeout = 10 * time.Second
-	// arrivalPause is the time between two looks for what comes next, and arrivalPauseMax the
-	// longest one while the old home does not answer.
-	arrivalPause    = 20 * time.Millisecond
-	arrivalPauseMax = time.Second
+	// awaitPause is the time between two looks for whether an organisation has arrived.
+	awaitPause = 20 * time.Millisecond
 	// movePatience is how long a client's bundle waits for an organisation that is on its way.
 	movePatience = 5 * time.Second
 	// moveGrace is for how long after a move other shards hold bundles that concern the
@@ -41,9 +41,8 @@ const (
 	moveGrace = time.Second
 )
 
-var errArrivals = errors.New("an answer with other arrivals than the next ones")
-
-// moving tells the goroutine that fetches arrivals that the chain may wait for some.
+// moving notes moves, and tells the goroutine that fetches arrivals that the chain may wait for
+// some.
 func (b *book) moving(block *ledger.Block) {
 	for _, entry := range block.All() {
 		t := entry.Transaction()
@@ -51,88 +50,60 @@ func (b *book) moving(block *ledger.Block) {
 			(t.Verdict == nil || t.Verdict.Result.Code != ledger.Departed) {
 			continue
 		}
-		select {
-		case b.comes <- struct{}{}:
-		default:
+		if t.Book != nil && t.Book.Move != nil && entry.Result.Code == ledger.Applied {
+			b.young.note(t.Book.Move.Organisation, block.Header.Time)
 		}
-		return
+		b.comesMore()
+	}
+}
+
+// comesMore wakes the goroutine that fetches arrivals.
+func (b *book) comesMore() {
+	select {
+	case b.comes <- struct{}{}:
+	default:
 	}
 }
 
 // fetchArrivals fetches what comes next of organisations that move here.
-func (b *book) fetchArrivals() {
-	again := time.NewTimer(0) // the chain may wait from before
-	defer again.Stop()
-	pause, complained := arrivalPause, time.Time{}
-	for {
-		select {
-		case <-b.context.Done():
-			return
-		case <-b.comes:
-		case <-again.C:
-		}
-		coming, next := b.config.Node.Store().Coming()
-		pause = min(2*pause, arrivalPauseMax)
-		for i := range coming {
-			if next[i] == (ledger.Hash{}) {
-				continue
+func (b *book) fetchArrivals() { b.fetcher.run(b.context, b.comes) }
+
+// newFetcher makes the fetcher of arrivals.
+func (b *book) newFetcher() *fetcher {
+	return &fetcher{members: b.directory.Candidates, ask: b.askArrivals, now: b.config.Now,
+		logger: b.config.Logger,
+		coming: func() ([]state.Move, []ledger.Hash) { return b.config.Node.Store().Coming() },
+		admit: func(arrival *ledger.Bundle) error {
+			if refusal := b.config.Node.AdmitArrival(arrival); refusal != nil {
+				return refusal
 			}
-			err := b.fetchNext(coming[i].Number, coming[i].From, next[i])
-			switch now := b.config.Now(); {
-			case err == nil:
-				pause = arrivalPause
-			case b.context.Err() == nil && now.Sub(complained) >= complainEvery:
-				complained = now
-				b.config.Logger.Warn("what an organisation takes along could not be fetched yet",
-					"organisation", coming[i].Organisation, "from", coming[i].From, "error", err)
-			}
-		}
-		if len(coming) > 0 {
-			again.Reset(pause)
-		}
-	}
+			return nil
+		}}
 }
 
-// fetchNext fetches the next arrivals of a move from the old home, and admits them.
-func (b *book) fetchNext(move uint64, home ledger.ShardID, next ledger.Hash) error {
-	ctx, cancel := context.WithTimeout(b.context, arrivalTimeout)
-	defer cancel()
-	client := &http.Client{Transport: b.calls.Transport(home)}
-	query := url.Values{"move": {strconv.FormatUint(move, 10)}, "from": {next.String()}}
+// askArrivals asks a member of an old home for the arrivals of a move from one on.
+func (b *book) askArrivals(ctx context.Context, home ledger.ShardID, member rdmanet.PeerID,
+	move uint64, from ledger.Hash) ([]byte, error) {
+	client := &http.Client{Transport: b.calls.TransportTo(home, member)}
+	query := url.Values{"move": {strconv.FormatUint(move, 10)}, "from": {from.String()}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		calls.URL(home)+arrivalsPath+"?"+query.Encode(), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, calls.BodyMax))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", answer.Status, bytes.TrimSpace(body))
+		return nil, fmt.Errorf("%s: %s", answer.Status, bytes.TrimSpace(body))
 	}
-	for len(body) > 0 {
-		size, length := binary.Uvarint(body)
-		if length <= 0 || size > uint64(len(body)-length) {
-			return errArrivals
-		}
-		bundle, err := ledger.DecodeBundle(body[length : length+int(size)])
-		if err != nil {
-			return fmt.Errorf("%w: %w", errArrivals, err)
-		}
-		arrival := bundle.Transaction(0).Arrival
-		if arrival == nil || bundle.ID(0) != next {
-			return errArrivals
-		}
-		b.config.Node.AdmitArrival(bundle)
-		next, body = arrival.Next, body[length+int(size):]
-	}
-	return nil
+	return body, nil
 }
 
 // serveArrivals answers a member of the new home of an organisation that left.
@@ -198,7 +169,7 @@ func (b *book) AwaitArrival(ctx context.Context, bundles []*ledger.Bundle,
 	refusals := make([]*report.Refusal, len(bundles))
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
-	pause := time.NewTicker(arrivalPause)
+	pause := time.NewTicker(awaitPause)
 	defer pause.Stop()
 	for i, bundle := range bundles {
 		if failures[i] != nil {
@@ -238,13 +209,51 @@ func (b *book) onItsWay(bundle *ledger.Bundle) ledger.OrganisationName {
 				}
 				continue
 			}
-			// Clocks may differ: a block from the future is no reason to wait.
-			header, _, err := opened.Header(last.Height)
-			since := now - header.Time
-			if err == nil && since >= 0 && since < ledger.Milliseconds(moveGrace.Milliseconds()) {
+			if b.young.has(name, now) {
 				return name
 			}
 		}
 	}
 	return ""
+}
+
+// youngMoves are the organisations that moved lately, with the times of their moves' blocks.
+type youngMoves struct {
+	mutex sync.Mutex
+	at    map[ledger.OrganisationName]ledger.Milliseconds
+}
+
+// note notes a move. Those that are not young any more by then are forgotten.
+func (y *youngMoves) note(name ledger.OrganisationName, at ledger.Milliseconds) {
+	y.mutex.Lock()
+	defer y.mutex.Unlock()
+	if y.at == nil {
+		y.at = make(map[ledger.OrganisationName]ledger.Milliseconds)
+	}
+	maps.DeleteFunc(y.at, func(_ ledger.OrganisationName, before ledger.Milliseconds) bool {
+		return before+ledger.Milliseconds(moveGrace.Milliseconds()) <= at
+	})
+	y.at[name] = at
+}
+
+// has reports whether an organisation moved lately. Clocks may differ: a block from the future is
+// none from lately.
+func (y *youngMoves) has(name ledger.OrganisationName, now ledger.Milliseconds) bool {
+	y.mutex.Lock()
+	defer y.mutex.Unlock()
+	at, known := y.at[name]
+	since := now - at
+	return known && since >= 0 && since < ledger.Milliseconds(moveGrace.Milliseconds())
+}
+
+// recallMoves notes the young moves of a store that was not followed so far.
+func (b *book) recallMoves(opened *store.Store) {
+	now := ledger.Milliseconds(b.config.Now().UnixMilli())
+	for _, each := range slices.Backward(opened.AllMoves()) {
+		header, _, err := opened.Header(each.Height)
+		if err != nil || header.Time+ledger.Milliseconds(moveGrace.Milliseconds()) <= now {
+			return
+		}
+		b.young.note(each.Organisation, header.Time)
+	}
 }

@@ -91,4 +91,7 @@ func (b *book) exchanged() {
 	b.epoch.Store(0) // the other store may have fewer certificates
 	b.streams.Reset()
 	b.verdicts.Reset()
+	b.fetcher.admitted.forgetAll()
+	b.recallMoves(b.config.Node.Store())
+	b.comesMore()
 }

@@ -71,9 +71,12 @@ type book struct {
 
 	// strays are bundles that a round carried and no block took, because they enter at another
 	// shard by now.
-	strays chan *ledger.Bundle
+	strays *strays
 	// comes gets a value when the chain may wait for an organisation that moves here.
 	comes   chan struct{}
+	fetcher *fetcher
+	// young are the organisations that moved lately.
+	young   youngMoves
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -100,7 +103,6 @@ func newBook(config Config) (*book, error) {
 	b := &book{config: config, directory: directory, members: directory.Changed(),
 		chain: config.Genesis.Hash(), lies: lies{logged: map[ledger.MemberIndex]time.Time{}},
 		absent:  map[rdmanet.PeerID]ledger.Height{},
-		strays:  make(chan *ledger.Bundle, straysMax),
 		serving: make(chan struct{}), comes: make(chan struct{}, 1)}
 	if b.obstacles, err = shards.NewObstacles(shards.ObstaclesConfig{Directory: directory,
 		RefuseAfter: config.RefuseAfter, Logger: config.Logger,
@@ -112,7 +114,12 @@ func newBook(config Config) (*book, error) {
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.alarm = newAlarm(config.AlarmAfter, b.takenBy, b.gone, b.fed)
 	b.alarm.settledWith = b.isLost
+	b.fetcher = b.newFetcher()
+	b.strays = newStrays(config.Logger, func(bundle *ledger.Bundle) ledger.ShardID {
+		return config.Node.Store().BundleEntry(bundle)
+	}, b.handOverTo)
 	if opened := config.Opened; opened != nil {
+		b.recallMoves(opened)
 		b.grow(opened, opened.KnownDurable())
 	}
 	b.recall()

@@ -107,8 +107,9 @@ type Node interface {
 	Report() Report
 	// Admit verifies bundles and puts them into the mempool.
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal
-	// AdmitArrival puts an arrival into the mempool, which the chain checks.
-	AdmitArrival(arrival *ledger.Bundle)
+	// AdmitArrival puts an arrival into the mempool, which the chain checks. It returns why it did
+	// not, or nil.
+	AdmitArrival(arrival *ledger.Bundle) *report.Refusal
 	// Wake makes the pool ask for input from other shards.
 	Wake()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,68 +16,185 @@ import (
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
-// straysMax bounds the bundles that wait to be handed over to their new shard. A bundle beyond that
-// is lost, as when a node ends: its client sends it again.
-const straysMax = 256
+const (
+	// straysMax and strayBytesMax bound the bundles that wait to be handed over to their new shard,
+	// or are on their way: all that a mempool's rounds may leave when a change of the book closes a
+	// draft. A bundle beyond that is lost, as when a node ends: its client sends it again.
+	straysMax, strayBytesMax = 1 << 14, 64 << 20
+	// strayBatch and strayBatchBytes bound those that are handed over with one call, unless it has
+	// only one.
+	strayBatch, strayBatchBytes = 256, 4 << 20
+	// strayPatience bounds such a call.
+	strayPatience = 10 * time.Second
+)
 
-// strayPatience bounds an attempt to hand over a stray.
-const strayPatience = 10 * time.Second
+// strays are bundles that a round carried and no block took, because they enter at another shard by
+// now. They are handed over in batches, to several shards at a time and in order to each.
+type strays struct {
+	// entry returns the shard where a bundle enters.
+	entry func(*ledger.Bundle) ledger.ShardID
+	// send hands bundles over to a shard. It returns how many were refused, and why one of them
+	// was.
+	send func(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) (refused int,
+		err error)
+	logger *slog.Logger
+	more   chan struct{} // some wait
+
+	mutex   sync.Mutex
+	waiting []*ledger.Bundle
+	// count and bytes are of all that were added and not handed over. dropped counts those that
+	// were not added since the log last said so.
+	count, bytes, dropped int
+}
+
+// strayBatchSent is a batch that was handed over.
+type strayBatchSent struct {
+	to    ledger.ShardID
+	batch []*ledger.Bundle
+}
+
+func newStrays(logger *slog.Logger, entry func(*ledger.Bundle) ledger.ShardID,
+	send func(context.Context, ledger.ShardID, []*ledger.Bundle) (int, error)) *strays {
+	return &strays{entry: entry, send: send, logger: logger, more: make(chan struct{}, 1)}
+}
+
+// add adds a stray. It is quick.
+func (s *strays) add(bundle *ledger.Bundle) {
+	size := len(bundle.Encode())
+	s.mutex.Lock()
+	if s.count == straysMax || s.bytes+size > strayBytesMax {
+		s.dropped++
+	} else {
+		s.waiting = append(s.waiting, bundle)
+		s.count, s.bytes = s.count+1, s.bytes+size
+	}
+	s.mutex.Unlock()
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the strays that wait, and how many were dropped since.
+func (s *strays) take() (waiting []*ledger.Bundle, dropped int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	waiting, dropped, s.waiting, s.dropped = s.waiting, s.dropped, nil, 0
+	return waiting, dropped
+}
+
+// release forgets strays that were handed over.
+func (s *strays) release(batch []*ledger.Bundle) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.count -= len(batch)
+	for _, bundle := range batch {
+		s.bytes -= len(bundle.Encode())
+	}
+}
+
+// run hands strays over until ctx is done.
+func (s *strays) run(ctx context.Context) {
+	queues, busy := make(map[ledger.ShardID][]*ledger.Bundle), make(map[ledger.ShardID]bool)
+	sent := make(chan strayBatchSent)
+	for {
+		select {
+		case <-ctx.Done():
+			for range busy {
+				<-sent
+			}
+			return
+		case <-s.more:
+			waiting, dropped := s.take()
+			for _, bundle := range waiting {
+				entry := s.entry(bundle)
+				queues[entry] = append(queues[entry], bundle)
+			}
+			if dropped > 0 {
+				s.logger.Warn("dropped bundles that now enter at another shard, as too many wait: "+
+					"their clients send them again", "bundles", dropped)
+			}
+		case done := <-sent:
+			delete(busy, done.to)
+			s.release(done.batch)
+		}
+		for to, queue := range queues {
+			if busy[to] {
+				continue
+			}
+			count := firstStrays(queue)
+			batch := queue[:count:count]
+			if queues[to] = queue[count:]; count == len(queue) {
+				delete(queues, to)
+			}
+			busy[to] = true
+			go func() {
+				s.sendBatch(ctx, to, batch)
+				sent <- strayBatchSent{to, batch}
+			}()
+		}
+	}
+}
+
+// firstStrays returns how many of the first bundles make a batch.
+func firstStrays(queue []*ledger.Bundle) int {
+	bytes := 0
+	for i, bundle := range queue {
+		if bytes += len(bundle.Encode()); i == strayBatch || i > 0 && bytes > strayBatchBytes {
+			return i
+		}
+	}
+	return len(queue)
+}
+
+func (s *strays) sendBatch(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) {
+	within, cancel := context.WithTimeout(ctx, strayPatience)
+	defer cancel()
+	if refused, err := s.send(within, to, batch); err != nil && ctx.Err() == nil {
+		s.logger.Warn("bundles that now enter at another shard were refused there: their clients "+
+			"send them again", "bundles", refused, "of", len(batch), "shard", to, "error", err)
+	}
+}
 
 // misplaced queues a bundle that enters at another shard by now.
 func (b *book) misplaced(bundle *ledger.Bundle) {
-	if bundle.Transaction(0).Arrival != nil {
-		return // it is fetched again if the chain still waits for it
+	if arrival := bundle.Transaction(0).Arrival; arrival != nil {
+		b.fetcher.admitted.forget(arrival.Move) // fetched again if the chain still waits for it
+		b.comesMore()
+		return
 	}
-	select {
-	case b.strays <- bundle:
-	default:
-		b.config.Logger.Warn(
-			"dropped a bundle that now enters at another shard: its client sends it "+
-				"again", "transaction", bundle.ID(0))
-	}
+	b.strays.add(bundle)
 }
 
 // handOver sends strays to the shards where they enter.
-func (b *book) handOver() {
-	for {
-		select {
-		case <-b.context.Done():
-			return
-		case bundle := <-b.strays:
-			entry := b.config.Node.Store().BundleEntry(bundle)
-			if err := b.handOverTo(entry, bundle); err != nil && b.context.Err() == nil {
-				b.config.Logger.Warn("a bundle that now enters at another shard was refused "+
-					"there: its "+
-					"client sends it again", "transaction", bundle.ID(0), "shard", entry,
-					"error", err)
+func (b *book) handOver() { b.strays.run(b.context) }
+
+// handOverTo sends some of them to one shard, or to this node.
+func (b *book) handOverTo(ctx context.Context, entry ledger.ShardID,
+	batch []*ledger.Bundle) (refused int, err error) {
+	if entry == b.directory.Own() {
+		for _, refusal := range b.config.Node.Admit(ctx, batch, false) {
+			if refusal != nil {
+				refused, err = refused+1, refusal
 			}
 		}
+		return refused, err
 	}
-}
-
-func (b *book) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
-	ctx, cancel := context.WithTimeout(b.context, strayPatience)
-	defer cancel()
-	if entry == b.directory.Own() {
-		if refusal := b.config.Node.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
-			return refusal
-		}
-		return nil
+	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED,
+		Queue: true} // they were admitted before
+	for _, bundle := range batch {
+		request.Bundles = append(request.Bundles, api.BundleToProto(bundle))
 	}
-	answer, err := b.Client(entry).SubmitMany(ctx,
-		connect.NewRequest(&ledgerdv1.SubmitManyRequest{
-			Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)},
-			Wait:    ledgerdv1.Level_LEVEL_ADMITTED,
-			Queue:   true})) // it was admitted before
+	answer, err := b.Client(entry).SubmitMany(ctx, connect.NewRequest(request))
 	if err != nil {
-		return err
+		return len(batch), err
 	}
 	for _, outcome := range answer.Msg.GetOutcomes() {
-		if refused := outcome.GetRefused(); refused != "" {
-			return errors.New(refused)
+		if reason := outcome.GetRefused(); reason != "" {
+			refused, err = refused+1, errors.New(reason)
 		}
 	}
-	return nil
+	return refused, err
 }
 
 // Misrouted implements Crossing. Most bundles were routed before; it catches those from other
