@@ -3,6 +3,9 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/calls"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // move returns the operators' change that gives an organisation another home.
@@ -179,4 +184,61 @@ func TestMoveWaitsForTheOldHome(t *testing.T) {
 	if err != nil || shown.GetMoving() || len(shown.GetEarlierHomes()) != 1 {
 		t.Errorf("%v, %v", shown, err)
 	}
+}
+
+// What an organisation takes along is for members of its new home only.
+func TestMovesAreOnlyForTheNewHome(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, 1, 0, 0, 0)
+	b.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := b.via(0).Submit(ctx, b.move(1, 2, 1), ledgerdv1.Level_LEVEL_DURABLE); err != nil {
+		t.Fatal(err)
+	}
+	name := b.clients[2].Organisation
+	b.eventually("it has arrived", func() bool { return b.nodes[1].Store().LivesHere(name) })
+	old := b.nodes[2].Store()
+	arrivals, err := old.Arrivals(ctx, 1, 1, old.AppendedHeight())
+	if err != nil || len(arrivals) == 0 {
+		t.Fatal(len(arrivals), err)
+	}
+	for shard, want := range []int{http.StatusForbidden, http.StatusOK} {
+		b.stop(shard)
+		if got := b.askForArrivals(ctx, shard, arrivals[0].ID(0)); got != want {
+			t.Errorf("a member of shard %d gets %d, want %d", shard, got, want)
+		}
+	}
+}
+
+// askForArrivals asks shard 2 in the name of a node that is stopped. It returns the status.
+func (b *book) askForArrivals(ctx context.Context, as int, from ledger.Hash) int {
+	b.t.Helper()
+	host, err := b.network.Host(b.peers[as])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = host.Close(ctx) }()
+	c, err := calls.New(calls.Config{Host: host, Serve: http.NotFoundHandler(),
+		Logger:     slog.New(slog.DiscardHandler),
+		Candidates: func(ledger.ShardID) []rdmanet.PeerID { return b.peers[2:] },
+		Find: func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
+			return ledger.ShardID(slices.Index(b.peers, peer)), true
+		}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer c.Close()
+	client := &http.Client{Transport: c.Transport(2)}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		calls.URL(2)+"/ledgerd/arrivals?move=1&from="+from.String(), nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode
 }

@@ -24,7 +24,7 @@ const (
 	// packedAtOnce is up to how many entries arrivals are made while the new home's question is
 	// answered, if besides the state has up to searchedAtOnce entries to search. Else a task makes
 	// them beside.
-	packedAtOnce   = 1 << 12
+	packedAtOnce   = 1 << 9
 	searchedAtOnce = 1 << 16
 	// keepArrivals is how long arrivals stay in memory after they were last asked for.
 	keepArrivals = time.Minute

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/calls"
 	"github.com/ledgerd/ledgerd/node/report"
@@ -72,13 +71,24 @@ func (b *book) fetchArrivals() { b.fetcher.run(b.context, b.comes) }
 func (b *book) newFetcher() *fetcher {
 	return &fetcher{members: b.directory.Candidates, ask: b.askArrivals, now: b.config.Now,
 		logger: b.config.Logger,
-		coming: func() ([]state.Move, []ledger.Hash) { return b.config.Node.Store().Coming() },
+		coming: b.coming,
 		admit: func(arrival *ledger.Bundle) error {
 			if refusal := b.config.Node.AdmitArrival(arrival); refusal != nil {
 				return refusal
 			}
 			return nil
 		}}
+}
+
+// coming returns the moves that the chain waits for.
+func (b *book) coming() []comingMove {
+	moves, next := b.config.Node.Store().Coming()
+	coming := make([]comingMove, len(moves))
+	for i := range moves {
+		coming[i] = comingMove{number: moves[i].Number, organisation: moves[i].Organisation,
+			from: moves[i].From, next: next[i]}
+	}
+	return coming
 }
 
 // askArrivals asks a member of an old home for the arrivals of a move from one on.

@@ -29,7 +29,10 @@
 //   - A batch carries only what its decoder accepts, and verdicts never keep the stream's largest
 //     entry out for ever.
 //   - A bundle that enters at another shard is handed over there, or dropped with a line in the
-//     log: its client sends it again. At most straysMax bundles wait.
+//     log: its client sends it again. At most straysMax bundles wait, and
+//     strayBytesMax bytes. A shard that does not take them holds up no other one.
+//   - What an organisation takes along is given to members of its new home only. An old home that
+//     does not answer holds up no moves from another one.
 //   - What was admitted once, such as a stray, is not refused because of a shard that is down or
 //     full (shards.Obstacles).
 //   - Other shards learn this shard's members once the change is durable, and never earlier. With
@@ -47,6 +50,8 @@
 //	lies.go           members that say something else of other shards
 //	growth.go         shards that are added to the book
 //	strays.go         bundles that enter at another shard by now
+//	arrivals.go       organisations that move: questions, answers, and bundles that wait for them
+//	fetching.go       fetching what they take along from their old homes
 //	losses.go         shards that are lost for good
 //	alarm.go          entries that wait for another shard for longer than a bound
 //	states.go         this node's announcement, and the other shards for the API

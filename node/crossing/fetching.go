@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -43,8 +42,8 @@ var (
 // time it asks another member of the old home first, so that one that is slow or has nothing does
 // not matter for long.
 type fetcher struct {
-	// coming returns the moves that the chain waits for, with the ids of their next arrivals.
-	coming  func() ([]state.Move, []ledger.Hash)
+	// coming returns the moves that the chain waits for.
+	coming  func() []comingMove
 	members func(ledger.ShardID) []rdmanet.PeerID
 	// ask asks a member for the arrivals of a move from one on.
 	ask func(ctx context.Context, home ledger.ShardID, member rdmanet.PeerID, move uint64,
@@ -67,6 +66,14 @@ type fetcher struct {
 	complained time.Time
 }
 
+// comingMove is a move that the chain waits for.
+type comingMove struct {
+	number       uint64
+	organisation ledger.OrganisationName
+	from         ledger.ShardID
+	next         ledger.Hash // the next arrival, or zero before the departure is known
+}
+
 // fetching is the fetching of one move.
 type fetching struct {
 	running bool
@@ -80,7 +87,7 @@ type fetching struct {
 
 // fetched is the end of a fetch.
 type fetched struct {
-	move state.Move
+	move comingMove
 	err  error
 }
 
@@ -113,20 +120,20 @@ func (f *fetcher) run(ctx context.Context, comes <-chan struct{}) {
 // begin begins the fetches that are due, first those of which the last one was longest ago. It
 // returns when to look again, unless nothing comes.
 func (f *fetcher) begin(ctx context.Context) (pause time.Duration, more bool) {
-	coming, next := f.coming()
+	coming := f.coming()
 	now, due, pause := f.now(), make([]int, 0, len(coming)), arrivalPauseMax
 	expected := make(map[uint64]struct{}, len(coming))
 	for i := range coming {
-		number := coming[i].Number
+		number := coming[i].number
 		expected[number] = struct{}{}
 		if f.moves[number] == nil {
 			f.moves[number] = &fetching{pause: arrivalPause}
 		}
 		each := f.moves[number]
-		if each.running || next[i] == (ledger.Hash{}) {
+		if each.running || coming[i].next == (ledger.Hash{}) {
 			continue
 		}
-		wait := max(each.after.Sub(now), f.admitted.until(number, next[i]).Sub(now))
+		wait := max(each.after.Sub(now), f.admitted.until(number, coming[i].next).Sub(now))
 		if wait <= 0 {
 			due = append(due, i)
 		} else {
@@ -134,19 +141,19 @@ func (f *fetcher) begin(ctx context.Context) (pause time.Duration, more bool) {
 		}
 	}
 	slices.SortStableFunc(due, func(i, j int) int {
-		return f.moves[coming[i].Number].began.Compare(f.moves[coming[j].Number].began)
+		return f.moves[coming[i].number].began.Compare(f.moves[coming[j].number].began)
 	})
 	for _, i := range due {
 		move := coming[i]
-		if f.running == fetchesMax || f.homes[move.From] == fetchesPerHome {
+		if f.running == fetchesMax || f.homes[move.from] == fetchesPerHome {
 			continue // the end of another one begins it
 		}
-		each := f.moves[move.Number]
+		each := f.moves[move.number]
 		turn := each.turn
 		each.running, each.began, each.turn = true, now, turn+1
 		f.running++
-		f.homes[move.From]++
-		go func() { f.done <- fetched{move, f.fetch(ctx, &move, next[i], turn)} }()
+		f.homes[move.from]++
+		go func() { f.done <- fetched{move, f.fetch(ctx, &move, turn)} }()
 	}
 	for number, each := range f.moves {
 		if _, is := expected[number]; !is && !each.running {
@@ -160,10 +167,10 @@ func (f *fetcher) begin(ctx context.Context) (pause time.Duration, more bool) {
 // ended notes the end of a fetch.
 func (f *fetcher) ended(ctx context.Context, end *fetched) {
 	f.running--
-	if f.homes[end.move.From]--; f.homes[end.move.From] == 0 {
-		delete(f.homes, end.move.From)
+	if f.homes[end.move.from]--; f.homes[end.move.from] == 0 {
+		delete(f.homes, end.move.from)
 	}
-	each, now := f.moves[end.move.Number], f.now()
+	each, now := f.moves[end.move.number], f.now()
 	each.running = false
 	if end.err == nil {
 		each.pause = arrivalPause
@@ -173,25 +180,25 @@ func (f *fetcher) ended(ctx context.Context, end *fetched) {
 	if ctx.Err() == nil && now.Sub(f.complained) >= complainEvery {
 		f.complained = now
 		f.logger.Warn("what an organisation takes along could not be fetched yet",
-			"organisation", end.move.Organisation, "from", end.move.From, "error", end.err)
+			"organisation", end.move.organisation, "from", end.move.from, "error", end.err)
 	}
 }
 
 // fetch fetches the next arrivals of a move from a member of the old home, and admits them. The
 // error is that of the last member asked.
-func (f *fetcher) fetch(ctx context.Context, move *state.Move, next ledger.Hash, turn int) error {
+func (f *fetcher) fetch(ctx context.Context, move *comingMove, turn int) error {
 	ctx, cancel := context.WithTimeout(ctx, arrivalTimeout)
 	defer cancel()
-	err := fmt.Errorf("shard %d: no member to ask", move.From)
-	for i, member := range f.inTurn(move.From, turn) {
+	err := fmt.Errorf("shard %d: no member to ask", move.from)
+	for i, member := range f.inTurn(move.from, turn) {
 		if i > 0 && ctx.Err() != nil {
 			return err
 		}
-		if err = f.fetchFrom(ctx, move, next, member); err == nil || errors.Is(err, errNoRoom) {
+		if err = f.fetchFrom(ctx, move, member); err == nil || errors.Is(err, errNoRoom) {
 			return err
 		}
 		f.doubt(member)
-		f.logger.Debug("no arrivals", "move", move.Number, "peer", member, "error", err)
+		f.logger.Debug("no arrivals", "move", move.number, "peer", member, "error", err)
 	}
 	return err
 }
@@ -229,11 +236,11 @@ func (f *fetcher) doubt(member rdmanet.PeerID) {
 }
 
 // fetchFrom fetches the next arrivals of a move from one member, and admits them.
-func (f *fetcher) fetchFrom(ctx context.Context, move *state.Move, next ledger.Hash,
-	member rdmanet.PeerID) error {
+func (f *fetcher) fetchFrom(ctx context.Context, move *comingMove, member rdmanet.PeerID) error {
+	next := move.next
 	ctx, cancel := context.WithTimeout(ctx, memberPatience)
 	defer cancel()
-	body, err := f.ask(ctx, move.From, member, move.Number, next)
+	body, err := f.ask(ctx, move.from, member, move.number, next)
 	if err != nil {
 		return err
 	}
@@ -241,7 +248,7 @@ func (f *fetcher) fetchFrom(ctx context.Context, move *state.Move, next ledger.H
 		return errArrivals
 	}
 	var ids []ledger.Hash
-	defer func() { f.admitted.note(move.Number, ids, f.now().Add(admittedLasts)) }()
+	defer func() { f.admitted.note(move.number, ids, f.now().Add(admittedLasts)) }()
 	for len(body) > 0 {
 		size, length := binary.Uvarint(body)
 		if length <= 0 || size > uint64(len(body)-length) {

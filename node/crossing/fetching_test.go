@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -32,7 +31,7 @@ type comingScene struct {
 	comes chan struct{}
 
 	mutex    sync.Mutex
-	coming   []state.Move
+	coming   []comingMove
 	arrivals map[uint64][]*ledger.Bundle
 	taken    map[uint64]int // arrivals in the chain
 	asked    []asked
@@ -50,7 +49,7 @@ func newComingScene(t *testing.T, from ...ledger.ShardID) *comingScene {
 		answers: map[rdmanet.PeerID]func(context.Context) ([]byte, error){}}
 	for i, home := range from {
 		number := uint64(i + 1)
-		s.coming = append(s.coming, state.Move{Number: number, From: home})
+		s.coming = append(s.coming, comingMove{number: number, from: home})
 		var entries []ledger.MovedEntry
 		for j := range 6 {
 			entries = append(entries, ledger.MovedEntry{Key: fmt.Appendf(nil, "key-%d", j),
@@ -87,15 +86,16 @@ func (s *comingScene) start() {
 	})
 }
 
-func (s *comingScene) next() (coming []state.Move, next []ledger.Hash) {
+func (s *comingScene) next() (coming []comingMove) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, each := range s.coming {
-		if left := s.arrivals[each.Number][s.taken[each.Number]:]; len(left) > 0 {
-			coming, next = append(coming, each), append(next, left[0].ID(0))
+		if left := s.arrivals[each.number][s.taken[each.number]:]; len(left) > 0 {
+			each.next = left[0].ID(0)
+			coming = append(coming, each)
 		}
 	}
-	return coming, next
+	return coming
 }
 
 func (s *comingScene) answer(ctx context.Context, _ ledger.ShardID, member rdmanet.PeerID,
