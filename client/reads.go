@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -377,24 +378,30 @@ func (c *Client) BlockTransactionsOf(ctx context.Context, shard *uint32,
 }
 
 // Accounts iterates over the accounts of all shards whose path begins with a prefix, by path. It
-// returns an error if a shard does not answer.
+// returns an error if a shard does not answer, or an organisation is on its way to another one.
 func (c *Client) Accounts(ctx context.Context, prefix string) iter.Seq2[*ledgerdv1.Account, error] {
 	return c.AccountsOf(ctx, nil, prefix, nil)
 }
 
-// AccountsOf is Accounts for one shard; nil means all. If a shard does not answer, its accounts are
-// left out and silent gets the shard. If silent is nil, that is an error.
+// AccountsOf is Accounts for one shard; nil means all. The accounts of shards that do not answer,
+// and of organisations that are on their way to another shard, are left out. Then missing gets
+// which; if it is nil, that is an error.
 func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
-	silent func(shards []uint32)) iter.Seq2[*ledgerdv1.Account, error] {
+	missing func(shards []uint32, moving []string)) iter.Seq2[*ledgerdv1.Account, error] {
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix,
 			PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
-		if unanswered := answer.GetUnansweredShards(); err == nil && len(unanswered) > 0 {
-			if silent == nil {
-				return nil, "", fmt.Errorf("client: no node of %s answers, so accounts are "+
-					"missing: try again", ShardNames(unanswered))
-			}
-			silent(unanswered)
+		unanswered, moving := answer.GetUnansweredShards(), answer.GetMovingOrganisations()
+		switch {
+		case err != nil || len(unanswered)+len(moving) == 0:
+		case missing != nil:
+			missing(unanswered, moving)
+		case len(unanswered) > 0:
+			return nil, "", fmt.Errorf("client: no node of %s answers, so accounts are missing: "+
+				"try again", ShardNames(unanswered))
+		default:
+			return nil, "", fmt.Errorf("client: %s: on the way to another shard, so accounts are "+
+				"missing: try again", strings.Join(moving, ", "))
 		}
 		return answer.GetAccounts(), answer.GetNextPageToken(), err
 	})

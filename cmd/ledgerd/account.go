@@ -339,8 +339,9 @@ func newAccountListCommand() *cobra.Command {
 		Short: "List accounts and their balances",
 		Long: `List accounts and their balances, by path; with a PREFIX only those whose path
 begins with it. In a ledger of several shards, the accounts of all shards are
-listed. If no node of a shard answers, that shard's accounts are missing: the
-command says so and fails.`,
+listed. If no node of a shard answers, that shard's accounts are missing, and so are
+those of an organisation that is on its way to another shard: the command says so
+and fails.`,
 		Example: `  ledgerd account list
   ledgerd account list --shard 1
   ledgerd account list acme:customers: --limit 20
@@ -356,9 +357,10 @@ command says so and fails.`,
 			}
 			defer done()
 			var silent []uint32
+			var moving []string
 			accounts, more, err := take(nodes.AccountsOf(ctx, shard.number,
-				strings.Join(arguments, ""), func(shards []uint32) {
-					silent = shards
+				strings.Join(arguments, ""), func(shards []uint32, names []string) {
+					silent, moving = shards, names
 				}), limit)
 			if err != nil {
 				return err
@@ -367,6 +369,10 @@ command says so and fails.`,
 			if len(silent) > 0 {
 				missing = fmt.Errorf("no node of %s answers: its accounts are missing",
 					client.ShardNames(silent))
+			}
+			if len(moving) > 0 {
+				missing = errors.Join(missing, fmt.Errorf("on the way to another shard, so that "+
+					"the accounts are missing: %s", strings.Join(moving, ", ")))
 			}
 			reports := make([]accountReport, len(accounts))
 			rows := table{header: []string{"ACCOUNT", "BALANCE", "ASSET", ""},
@@ -379,6 +385,9 @@ command says so and fails.`,
 				listed := map[string]any{"accounts": reports, "more": more}
 				if len(silent) > 0 {
 					listed["unanswered_shards"] = silent
+				}
+				if len(moving) > 0 {
+					listed["moving_organisations"] = moving
 				}
 				return errors.Join(writeJSON(command.OutOrStdout(), listed), missing)
 			}

@@ -22,10 +22,11 @@ type organisationReport struct {
 	PublicKeys       []string `json:"public_keys"`
 	Shard            uint32   `json:"shard"`
 	RegisteredHeight uint64   `json:"registered_height"`
-	// Moving is set while it is on its way to the shard, and EarlierShards are where it lived
-	// before.
-	Moving        bool     `json:"moving,omitempty"`
-	EarlierShards []uint32 `json:"earlier_shards,omitempty"`
+	// Moving is set while it is on its way to the shard, ArrivalUnknown if the shard does not
+	// answer, so that nobody can tell, and EarlierShards are where it lived before.
+	Moving         bool     `json:"moving,omitempty"`
+	ArrivalUnknown bool     `json:"arrival_unknown,omitempty"`
+	EarlierShards  []uint32 `json:"earlier_shards,omitempty"`
 	// Use is what the organisation keeps, and Quotas what it may (0 for no bound). Only org show
 	// has them.
 	Use    map[string]uint64 `json:"use,omitempty"`
@@ -36,6 +37,7 @@ func reportOrganisation(organisation *ledgerdv1.Organisation) organisationReport
 	report := organisationReport{
 		Name: organisation.GetName(), PublicKeys: []string{}, Shard: organisation.GetShard(),
 		RegisteredHeight: organisation.GetRegisteredHeight(), Moving: organisation.GetMoving(),
+		ArrivalUnknown: organisation.GetArrivalUnknown(),
 	}
 	for _, home := range organisation.GetEarlierHomes() {
 		report.EarlierShards = append(report.EarlierShards, home.GetShard())
@@ -52,8 +54,16 @@ func (r *organisationReport) home() string {
 	if r.Moving {
 		text += ", on its way there"
 	}
+	if r.ArrivalUnknown {
+		text += ", which does not answer: whether it has arrived there is not known"
+	}
 	if len(r.EarlierShards) > 0 {
-		text += fmt.Sprintf("; before in %v, where the histories up to then are", r.EarlierShards)
+		var homes []string
+		for _, shard := range r.EarlierShards {
+			homes = append(homes, fmt.Sprint(shard))
+		}
+		text += fmt.Sprintf("; before in %s, where the histories up to then are",
+			strings.Join(homes, ", then "))
 	}
 	return text
 }

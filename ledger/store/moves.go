@@ -110,16 +110,27 @@ func (s *Store) LivesHere(name ledger.OrganisationName) bool {
 // organisation that never moved is here because that lives here.
 func (s *Store) livesHere(name ledger.OrganisationName, place Place) bool {
 	moves := s.Moves(name)
+	return len(moves) == 0 || homeAtPlace(moves, place) == s.genesis.Shard
+}
+
+// HomeAtPlace returns the home of an organisation at a place of this chain.
+func (s *Store) HomeAtPlace(name ledger.OrganisationName, place Place) ledger.ShardID {
+	moves := s.Moves(name)
 	if len(moves) == 0 {
-		return true
+		return s.HomeShard(name)
 	}
+	return homeAtPlace(moves, place)
+}
+
+// homeAtPlace is HomeAtPlace, given the moves of the organisation.
+func homeAtPlace(moves []state.Move, place Place) ledger.ShardID {
 	home := moves[0].From
 	for i := range moves {
 		if place.Has(moves[i].Height, moves[i].Index) {
 			home = moves[i].To
 		}
 	}
-	return home == s.genesis.Shard
+	return home
 }
 
 // cameWith reports whether an account arrived with its organisation.

@@ -68,6 +68,9 @@ func (s *Service) account(ctx context.Context, text string) (ledger.Account, led
 	if err != nil {
 		return ledger.Account{}, 0, invalid("account: %w", err)
 	}
+	if err := s.livesHere(path.Organisation()); err != nil {
+		return ledger.Account{}, 0, err
+	}
 	height := s.backend.Store().Head().Height
 	account, err := s.backend.Store().Account(path)
 	if errors.Is(err, store.ErrNotFound) {
@@ -121,7 +124,8 @@ func (s *Service) ListAccounts(ctx context.Context,
 		return nil, s.failure(ctx, "reading the accounts", err)
 	}
 	height := s.backend.Store().Head().Height
-	answer := &ledgerdv1.ListAccountsResponse{}
+	answer := &ledgerdv1.ListAccountsResponse{
+		MovingOrganisations: s.comingWith(request.Msg.GetPrefix())}
 	for i := range accounts {
 		if !s.backend.Store().LivesHere(accounts[i].Path.Organisation()) {
 			continue // it has moved, or has not arrived yet
@@ -243,6 +247,9 @@ func (s *Service) GetRecord(ctx context.Context,
 	if err := key.Validate(); err != nil {
 		return nil, invalid("key: %w", err)
 	}
+	if err := s.livesHere(key.Organisation()); err != nil {
+		return nil, err
+	}
 	record, err := s.backend.Store().Record(key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("there is no record %s", key)
@@ -273,16 +280,6 @@ func (s *Service) organisationToProto(organisation *ledger.Organisation) *ledger
 		Pinned:           organisation.Pinned,
 		RegisteredHeight: uint64(organisation.Registered),
 	}
-}
-
-// movesOf returns where an organisation lived before, and whether it is on its way here.
-func (s *Service) movesOf(name ledger.OrganisationName) (moving bool,
-	earlier []*ledgerdv1.EarlierHome) {
-	for _, each := range s.backend.Store().Moves(name) {
-		earlier = append(earlier, &ledgerdv1.EarlierHome{Shard: uint32(each.From),
-			Change: each.Number})
-	}
-	return s.backend.Store().IsComing(name), earlier
 }
 
 // GetOrganisation returns an organisation.
@@ -345,6 +342,9 @@ func (s *Service) GetNonce(_ context.Context,
 	if err := name.Validate(); err != nil && name != ledger.Operator {
 		return nil, invalid("organisation: %w", err)
 	}
+	if err := s.livesHere(name); err != nil {
+		return nil, err
+	}
 	return connect.NewResponse(&ledgerdv1.GetNonceResponse{
 		NextSequence: s.backend.Store().NextSequence(name, request.Msg.GetStream()),
 	}), nil
@@ -356,6 +356,9 @@ func (s *Service) GetUse(_ context.Context, request *connect.Request[ledgerdv1.G
 	name := ledger.OrganisationName(request.Msg.GetOrganisation())
 	if err := name.Validate(); err != nil {
 		return nil, invalid("organisation: %w", err)
+	}
+	if err := s.livesHere(name); err != nil {
+		return nil, err
 	}
 	opened := s.backend.Store()
 	return connect.NewResponse(&ledgerdv1.GetUseResponse{Use: quotasToProto(opened.Use(name)),

@@ -218,6 +218,8 @@ func badCut(err error) error {
 type Reached struct {
 	place  store.Place
 	caller string // its address
+	// later is set if the shard was added after the cut: its chain does not reach back to it.
+	later bool
 }
 
 // ReachCut returns this shard's place of a cut for the caller at an address, once the chain has it
@@ -230,6 +232,7 @@ func (s *Service) ReachCut(ctx context.Context, caller string,
 	if opened := s.backend.Store(); int64(opened.Shard()) >= int64(len(cut)) {
 		// The shard was added after the cut, and is at its beginning there. Its chain knows the
 		// organisations from before.
+		reached.later = true
 		return reached, badCut(book.CheckCut(opened.ShardTree(), cut))
 	}
 	err := s.onceThere(ctx, readingAtCut, func(durable ledger.Height) (err error) {
@@ -237,6 +240,22 @@ func (s *Service) ReachCut(ctx context.Context, caller string,
 		return badCut(err)
 	})
 	return reached, err
+}
+
+// HomesAtCut returns the shards where an organisation may have lived at a cut, and the accounts in
+// the others do not count there. There is one, unless this shard was added after the cut: its chain
+// does not have the places of earlier moves.
+func (s *Service) HomesAtCut(name ledger.OrganisationName, at Reached) []ledger.ShardID {
+	opened := s.backend.Store()
+	moves := opened.Moves(name)
+	if !at.later || len(moves) == 0 {
+		return []ledger.ShardID{opened.HomeAtPlace(name, at.place)}
+	}
+	homes := []ledger.ShardID{opened.HomeShard(name)}
+	for i := range moves {
+		homes = append(homes, moves[i].From)
+	}
+	return homes
 }
 
 const readingAtCut = "reading at a cut"

@@ -24,6 +24,9 @@ func (s *Service) addedForGood(shard ledger.ShardID) error {
 	return nil
 }
 
+// maxSeeds bounds how many directories are streamed at the same time. Each is in memory.
+const maxSeeds = 4
+
 // GetSeed streams the directory with which the chain of an added shard begins.
 func (s *Service) GetSeed(ctx context.Context, request *connect.Request[ledgerdv1.GetSeedRequest],
 	stream *connect.ServerStream[ledgerdv1.GetSeedResponse]) error {
@@ -32,6 +35,11 @@ func (s *Service) GetSeed(ctx context.Context, request *connect.Request[ledgerdv
 		return err
 	}
 	defer release()
+	defer s.seeds.Add(-1)
+	if s.seeds.Add(1) > maxSeeds {
+		return Retryable(connect.CodeResourceExhausted, errors.New("this node already sends its "+
+			"maximum of directories: try again later or ask another node"), nil)
+	}
 	if err := s.addedForGood(ledger.ShardID(request.Msg.GetShard())); err != nil {
 		return err
 	}

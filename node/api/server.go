@@ -40,6 +40,7 @@ type Service struct {
 	stop     context.CancelFunc
 	// snapshots counts the snapshots that are being streamed.
 	snapshots atomic.Int32
+	seeds     atomic.Int32 // directories that are being sent
 
 	// Of the server, for what a stream does beside the goroutine of its call.
 	metrics   *metrics

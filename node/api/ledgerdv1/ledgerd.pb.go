@@ -2819,6 +2819,9 @@ type ListAccountsResponse struct {
 	Accounts         []*Account             `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	NextPageToken    string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	UnansweredShards []uint32               `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered; their accounts are missing
+	// Organisations with the prefix that are on their way to another home, at most 100. Their accounts
+	// are missing until they have arrived.
+	MovingOrganisations []string `protobuf:"bytes,4,rep,name=moving_organisations,json=movingOrganisations,proto3" json:"moving_organisations,omitempty"`
 	// The balances are those at the cut of the request. A node of a version before cuts does not set
 	// it, and answers with the balances of the present.
 	AtCut         bool `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"`
@@ -2873,6 +2876,13 @@ func (x *ListAccountsResponse) GetNextPageToken() string {
 func (x *ListAccountsResponse) GetUnansweredShards() []uint32 {
 	if x != nil {
 		return x.UnansweredShards
+	}
+	return nil
+}
+
+func (x *ListAccountsResponse) GetMovingOrganisations() []string {
+	if x != nil {
+		return x.MovingOrganisations
 	}
 	return nil
 }
@@ -3211,9 +3221,11 @@ type Organisation struct {
 	// Whether it is on its way to its home, as that shard knows.
 	Moving bool `protobuf:"varint,7,opt,name=moving,proto3" json:"moving,omitempty"`
 	// Where it lived before, the first home first. The histories up to its moves are there.
-	EarlierHomes  []*EarlierHome `protobuf:"bytes,8,rep,name=earlier_homes,json=earlierHomes,proto3" json:"earlier_homes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	EarlierHomes []*EarlierHome `protobuf:"bytes,8,rep,name=earlier_homes,json=earlierHomes,proto3" json:"earlier_homes,omitempty"`
+	// Its home does not answer now, so nobody can tell whether it has arrived there.
+	ArrivalUnknown bool `protobuf:"varint,9,opt,name=arrival_unknown,json=arrivalUnknown,proto3" json:"arrival_unknown,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Organisation) Reset() {
@@ -3300,6 +3312,13 @@ func (x *Organisation) GetEarlierHomes() []*EarlierHome {
 		return x.EarlierHomes
 	}
 	return nil
+}
+
+func (x *Organisation) GetArrivalUnknown() bool {
+	if x != nil {
+		return x.ArrivalUnknown
+	}
+	return false
 }
 
 type EarlierHome struct {
@@ -7231,11 +7250,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
 	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12#\n" +
 	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
-	"\x06_shard\"\xb3\x01\n" +
+	"\x06_shard\"\xe6\x01\n" +
 	"\x14ListAccountsResponse\x12/\n" +
 	"\baccounts\x18\x01 \x03(\v2\x13.ledgerd.v1.AccountR\baccounts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
-	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\x12\x15\n" +
+	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\x121\n" +
+	"\x14moving_organisations\x18\x04 \x03(\tR\x13movingOrganisations\x12\x15\n" +
 	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xfd\x01\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +
@@ -7259,7 +7279,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11GetRecordResponse\x12*\n" +
 	"\x06record\x18\x01 \x01(\v2\x12.ledgerd.v1.RecordR\x06record\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\x03 \x01(\rR\x05shard\"\xa0\x02\n" +
+	"\x05shard\x18\x03 \x01(\rR\x05shard\"\xc9\x02\n" +
 	"\fOrganisation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_keys\x18\x02 \x03(\fR\n" +
@@ -7269,7 +7289,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12*\n" +
 	"\x06policy\x18\x06 \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12\x16\n" +
 	"\x06moving\x18\a \x01(\bR\x06moving\x12<\n" +
-	"\rearlier_homes\x18\b \x03(\v2\x17.ledgerd.v1.EarlierHomeR\fearlierHomes\";\n" +
+	"\rearlier_homes\x18\b \x03(\v2\x17.ledgerd.v1.EarlierHomeR\fearlierHomes\x12'\n" +
+	"\x0farrival_unknown\x18\t \x01(\bR\x0earrivalUnknown\";\n" +
 	"\vEarlierHome\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\x04R\x06change\",\n" +

@@ -104,11 +104,12 @@ func placeRequest(question *book.Question) *ledgerdv1.GetPlaceRequest {
 func (r *router) allHeard(shards []ledger.ShardID) error {
 	states := r.shards.States()
 	for _, shard := range shards {
-		if int(shard) >= len(states) { // its addition is not durable here yet
-			return noAnswer(shard)
+		if shard == r.shards.Own() {
+			continue
 		}
-		if shard != r.shards.Own() && states[shard].Mode == report.ShardSilent {
-			return noAnswer(shard)
+		if int(shard) >= len(states) || // its addition is not durable here yet
+			r.backend.Store().Lost(shard) || states[shard].Mode == report.ShardSilent {
+			return r.noAnswer(shard)
 		}
 	}
 	return nil
@@ -128,7 +129,7 @@ func everyShard[Answer any](ctx context.Context, r *router, limit time.Duration,
 		case connect.CodeOf(err) == connect.CodeUnimplemented:
 			return nil, knowsNoCuts(shard)
 		default:
-			return nil, forwardError(ctx, shard, err)
+			return nil, r.forwardError(ctx, shard, err)
 		}
 	}
 	return answers, nil
@@ -159,7 +160,7 @@ func (r *router) accountsAtCut(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	shards := r.shardsOfPrefix(request.Msg.GetPrefix())
+	shards := r.shardsAtCut(request.Msg.GetPrefix(), at)
 	if request.Msg.Shard != nil {
 		shards = []ledger.ShardID{ledger.ShardID(request.Msg.GetShard())}
 	}

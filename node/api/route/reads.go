@@ -121,15 +121,33 @@ func (r *router) GetAccount(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	shard, elsewhere := r.homeOfPath(request.Msg.GetAccount())
-	if len(cut) > 0 && !atCut(shard, cut) {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no account %s is open at "+
-			"the cut: its shard, %d, was added to the book later", request.Msg.GetAccount(), shard))
+	path, err := ledger.ParseAccountPath(request.Msg.GetAccount())
+	if err != nil || path.Organisation() == ledger.Operator {
+		return r.AccountAtCut(ctx, request.Msg.GetAccount(), at) // says what is wrong
 	}
-	if !elsewhere {
-		return r.AccountAtCut(ctx, request.Msg.GetAccount(), at)
+	err = connect.NewError(connect.CodeNotFound, fmt.Errorf("no account %s is open at the cut: "+
+		"its shard was added to the book later", path))
+	for _, shard := range r.HomesAtCut(path.Organisation(), at) {
+		if !atCut(shard, cut) {
+			continue
+		}
+		var answer *connect.Response[ledgerdv1.GetAccountResponse]
+		if answer, err = r.accountAtCut(ctx, shard, request.Msg, at); connect.CodeOf(err) !=
+			connect.CodeNotFound {
+			return answer, err
+		}
 	}
-	answer, err := passOn(ctx, r, shard, request.Msg, client.GetAccount)
+	return nil, err
+}
+
+// accountAtCut returns an account from a shard where its organisation may have lived at a cut.
+func (r *router) accountAtCut(ctx context.Context, shard ledger.ShardID,
+	request *ledgerdv1.GetAccountRequest, at api.Reached) (
+	*connect.Response[ledgerdv1.GetAccountResponse], error) {
+	if shard == r.shards.Own() {
+		return r.AccountAtCut(ctx, request.GetAccount(), at)
+	}
+	answer, err := passOn(ctx, r, shard, request, client.GetAccount)
 	if err == nil && !answer.Msg.GetAtCut() {
 		return nil, knowsNoCuts(shard)
 	}
@@ -173,17 +191,43 @@ func (r *router) GetNonce(ctx context.Context,
 	return r.Service.GetNonce(ctx, request)
 }
 
-// GetOrganisation returns an organisation. Only its home knows whether it has arrived, if it moved.
+// GetOrganisation returns an organisation. All shards know it. Only its home knows whether it has
+// arrived, if it moved; if that does not answer, the rest is the answer.
 func (r *router) GetOrganisation(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetOrganisationRequest]) (
 	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
 	name := ledger.OrganisationName(request.Msg.GetName())
 	if name.Validate() == nil && len(r.backend.Store().Moves(name)) > 0 {
 		if shard, elsewhere := r.home(name); elsewhere {
-			return passOn(ctx, r, shard, request.Msg, client.GetOrganisation)
+			return r.organisationThatMoved(ctx, shard, request)
 		}
 	}
 	return r.Service.GetOrganisation(ctx, request)
+}
+
+// organisationThatMoved returns an organisation whose home is another shard, to which it moved.
+func (r *router) organisationThatMoved(ctx context.Context, home ledger.ShardID,
+	request *connect.Request[ledgerdv1.GetOrganisationRequest]) (
+	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
+	answer, err := r.Service.GetOrganisation(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	known := answer.Msg.GetOrganisation()
+	known.ArrivalUnknown = true
+	if r.allHeard([]ledger.ShardID{home}) != nil {
+		return answer, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	there, err := r.shards.Client(home).GetOrganisation(bounded, connect.NewRequest(request.Msg))
+	if failed := api.ContextError(ctx); failed != nil {
+		return nil, failed
+	}
+	if told := there; err == nil && told.Msg.GetOrganisation().GetShard() == uint32(home) {
+		known.Moving, known.ArrivalUnknown = told.Msg.GetOrganisation().GetMoving(), false
+	}
+	return answer, nil
 }
 
 // GetUse returns what an organisation keeps at its home.
@@ -217,12 +261,28 @@ func (r *router) ListAccounts(ctx context.Context,
 
 // shardsOfPrefix returns the shards that may have accounts with a prefix, this one first.
 func (r *router) shardsOfPrefix(prefix string) []ledger.ShardID {
-	// A prefix with a whole organisation name concerns only that organisation's home.
-	if name, _, whole := strings.Cut(prefix, ":"); whole &&
-		ledger.OrganisationName(name).Validate() == nil {
-		return []ledger.ShardID{r.backend.Store().HomeShard(ledger.OrganisationName(name))}
+	if name, whole := organisationOf(prefix); whole {
+		return []ledger.ShardID{r.backend.Store().HomeShard(name)}
 	}
 	return append([]ledger.ShardID{r.shards.Own()}, r.otherShards()...)
+}
+
+// shardsAtCut is shardsOfPrefix for a list at a cut.
+func (r *router) shardsAtCut(prefix string, at api.Reached) []ledger.ShardID {
+	if name, whole := organisationOf(prefix); whole {
+		homes := r.HomesAtCut(name, at)
+		slices.Sort(homes)
+		return slices.Compact(homes)
+	}
+	return r.shardsOfPrefix(prefix)
+}
+
+// organisationOf returns the organisation of a prefix that has its whole name. Such a prefix
+// concerns its home only.
+func organisationOf(prefix string) (name ledger.OrganisationName, whole bool) {
+	text, _, whole := strings.Cut(prefix, ":")
+	name = ledger.OrganisationName(text)
+	return name, whole && name.Validate() == nil
 }
 
 // accountsEverywhere lists accounts of all shards that may have some with the prefix, and names the
@@ -285,6 +345,8 @@ func mergeAccounts(pages []*ledgerdv1.ListAccountsResponse,
 	last := "" // the path up to which all pages are complete, if not to the end
 	for _, page := range pages {
 		answer.Accounts = append(answer.Accounts, page.GetAccounts()...)
+		answer.MovingOrganisations = append(answer.MovingOrganisations,
+			page.GetMovingOrganisations()...)
 		if token := page.GetNextPageToken(); token != "" && (last == "" || token < last) {
 			last = token
 		}
@@ -302,6 +364,10 @@ func mergeAccounts(pages []*ledgerdv1.ListAccountsResponse,
 		last = answer.Accounts[size-1].GetAccount()
 	}
 	answer.NextPageToken = last
+	slices.Sort(answer.MovingOrganisations)
+	answer.MovingOrganisations = slices.Compact(answer.MovingOrganisations)
+	answer.MovingOrganisations = answer.MovingOrganisations[:min(len(answer.MovingOrganisations),
+		api.MaxMovingNamed)]
 	return answer
 }
 

@@ -133,23 +133,26 @@ func passOn[Request, Answer any](ctx context.Context, r *router, shard ledger.Sh
 	method func(client, context.Context, *connect.Request[Request]) (*connect.Response[Answer],
 		error),
 ) (*connect.Response[Answer], error) {
+	if r.backend.Store().Lost(shard) {
+		return nil, api.LostShard(shard, "")
+	}
 	bounded, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
 	defer cancel()
 	answer, err := method(r.shards.Client(shard), bounded, connect.NewRequest(message))
 	if err != nil {
-		return nil, forwardError(ctx, shard, err)
+		return nil, r.forwardError(ctx, shard, err)
 	}
 	return connect.NewResponse(answer.Msg), nil
 }
 
 // forwardError converts the error of a call to another shard to this node's answer.
-func forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect.Error {
+func (r *router) forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect.Error {
 	if failed := api.ContextError(ctx); failed != nil {
 		return failed
 	}
 	coded := (*connect.Error)(nil)
 	if !errors.As(err, &coded) || unanswered(err) {
-		return noAnswer(shard)
+		return r.noAnswer(shard)
 	}
 	told := connect.NewError(coded.Code(), errors.New(coded.Message()))
 	for _, name := range []string{api.HeaderRetry, api.HeaderReason, api.HeaderWriters} {
@@ -160,8 +163,11 @@ func forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect
 	return told
 }
 
-// noAnswer is the error of a call to a shard of which no node answers.
-func noAnswer(shard ledger.ShardID) *connect.Error {
+// noAnswer is the error of a call to a shard of which no node answers. If it is lost, none will.
+func (r *router) noAnswer(shard ledger.ShardID) *connect.Error {
+	if r.backend.Store().Lost(shard) {
+		return api.LostShard(shard, "")
+	}
 	return api.Retryable(connect.CodeUnavailable, fmt.Errorf("shard %d does not answer now: try "+
 		"again; `ledgerd shards` shows which of its nodes are up", shard), nil)
 }

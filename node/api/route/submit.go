@@ -239,7 +239,7 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
 				Wait: ledgerdv1.Level_LEVEL_ADMITTED, Queue: api.Queues(ctx)}))
 		if err != nil {
-			failure := submissionError(ctx, entry, err)
+			failure := r.submissionError(ctx, entry, err)
 			if failure.Meta().Get(api.HeaderUnsure) == "true" {
 				new(waited).note(r, bundle, entry, true)
 			}
@@ -273,15 +273,18 @@ func signersOf(bundle *ledger.Bundle) func(i int) ledger.OrganisationName {
 // submissionError converts the error of a submission to another shard to this node's answer. Unless
 // a node of the shard refused the bundle, and no other one may have admitted it, the error has
 // api.HeaderUnsure.
-func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
+func (r *router) submissionError(ctx context.Context, entry ledger.ShardID,
+	err error) *connect.Error {
 	switch {
+	case r.backend.Store().Lost(entry):
+		return api.Unsure(api.LostShard(entry, ""))
 	case ctx.Err() != nil || unanswered(err):
 		return api.Unsure(api.Retryable(connect.CodeUnavailable, fmt.Errorf("shard %d, where the "+
 			"bundle enters, does not answer: submit it again", entry), nil))
 	case !refuses(err):
-		return api.Unsure(forwardError(ctx, entry, err))
+		return api.Unsure(r.forwardError(ctx, entry, err))
 	}
-	return forwardError(ctx, entry, err)
+	return r.forwardError(ctx, entry, err)
 }
 
 // refuses reports whether an error of a submission means that no node of the shard admitted it.
@@ -451,7 +454,7 @@ func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
 	}
 	for i, place := range each.places {
 		if err != nil {
-			failure := submissionError(ctx, each.entry, err)
+			failure := r.submissionError(ctx, each.entry, err)
 			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(),
 				Retry:      failure.Meta().Get(api.HeaderRetry) == "true",
 				ReasonCode: failure.Meta().Get(api.HeaderReason),

@@ -49,9 +49,7 @@ func (r *router) begin(ctx context.Context, request *ledgerdv1.SubscribeRequest)
 	if err != nil {
 		return nil, nil, err
 	}
-	for shard := range named {
-		r.awaitShard(ctx, shard)
-	}
+	r.awaitShards(ctx, named)
 	next = make([]ledger.Height, r.shards.Tree().Shards())
 	var open []ledger.ShardID
 	goesOn := true // so far, all shards are named
@@ -96,14 +94,18 @@ func (r *router) begin(ctx context.Context, request *ledgerdv1.SubscribeRequest)
 	return next, silent, nil
 }
 
-// awaitShard waits until this node knows a shard, for a while: another node may have known earlier
-// that it was added to the book.
-func (r *router) awaitShard(ctx context.Context, shard ledger.ShardID) {
+// awaitShards waits until this node knows the shards that a subscription names, for a while in all:
+// another node may have known earlier that they were added to the book.
+func (r *router) awaitShards(ctx context.Context, named map[ledger.ShardID]ledger.Height) {
+	last := ledger.ShardID(0)
+	for shard := range named {
+		last = max(last, shard)
+	}
 	ctx, cancel := context.WithTimeout(ctx, learnTime)
 	defer cancel()
-	for shard < ledger.MaxShards {
+	for last < ledger.MaxShards {
 		changed := r.shards.TreeChanged()
-		if int(shard) < r.shards.Tree().Shards() {
+		if int(last) < r.shards.Tree().Shards() {
 			return
 		}
 		select {
@@ -266,13 +268,13 @@ func (r *router) followThere(ctx context.Context, shard ledger.ShardID, next led
 		if view.behind {
 			var err error
 			if blocks, err = r.blocksFrom(ctx, shard, next); err != nil && !passes(err) {
-				return forwardError(ctx, shard, err)
+				return r.forwardError(ctx, shard, err)
 			}
 		}
 		for i, each := range blocks {
 			message, err := watch.message(ctx, r, shard, each, withTransactions)
 			if err != nil && !passes(err) {
-				return forwardError(ctx, shard, err)
+				return r.forwardError(ctx, shard, err)
 			}
 			if err != nil {
 				blocks = blocks[:i]

@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -227,5 +229,27 @@ func TestPlacesWhereASubscriptionBegins(t *testing.T) {
 	again := b.follow(b.context(), 1, r.next, false)
 	if !maps.Equal(again.began, r.next) || len(again.silent) > 0 {
 		t.Errorf("it continues at %v, and %v are silent", again.began, again.silent)
+	}
+}
+
+// A subscription waits for shards that this node does not know, but not for each of them in turn.
+func TestSubscriptionToUnknownShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	request := &ledgerdv1.SubscribeRequest{Book: true}
+	for shard := range uint32(20) {
+		request.Begin = append(request.Begin, &ledgerdv1.ShardHeight{Shard: 900 + shard, Height: 1})
+	}
+	began := time.Now()
+	stream, err := b.clients[0].Subscribe(b.context(), connect.NewRequest(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stream.Receive() || connect.CodeOf(stream.Err()) != connect.CodeInvalidArgument ||
+		!strings.Contains(stream.Err().Error(), "the book has 3 shards") {
+		t.Errorf("%v", stream.Err())
+	}
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -1,0 +1,254 @@
+package route_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// newChangingBook is a book of three shards in which org2:a has 5, and whose shards may change.
+func newChangingBook(t *testing.T) *book {
+	t.Helper()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)
+	genesis.Version = ledger.NewestVersion
+	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
+	b := newBookFrom(t, genesis)
+	b.settled(b.submit(2, ledgerdv1.Level_LEVEL_DURABLE,
+		b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))), 2)
+	return b
+}
+
+// change makes a change of the book, and waits until it is durable in the root.
+func (b *book) change(change ledger.BookChange) {
+	b.Helper()
+	operator := &ledgertest.Operator{Ledger: b.Shard(0).Genesis().Book()}
+	status := b.submit(0, ledgerdv1.Level_LEVEL_DURABLE,
+		operator.Bundle("operator", operator.ChangeBook(change)))
+	if status.GetReasonCode() != "" {
+		b.Fatalf("the change: %v", status)
+	}
+}
+
+// startMove moves org2 from shard 2, whose chain stands still, to shard 1, until that knows it.
+func (b *book) startMove() {
+	b.Helper()
+	b.Stand(2, true)
+	b.change(ledger.BookChange{Number: 1,
+		Move: &ledger.OrganisationMove{Organisation: "org2", To: 1}})
+	b.until("the new home knows of the move", func() bool {
+		coming, _ := b.Shard(1).Node(0).Store().Coming()
+		return len(coming) == 1
+	})
+}
+
+// finishMove lets org2 arrive.
+func (b *book) finishMove() {
+	b.Helper()
+	b.Stand(2, false)
+	b.until("it has arrived", func() bool {
+		return b.Shard(1).Node(0).Store().LivesHere("org2")
+	})
+}
+
+func (b *book) until(what string, is func() bool) {
+	b.Helper()
+	for begin := time.Now(); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(begin) > patience/2 {
+			b.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// reads calls each method that reads what an organisation has, at a node.
+func (b *book) reads(door int) map[string]error {
+	client, errs := b.clients[door], make(map[string]error)
+	_, errs["GetAccount"] = client.GetAccount(b.context(),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
+	_, errs["ListHistory"] = client.ListHistory(b.context(),
+		connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "org2:a"}))
+	_, errs["GetRecord"] = client.GetRecord(b.context(),
+		connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: "org2:note"}))
+	_, errs["GetNonce"] = client.GetNonce(b.context(),
+		connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "org2"}))
+	_, errs["GetUse"] = client.GetUse(b.context(),
+		connect.NewRequest(&ledgerdv1.GetUseRequest{Organisation: "org2"}))
+	return errs
+}
+
+// listedWith lists accounts with a prefix, and returns the balances of org2:a
+// and who is on its way.
+func (b *book) listedWith(door int, prefix string, cut []*ledgerdv1.Place) (amount string,
+	moving []string) {
+	b.Helper()
+	page, err := b.clients[door].ListAccounts(b.context(),
+		connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: prefix, Cut: cut}))
+	if err != nil {
+		b.Fatalf("listing %q at shard %d: %v", prefix, door, err)
+	}
+	for _, account := range page.Msg.GetAccounts() {
+		if account.GetAccount() == "org2:a" {
+			amount += account.GetBalances()[0].GetAmount()
+		}
+	}
+	return amount, page.Msg.GetMovingOrganisations()
+}
+
+// While an organisation is on its way, no shard says that it has nothing: a read says to ask again,
+// and lists name it. Then everything is there.
+func TestReadsDuringAMove(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	if errs := b.reads(0); errs["GetAccount"] != nil {
+		t.Fatal(errs)
+	}
+	b.startMove()
+	for door := range 2 {
+		for method, err := range b.reads(door) {
+			coded := (*connect.Error)(nil)
+			if !asConnect(err, &coded) || coded.Code() != connect.CodeUnavailable ||
+				coded.Meta().Get(api.HeaderRetry) != "true" ||
+				!strings.Contains(coded.Message(), "on its way here") {
+				t.Errorf("%s at shard %d: %v", method, door, err)
+			}
+		}
+		for _, prefix := range []string{"", "or", "org2", "org2:", "org2:a"} {
+			if amount, moving := b.listedWith(door, prefix, nil); !slices.Equal(moving,
+				[]string{"org2"}) {
+				t.Errorf("%q at shard %d: %q, moving %v", prefix, door, amount, moving)
+			}
+		}
+		if _, moving := b.listedWith(door, "org1", nil); len(moving) > 0 {
+			t.Errorf("moving: %v", moving)
+		}
+	}
+	b.finishMove()
+	for door := range 3 {
+		for method, err := range b.reads(door) {
+			if err != nil && method != "GetRecord" {
+				t.Errorf("%s at shard %d: %v", method, door, err)
+			}
+		}
+		if amount, moving := b.listedWith(door, "", nil); amount != "5" || len(moving) > 0 {
+			t.Errorf("at shard %d: %q, moving %v", door, amount, moving)
+		}
+	}
+}
+
+// A node that passed a call on may know of a move before the new home's node does, or not yet.
+// Neither home answers with what it has then.
+func TestReadsBeforeAllKnowOfAMove(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	b.Stand(1, true)
+	b.change(ledger.BookChange{Number: 1,
+		Move: &ledger.OrganisationMove{Organisation: "org2", To: 1}})
+	b.until("the old home knows of the move", func() bool {
+		return b.Shard(2).Node(0).Store().HomeShard("org2") == 1
+	})
+	for method, err := range b.reads(2) {
+		coded := (*connect.Error)(nil)
+		if !asConnect(err, &coded) || coded.Meta().Get(api.HeaderRetry) != "true" {
+			t.Errorf("%s passed on to a node that does not know the move: %v", method, err)
+		}
+	}
+	for method, err := range b.reads(1) { // passed on to the old home
+		coded := (*connect.Error)(nil)
+		if !asConnect(err, &coded) || coded.Meta().Get(api.HeaderRetry) != "true" ||
+			!strings.Contains(coded.Message(), "has moved to shard 1") {
+			t.Errorf("%s passed on to the old home: %v", method, err)
+		}
+	}
+}
+
+// Balances at a cut from before a move are read at the old home, those after it at the new one,
+// whichever node is asked.
+func TestBalancesAtACutFromBeforeAMove(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	before := b.cut(0, nil).GetPlaces()
+	b.startMove()
+	b.finishMove()
+	b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE,
+		b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 2))), 1)
+	after := b.cut(0, nil).GetPlaces()
+	for door := range b.clients {
+		for want, cut := range map[string][]*ledgerdv1.Place{"5": before, "7": after} {
+			for _, prefix := range []string{"", "org2:", "org2:a"} {
+				if amount, _ := b.listedWith(door, prefix, cut); amount != want {
+					t.Errorf("%q at shard %d: %q, want %s", prefix, door, amount, want)
+				}
+			}
+			answer, err := b.clients[door].GetAccount(b.context(),
+				connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a", Cut: cut}))
+			if err != nil || answer.Msg.GetAccount().GetBalances()[0].GetAmount() != want {
+				t.Errorf("at shard %d: %v, %v, want %s", door, answer, err, want)
+			}
+		}
+	}
+}
+
+// An organisation that moved is known everywhere, even while its home does not answer. Only whether
+// it has arrived is not.
+func TestOrganisationWhoseHomeIsDown(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	get := func(door int) *ledgerdv1.Organisation {
+		answer, err := b.clients[door].GetOrganisation(b.context(),
+			connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: "org2"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Msg.GetOrganisation()
+	}
+	b.startMove()
+	if shown := get(0); !shown.GetMoving() || shown.GetArrivalUnknown() || shown.GetShard() != 1 {
+		t.Errorf("on its way: %v", shown)
+	}
+	b.finishMove()
+	if shown := get(0); shown.GetMoving() || shown.GetArrivalUnknown() {
+		t.Errorf("arrived: %v", shown)
+	}
+	b.Silence(1, true)
+	if shown := get(0); shown.GetMoving() || !shown.GetArrivalUnknown() || shown.GetShard() != 1 ||
+		len(shown.GetEarlierHomes()) != 1 {
+		t.Errorf("its home is down: %v", shown)
+	}
+}
+
+// What only a lost shard could answer is refused for good, not to be tried again.
+func TestReadsOfALostShard(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	before := b.cut(0, nil).GetPlaces()
+	b.Stand(2, true)
+	b.Silence(2, true)
+	b.change(ledger.BookChange{Number: 1, Loss: &ledger.ShardLoss{Shard: 2}})
+	b.until("all know of the loss", func() bool {
+		return b.Shard(0).Node(0).Store().Lost(2) && b.Shard(1).Node(0).Store().Lost(2)
+	})
+	for door := range 2 {
+		errs := b.reads(door)
+		_, errs["ListBlocks"] = b.clients[door].ListBlocks(b.context(),
+			connect.NewRequest(&ledgerdv1.ListBlocksRequest{Shard: ref(2)}))
+		_, errs["ListAccounts"] = b.clients[door].ListAccounts(b.context(),
+			connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "org2:", Cut: before}))
+		_, errs["GetAccount at a cut"] = b.clients[door].GetAccount(b.context(),
+			connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a", Cut: before}))
+		for method, err := range errs {
+			coded := (*connect.Error)(nil)
+			if !asConnect(err, &coded) || coded.Code() != connect.CodeFailedPrecondition ||
+				coded.Meta().Get(api.HeaderRetry) != "" ||
+				coded.Meta().Get(api.HeaderReason) != "shard_lost" {
+				t.Errorf("%s at shard %d: %v", method, door, err)
+			}
+		}
+	}
+}
