@@ -39,6 +39,25 @@ func (o *charterOptions) checkBookChange(ctx context.Context, nodes *client.Clie
 	return &charter, checkKeys(&charter, chain, keys, o.signing.files)
 }
 
+// settledReport is a settlement with a shard as --json prints it. Like every change of the shards,
+// it has the id of its transaction as "transaction".
+type settledReport struct {
+	Transaction string `json:"transaction"`
+	Shard       uint32 `json:"shard"`
+	State       string `json:"state"`
+	Height      uint64 `json:"height,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+}
+
+// signedChange is a signed change of the shards, for further operators to sign, as --json prints
+// it.
+type signedChange struct {
+	Transaction string   `json:"transaction"`
+	File        string   `json:"file"`
+	SignedBy    []string `json:"signed_by"`
+	Missing     []string `json:"missing_signatures"`
+}
+
 // unsentChange is a change of the shards that is written to a file, for further operators to sign.
 type unsentChange struct {
 	change  ledger.BookChange
@@ -65,5 +84,12 @@ func (u *unsentChange) write(ctx context.Context, command *cobra.Command, nodes 
 	if missing := u.charter.Threshold - len(keys); missing > 0 {
 		report.Missing = append(report.Missing, plural(missing, "operator"))
 	}
-	return report.write(command, u.json, bundle)
+	if !u.json {
+		return report.write(command, false, bundle)
+	}
+	if err := writeBundle(u.out, bundle); err != nil {
+		return err
+	}
+	return writeJSON(command.OutOrStdout(), signedChange{report.ID, report.File, report.SignedBy,
+		report.Missing})
 }

@@ -29,6 +29,8 @@ type joinOptions struct {
 	certificate, certificateKey  string
 	snapshot                     bool
 	fabric                       fabric.Kind
+	// beside are nodes that have homes, and no place in the ledger yet.
+	beside []ledger.Member
 }
 
 // joinReport is what these commands print with --json.
@@ -381,6 +383,9 @@ func (o *joinOptions) ports(ctx context.Context, c *membershipSession) (int, err
 	}
 	for i := range c.membership.Members {
 		behind(&c.membership.Members[i].Member)
+	}
+	for i := range o.beside {
+		behind(&o.beside[i])
 	}
 	for _, members := range c.elsewhere(ctx) {
 		for i := range members {

@@ -29,6 +29,9 @@ type shardsAddOptions struct {
 
 // shardAddedReport is what ledgerd shards add --json prints.
 type shardAddedReport struct {
+	// Transaction is the change of the book. It is empty if the shard was there already.
+	Transaction string `json:"transaction,omitempty"`
+
 	Shard   ledger.ShardID `json:"shard"`
 	Parent  ledger.ShardID `json:"parent"`
 	Members []string       `json:"members"`
@@ -36,8 +39,6 @@ type shardAddedReport struct {
 	// directory with which the chain begins.
 	Genesis   string `json:"genesis_hash"`
 	Directory string `json:"directory_hash"`
-	// Transaction is the change of the book. It is empty if the shard was there already.
-	Transaction string `json:"transaction,omitempty"`
 	// Homes are the folders that were completed: their nodes can start. Others get the genesis with
 	// ledgerd shards home.
 	Homes []string `json:"homes"`
@@ -71,7 +72,11 @@ All programs have to know the change, and the ledger needs version 6 for it: see
 ledgerd cluster upgrade. If the operators' keys are in several hands, write the
 change to a file with --out; the others add their signatures with ledgerd tx submit
 FILE --operator KEYFILE. If the command is interrupted, run it again: it goes on
-where it was.`,
+where it was.
+
+Fields with --json: transaction (the change; none if the shard was there already),
+shard, parent, members, genesis_hash, directory_hash, homes (that were completed);
+with --out: transaction, file, signed_by, missing_signatures.`,
 		Example: `  ledgerd shards home --home new-0 --via http://127.0.0.1:26600
   ledgerd shards home --home new-1 --via http://127.0.0.1:26600
   ledgerd shards home --home new-2 --via http://127.0.0.1:26600
@@ -182,7 +187,7 @@ func (o *shardsAddOptions) run(command *cobra.Command) error {
 		return err
 	}
 	if report.Homes, err = g.complete(ctx, report, o.members); err != nil {
-		return err
+		return fmt.Errorf("%w; run the same command again", err)
 	}
 	if o.json {
 		return writeJSON(command.OutOrStdout(), report)
@@ -229,13 +234,18 @@ func (g *growing) add(ctx context.Context, addition *ledger.ShardAddition, keys 
 			}
 		}
 	}
+	report.describe(genesis)
+	return report, nil
+}
+
+// describe fills in the shard, given the genesis of its chain.
+func (report *shardAddedReport) describe(genesis *ledger.Genesis) {
 	last := &genesis.Grown[len(genesis.Grown)-1]
 	report.Shard, report.Parent = genesis.Shard, last.Parent
 	report.Genesis, report.Directory = genesis.Hash().String(), last.Directory.String()
 	for i := range last.Members {
 		report.Members = append(report.Members, last.Members[i].Name)
 	}
-	return report, nil
 }
 
 // complete completes the homes among the folders given.
@@ -255,8 +265,8 @@ func (g *growing) complete(ctx context.Context, report *shardAddedReport,
 			err = completeHome(ctx, g.nodes, at, g.genesis, int(report.Shard)+1, report.Genesis)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("shard %d was added, and %s could not be completed: %w; run "+
-				"ledgerd shards home --home %s", report.Shard, folder, err, folder)
+			return nil, fmt.Errorf("shard %d was added, and %s could not be completed: %w",
+				report.Shard, folder, err)
 		}
 		completed = append(completed, folder)
 	}

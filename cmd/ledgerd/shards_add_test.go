@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,6 +118,47 @@ func TestShardsAdd(t *testing.T) {
 	}
 	refuses(t, exitFailure, "name the home of a node of each shard", "verify", "--book", dir,
 		"--home", filepath.Join(dir, "node-0"))
+}
+
+// An addition that was interrupted when only some homes were complete goes on when it is run again.
+func TestTestnetAddShardGoesOn(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "net")
+	running := begin(t, "testnet", "--dir", dir, "--shards", "2", "--nodes", "1", "--base-port",
+		strconv.Itoa(base), "--run")
+	running.out.await(t, `2 shards run and take (transactions)`)
+	refuses(t, exitFailure, "no such shard", "testnet", "add-shard", dir, "--parent", "7",
+		"--nodes", "2")
+	last, kept := filepath.Join(dir, "node-3"), filepath.Join(t.TempDir(), "kept")
+	if err := os.CopyFS(kept, os.DirFS(last)); err != nil {
+		t.Fatal(err)
+	}
+	add := []string{"testnet", "add-shard", dir, "--parent", "0", "--nodes", "2", "--json"}
+	var added, again shardAddedReport
+	if err := json.Unmarshal([]byte(must(t, add...)), &added); err != nil {
+		t.Fatal(err)
+	}
+	err = os.RemoveAll(last)
+	if err == nil {
+		err = os.CopyFS(last, os.DirFS(kept))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, exitFailure, "", "start", "--home", last)
+	if err := json.Unmarshal([]byte(must(t, add...)), &again); err != nil ||
+		again.Shard != added.Shard || again.Parent != 0 || again.Genesis != added.Genesis ||
+		again.Transaction != "" || !slices.Equal(again.Homes, added.Homes) {
+		t.Errorf("%+v, first %+v: %v", again, added, err)
+	}
+	if _, err := home.Load(last); err != nil {
+		t.Error(err)
+	}
+	running.end(t)
 }
 
 // freePair returns a free port before another one.

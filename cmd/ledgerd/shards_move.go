@@ -2,20 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	nodereport "github.com/ledgerd/ledgerd/node/report"
 )
 
 // movedReport is a move as --json prints it.
 type movedReport struct {
-	ID           string `json:"id"`
+	Transaction  string `json:"transaction"`
 	Organisation string `json:"organisation"`
 	From         uint32 `json:"from"`
 	To           uint32 `json:"to"`
@@ -43,8 +46,11 @@ a second. Those that another shard ordered meanwhile fail (organisation_moving):
 them again. Histories up to the move stay at the old home.
 
 An organisation does not return to a shard where it lived before, and at most
-1,000,000 accounts, records and nonce streams move. The command waits until the
-organisation has arrived.
+1,000,000 accounts, records and nonce streams move. The shard that it moves to must
+order. The command waits until the organisation has arrived.
+
+Fields with --json: transaction (the change), organisation, from, to, milliseconds;
+with --out: transaction, file, signed_by, missing_signatures.
 
 As many operators sign this as sign a change of themselves: ledgerd cluster operators.`,
 		Example: `  ledgerd shards advise
@@ -134,11 +140,10 @@ func (o *charterOptions) moveOne(ctx context.Context, nodes *client.Client, keys
 	if status.GetReasonCode() != "" {
 		return nil, fmt.Errorf("%s does not move: %s", name, status.GetReason())
 	}
-	if err := awaitHome(ctx, nodes, name, to); err != nil {
-		return nil, fmt.Errorf("%s is on its way to shard %d, and has not arrived yet: see "+
-			"ledgerd org show %s: %w", name, to, name, err)
+	if err := awaitHome(ctx, nodes, status, name, to); err != nil {
+		return nil, err
 	}
-	return &movedReport{ID: status.GetIdHex(), Organisation: string(name),
+	return &movedReport{Transaction: status.GetIdHex(), Organisation: string(name),
 		From: before.GetShard(), To: uint32(to),
 		Milliseconds: time.Since(began).Milliseconds()}, nil
 }
@@ -184,20 +189,58 @@ func checkMove(ctx context.Context, nodes *client.Client, name ledger.Organisati
 		return nil, fmt.Errorf("%s has %d accounts, records and nonce streams, and at most %d move",
 			name, has, store.MaxMoved)
 	}
-	return found, nil
+	return found, checkTarget(ctx, nodes, name, to)
 }
 
-// awaitHome waits until an organisation lives in a shard.
-func awaitHome(ctx context.Context, nodes *client.Client, name ledger.OrganisationName,
-	shard ledger.ShardID) error {
+// checkTarget returns why an organisation cannot move to a shard now: it would be on its way, and
+// take part in nothing, until the shard is back.
+func checkTarget(ctx context.Context, nodes *client.Client, name ledger.OrganisationName,
+	to ledger.ShardID) error {
+	tree, err := nodes.Tree(ctx)
+	if err != nil {
+		return err
+	}
+	if int(to) >= len(tree.GetShards()) {
+		return fmt.Errorf("there is no shard %d: see `ledgerd shards`", to)
+	}
+	if mode := tree.GetShards()[to].GetMode(); mode != nodereport.ShardOrdering.String() {
+		return fmt.Errorf("shard %d is %s: %s could not arrive there; see `ledgerd shards`", to,
+			mode, name)
+	}
+	return nil
+}
+
+// awaitHome waits until an organisation lives in a shard, given the move as it was submitted. It
+// returns an error once the move has failed, which it may do after its admission.
+func awaitHome(ctx context.Context, nodes *client.Client, moved *ledgerdv1.TransactionStatus,
+	name ledger.OrganisationName, shard ledger.ShardID) error {
 	for {
 		found, err := nodes.Organisation(ctx, name)
-		if err == nil && found.GetShard() == uint32(shard) && !found.GetMoving() {
+		if err == nil && found.GetShard() == uint32(shard) && !found.GetMoving() &&
+			!found.GetArrivalUnknown() {
 			return nil
+		}
+		if err == nil && found.GetShard() != uint32(shard) {
+			var shown *ledgerdv1.Transaction
+			shown, err = nodes.Transaction(ctx, ledger.Hash(moved.GetId()))
+			if code := shown.GetStatus().GetReasonCode(); code != "" {
+				return fmt.Errorf("%s does not move: %s", name, shown.GetStatus().GetReason())
+			}
+			if client.CodeOf(err) == connect.CodeNotFound { // it is not there yet
+				err = nil
+			}
+		}
+		switch client.CodeOf(err) {
+		case 0, connect.CodeUnavailable, connect.CodeResourceExhausted,
+			connect.CodeDeadlineExceeded: // another moment may bring it
+		default:
+			return fmt.Errorf("whether %s has arrived in shard %d is not known: %w", name, shard,
+				err)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("%s is on its way to shard %d, and has not arrived yet: see ledgerd "+
+				"org show %s: %w", name, shard, name, errors.Join(ctx.Err(), err))
 		case <-time.After(movePoll):
 		}
 	}

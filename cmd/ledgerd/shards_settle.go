@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -53,6 +54,10 @@ node instead (docs/disks.md). The shard must be silent, and no shard that is not
 lost may lie below it; the root cannot be settled with.
 
 Without --yes the command says what waits for the shard, and does nothing.
+
+Fields with --json: shard, mode, last_heard_ms, accounts_total, waiting (shard, count).
+With --yes: transaction (the change), shard, state, height, reason; with --out:
+transaction, file, signed_by, missing_signatures.
 
 The operators sign this as they sign a change of themselves, with --operator or one
 after another in a file (--out): see ledgerd cluster operators set.`,
@@ -112,11 +117,11 @@ func (o *charterOptions) settle(command *cobra.Command, shard uint32, yes bool) 
 	}
 	change := ledger.BookChange{Number: cluster.GetBookChanges() + 1,
 		Loss: &ledger.ShardLoss{Shard: ledger.ShardID(shard)}}
-	return o.signBookChange(ctx, command, nodes, keys, change, level)
+	return o.signLoss(ctx, command, nodes, keys, change, level)
 }
 
-// signBookChange signs a change of the book's shards, and submits it or writes it to a file.
-func (o *charterOptions) signBookChange(ctx context.Context, command *cobra.Command,
+// signLoss signs a settlement, and submits it or writes it to a file.
+func (o *charterOptions) signLoss(ctx context.Context, command *cobra.Command,
 	nodes *client.Client, keys []client.Key, change ledger.BookChange,
 	level ledgerdv1.Level) error {
 	charter, err := o.checkBookChange(ctx, nodes, keys)
@@ -127,8 +132,17 @@ func (o *charterOptions) signBookChange(ctx context.Context, command *cobra.Comm
 		unsent := unsentChange{change, charter, o.out, o.signing.files, o.json}
 		return unsent.write(ctx, command, nodes, keys)
 	}
-	post := postOptions{json: o.json}
-	return post.postWith(ctx, command, nodes, keys, ledger.Transaction{Book: &change}, level)
+	status, err := nodes.Post(ctx, keys, ledger.Transaction{Book: &change}, level)
+	if err != nil && len(status.GetWaitsFor()) == 0 {
+		return withWriters(err)
+	}
+	report := reportStatus(status)
+	if !o.json {
+		return errors.Join(writeStatus(command.OutOrStdout(), false, report), err)
+	}
+	settled := settledReport{Transaction: report.ID, Shard: uint32(change.Loss.Shard),
+		State: report.State, Height: report.Height, Reason: report.Reason}
+	return errors.Join(writeJSON(command.OutOrStdout(), settled), report.failure(), err)
 }
 
 // reportSettle says what waits for a shard, or why the operators cannot settle with it.

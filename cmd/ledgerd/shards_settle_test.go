@@ -2,10 +2,15 @@ package main
 
 import (
 	"bytes"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // Operators settle only with a shard that is silent, below which there is no other one, and see
@@ -42,5 +47,25 @@ func TestReportSettle(t *testing.T) {
 	if _, err := reportSettle(above, 2); err == nil ||
 		!strings.Contains(err.Error(), "shard 3 lies below") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A settlement names its transaction as every change of the shards does.
+func TestShardsSettle(t *testing.T) {
+	t.Parallel()
+	book := apitest.NewBook(t, newestGenesis(0, 0, 0), api.Options{})
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(0)}}
+	if err := home.WriteKey(filepath.Join(s.folder, "operator.key"),
+		ledgertest.Key("operator")); err != nil {
+		t.Fatal(err)
+	}
+	via := " --via=" + s.doors[0].URL
+	book.Stand(2, true)
+	book.Silence(2, true)
+	wantKeys(t, s.object("shards settle 2"+via), "shard mode last_heard_ms accounts_total waiting")
+	settled := s.object("shards settle 2 --operator %d/operator.key --yes" + via)
+	wantKeys(t, settled, "transaction shard state height")
+	if settled["shard"] != 2.0 || settled["state"] != "durable" {
+		t.Error(settled)
 	}
 }

@@ -79,7 +79,7 @@ is broken off, the same command with --organisation goes on: those that have mov
 already are passed over.
 
 Fields with --json: from, to, organisations (that move), stay (how many do not),
-transactions (that were read), moved (id, organisation, from, to, milliseconds).
+transactions (that were read), moved (as of ledgerd shards move).
 
 As many operators sign this as sign a change of themselves: ledgerd cluster operators.`,
 		Example: `  ledgerd shards split 1 --to 3
@@ -118,7 +118,7 @@ Without --yes the command says which organisations move, and changes nothing. If
 is broken off, the same command goes on with the rest.
 
 Fields with --json: from, to, organisations (that move), stay (how many do not),
-transactions (0), moved (id, organisation, from, to, milliseconds).
+transactions (0), moved (as of ledgerd shards move).
 
 As many operators sign this as sign a change of themselves: ledgerd cluster operators.`,
 		Example: `  ledgerd shards merge 3 --to 1

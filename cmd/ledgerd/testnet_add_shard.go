@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,9 @@ func newTestnetAddShardCommand() *cobra.Command {
 		Short: "Add a shard to a running test network",
 		Long: `Add a shard to a running test network: make the homes of its nodes in the network's
 folder, add the shard with the operator's key that is there, and complete the homes.
+
+If the command is interrupted, run it again: it goes on where it was. Fields with
+--json: those of ledgerd shards add.
 
 Then start the nodes. ledgerd testnet --dir DIR --run runs them together with the
 others when it is run again.`,
@@ -78,22 +83,14 @@ func addTestnetShard(command *cobra.Command, dir string, parent ledger.ShardID,
 	if err != nil {
 		return nil, err
 	}
-	// An earlier run may have made the homes, and been interrupted.
+	// An earlier run may have made the homes, or added the shard, and been interrupted.
+	if report, err := g.resume(ctx, begun, unfinished); report != nil || err != nil {
+		return report, err
+	}
 	folders := unfinished
 	if len(folders) != 0 && len(folders) != nodes {
 		return nil, fmt.Errorf("%s has the homes of %s of a shard that is not added: say --nodes "+
 			"%d, or remove %s", dir, plural(len(folders), "node"), len(folders), folders[0])
-	}
-	for next := testnet.NextNumber(dir); len(folders) < nodes; next++ {
-		join := joinOptions{home: filepath.Join(dir, testnet.Name(next)), address: "127.0.0.1",
-			fabric: begun[0].Config.Fabric.Kind}
-		if err := join.check(); err != nil {
-			return nil, err
-		}
-		if _, err := join.shardHome(ctx, command, asked); err != nil {
-			return nil, err
-		}
-		folders = append(folders, join.home)
 	}
 	addition := &ledger.ShardAddition{Parent: parent}
 	for _, folder := range folders {
@@ -103,11 +100,59 @@ func addTestnetShard(command *cobra.Command, dir string, parent ledger.ShardID,
 		}
 		addition.Members = append(addition.Members, member)
 	}
+	for next := testnet.NextNumber(dir); len(folders) < nodes; next++ {
+		join := joinOptions{home: filepath.Join(dir, testnet.Name(next)), address: "127.0.0.1",
+			fabric: begun[0].Config.Fabric.Kind, beside: addition.Members}
+		if err := join.check(); err != nil {
+			return nil, err
+		}
+		if _, err := join.shardHome(ctx, command, asked); err != nil {
+			return nil, err
+		}
+		member, err := home.ReadMember(join.home)
+		if err != nil {
+			return nil, err
+		}
+		folders, addition.Members = append(folders, join.home), append(addition.Members, member)
+	}
 	report, err := g.add(ctx, addition, keys, signing.files)
 	if err != nil {
-		return nil, errors.Join(err, fmt.Errorf("the homes %v stay: run the command again, or "+
-			"remove them", folders))
+		return nil, errors.Join(err, fmt.Errorf("the homes %s stay: run the command again, or "+
+			"remove them", strings.Join(folders, ", ")))
 	}
-	report.Homes, err = g.complete(ctx, report, folders)
-	return report, err
+	if report.Homes, err = g.complete(ctx, report, folders); err != nil {
+		return nil, fmt.Errorf("%w; run the command again: it completes the homes", err)
+	}
+	return report, nil
+}
+
+// resume completes unfinished homes whose shard an earlier run added, and reports that shard. It
+// returns nil if none of them has one: then they are homes of a shard that is still to be added.
+func (g *growing) resume(ctx context.Context, begun []*home.Home,
+	unfinished []string) (*shardAddedReport, error) {
+	var report *shardAddedReport
+	for _, folder := range unfinished {
+		at, err := home.LoadJoining(folder)
+		if err == nil {
+			err = completeHome(ctx, g.nodes, at, g.genesis, int(g.cluster.GetShardCount()), "")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s could not be completed: %w; run the command again", folder,
+				err)
+		}
+		if len(at.Genesis.Grown) == 0 {
+			continue
+		}
+		if report == nil {
+			report = &shardAddedReport{Homes: []string{}}
+			report.describe(at.Genesis)
+			for _, h := range begun { // those that the earlier run completed
+				if h.Genesis.Hash() == at.Genesis.Hash() {
+					report.Homes = append(report.Homes, h.Dir)
+				}
+			}
+		}
+		report.Homes = append(report.Homes, folder)
+	}
+	return report, nil
 }

@@ -51,7 +51,12 @@ func (s *Service) livesHere(name ledger.OrganisationName) error {
 	case last.To != opened.Shard():
 		return Retryable(connect.CodeUnavailable, fmt.Errorf("organisation %s has moved to shard "+
 			"%d: ask again", name, last.To), nil)
-	case opened.Lost(last.From):
+	case !opened.IsComing(name): // a shard on its way was lost
+		for i := range moves {
+			if last = &moves[len(moves)-1-i]; opened.Lost(last.From) {
+				break
+			}
+		}
 		return LostShard(last.From, fmt.Sprintf("organisation %s was on its way from there", name))
 	}
 	return Retryable(connect.CodeUnavailable, fmt.Errorf("organisation %s is on its way here, "+
