@@ -100,6 +100,8 @@ export class FakeNode {
   private readonly names: readonly string[];
   url = "";
   uncertified: boolean;
+  /** The organisation that is on its way to its home. */
+  moving = "";
   private readonly life = new AbortController();
   private readonly server: Server;
 
@@ -616,6 +618,8 @@ export class FakeNode {
           shard: this.homeOf(name),
           publicKeys: [hash(new TextEncoder().encode(name))],
           registeredHeight: 1n,
+          moving: this.moving === name,
+          earlierHomes: this.moving === name ? [{ shard: 2, change: 1n }] : [],
         },
       }),
       getRecord: ({ key }) => {

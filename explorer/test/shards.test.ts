@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import {
   ShardMemberSchema,
@@ -7,6 +7,7 @@ import {
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { blockPath, blocksPath, hitPath } from "../src/lib/links";
 import {
+  bookChangeWords,
   cancellationText,
   kindsOfEntries,
   lagWord,
@@ -26,8 +27,10 @@ import {
   verdictText,
   waitsFor,
   walk,
+  wayWords,
   type BoxSizes,
 } from "../src/lib/shards";
+import { BookChangeSchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { FakeShards } from "./fake-shards";
 
 const sizes: BoxSizes = { width: 188, height: 96, gap: 20, rise: 64 };
@@ -268,4 +271,23 @@ test("what came of a cancellation, by the place of the other transaction in the 
   expect(said(false, "waiting")).toContain("the other shards decide");
   for (const state of ["unanswered", "passed", undefined])
     expect(said(true, state)).toContain("does not know");
+});
+
+test("a change of the book says what it does, and an organisation where it is", () => {
+  const title = (change: MessageInitShape<typeof BookChangeSchema>["change"]): string =>
+    bookChangeWords(create(BookChangeSchema, { number: 1n, change: change ?? { case: undefined } }))
+      .title;
+  expect(title({ case: "addition", value: { parent: 2, members: [{ name: "a" }] } })).toBe(
+    "adds a shard of 1 node below shard 2",
+  );
+  expect(title({ case: "move", value: { organisation: "acme", to: 3 } })).toBe(
+    "moves acme to shard 3",
+  );
+  expect(title({ case: "lostShard", value: 4 })).toBe(
+    "settles with shard 4, which is lost for good",
+  );
+  expect(title({ case: undefined })).toContain("does not know");
+  expect(wayWords({ moving: true, arrivalUnknown: false })).toBe("on its way there");
+  expect(wayWords({ moving: false, arrivalUnknown: true })).toContain("does not answer");
+  expect(wayWords({ moving: false, arrivalUnknown: false })).toBe("");
 });

@@ -1,10 +1,40 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
+import { BookChangeSchema } from "../../src/gen/ledgerd/v1/transaction_pb";
 import { FakeNode } from "../../test/fake-node";
 import { expect, heightsOf, numberIn, test } from "../fixtures";
 
 test.describe("a book of several shards", () => {
   test.use({
     expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/],
+  });
+
+  test("changes of the book are told, and an organisation arrives", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, parents: [0, 0, 0] });
+    try {
+      const changes: [MessageInitShape<typeof BookChangeSchema>["change"], string][] = [
+        [{ case: "addition", value: { parent: 1, members: [{ name: "node-9" }] } }, "adds a shard"],
+        [{ case: "move", value: { organisation: "northbank", to: 1 } }, "moves northbank"],
+        [{ case: "lostShard", value: 2 }, "settles with shard 2"],
+      ];
+      for (const [change, words] of changes) {
+        const book = create(BookChangeSchema, {
+          number: 1n,
+          change: change ?? { case: undefined },
+        });
+        const { transactions } = node.chain.add([{ book }], Date.now());
+        await page.goto(`${node.url}/tx/${transactions[0]?.status?.idHex}`);
+        await expect(page.getByTestId("book-change")).toContainText(words);
+      }
+      node.moving = "northbank";
+      await page.goto(`${node.url}/organisation/northbank`);
+      await expect(page.getByTestId("way")).toContainText("on its way there");
+      await expect(page.getByTestId("earlier-homes")).toContainText("shard 2");
+      node.moving = "";
+      await expect(page.getByTestId("way")).toContainText("where its accounts and records live");
+    } finally {
+      await node.stop();
+    }
   });
 
   test("the tree is drawn and told, and marks go down it as entries do", async ({ page }) => {

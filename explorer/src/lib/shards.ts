@@ -1,5 +1,6 @@
 // The tree of shards for display: its layout, and the state of each shard and its stream in words.
 import type {
+  Organisation,
   ShardMember,
   ShardPlace,
   ShardRefusal,
@@ -8,6 +9,7 @@ import type {
   TransactionSummary,
   Tree,
 } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BookChange } from "../gen/ledgerd/v1/transaction_pb";
 import { formatCount, plural } from "./format";
 import { modeWords, type Mode, type Word } from "./modes";
 
@@ -416,6 +418,46 @@ export function cancellationText(took: boolean, place: ShardPlace | undefined): 
 /** Whether a place can still change. */
 export function placeMoves(place: ShardPlace): boolean {
   return place.state === "waiting" || place.state === "absent" || place.state === "unanswered";
+}
+
+/** What a change of the book does, in words: its title, and what it means for everybody. */
+export function bookChangeWords(change: BookChange): { title: string; meaning: string } {
+  switch (change.change.case) {
+    case "addition": {
+      const { parent, members } = change.change.value;
+      return {
+        title: `adds a shard of ${plural(members.length, "node")} below shard ${parent}`,
+        meaning:
+          "The new shard begins empty. " +
+          "Organisations that are registered in it or move to it live there.",
+      };
+    }
+    case "move": {
+      const { organisation, to } = change.change.value;
+      return {
+        title: `moves ${organisation} to shard ${to}`,
+        meaning:
+          "What it has follows from its old home. " +
+          "Its transactions wait until all of it has arrived.",
+      };
+    }
+    case "lostShard":
+      return {
+        title: `settles with shard ${change.change.value}, which is lost for good`,
+        meaning:
+          "The others decide on what waited for it, and refuse what concerns it. " +
+          "What it had is gone.",
+      };
+    default:
+      return { title: "changes the shards in a way that this explorer does not know", meaning: "" };
+  }
+}
+
+/** An organisation's way between shards, in words; empty if it lives where its home is. */
+export function wayWords(organisation: Pick<Organisation, "moving" | "arrivalUnknown">): string {
+  if (organisation.arrivalUnknown)
+    return "which does not answer, so nobody can tell whether it has arrived";
+  return organisation.moving ? "on its way there" : "";
 }
 
 /** "shard 2", "shards 1 and 2", "shards 0, 1 and 2". */
