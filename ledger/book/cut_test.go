@@ -25,7 +25,7 @@ func (b *shards) cut(height *ledger.Height) ([]Position, error) {
 		for i := range questions {
 			asked := b.stores[questions[i].Shard]
 			if asked == nil { // lost: as package node/api/route does
-				tree := b.stores[0].ShardTree().First(questions[i].Shards)
+				tree := b.stores[0].ShardTree().Before(questions[i].Shards, 0)
 				answers[i] = Position{Carried: questions[i].Carried, Shards: questions[i].Shards,
 					Streamed: make([]uint64, len(tree.Children(questions[i].Shard)))}
 				continue
