@@ -29,7 +29,8 @@ const (
 	// keepArrivals is how long arrivals stay in memory after they were last asked for.
 	keepArrivals = time.Minute
 	// inUse is how long after they were last asked for arrivals give way to no others, and turn how
-	// long that holds after they were made. So a shard that goes on asking keeps no other move away.
+	// long that holds after they were made. So a shard that goes on asking keeps no other move
+	// away.
 	inUse = 5 * time.Second
 	turn  = time.Minute
 )

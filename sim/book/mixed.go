@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
-// In some books the operators make changes of all kinds: they add shards, move organisations and
-// settle with lost shards. They number each change after those that the root's chain has durably,
-// and make it again with another number if another one was earlier.
+// In some books the operators make changes of all kinds: they add shards, hang them elsewhere, move
+// organisations and settle with lost shards. They number each change after those that the root's
+// chain has durably, and make it again with another number if another one was earlier.
 
 // change is a change of the book that the operators make from a turn on, with the number that is
 // next. It waits until the book has some shards, and until the changes before it are made that it
@@ -57,6 +57,7 @@ func (p *plan) mix(random *rand.Rand) {
 			}
 		}
 	}
+	p.mixRehangs(random, parents)
 	slices.SortStableFunc(p.changes, func(a, b change) int { return int(a.at - b.at) })
 	for _, each := range p.changes {
 		p.calm = max(p.calm, each.at+40)
@@ -96,6 +97,26 @@ func (p *plan) mixLosses(random *rand.Rand, parents []ledger.ShardID) {
 			change: ledger.BookChange{Loss: &ledger.ShardLoss{Shard: shard}}})
 		p.payAround(random, &one)
 		at = one.settled + Turn(random.IntN(30))
+	}
+}
+
+// mixRehangs draws changes of the tree. No shard is hung below one that gets lost, which could then
+// not be settled with, or away from one: the operators must not settle with a parent before the
+// shard has all from it (docs/design/tree.md).
+func (p *plan) mixRehangs(random *rand.Rand, parents []ledger.ShardID) {
+	lost := func(shard ledger.ShardID) bool {
+		return slices.ContainsFunc(p.losses, func(l lossOf) bool { return l.shard == shard })
+	}
+	for range random.IntN(4) {
+		shard, parent := ledger.ShardID(random.IntN(len(parents))),
+			ledger.ShardID(random.IntN(len(parents)))
+		at := Turn(50 + random.IntN(140))
+		if lost(parent) || lost(parents[shard]) {
+			continue
+		}
+		p.changes = append(p.changes, change{at: at, shards: int(max(shard, parent)) + 1,
+			what:   fmt.Sprintf("hangs shard %d below shard %d", shard, parent),
+			change: ledger.BookChange{Rehang: &ledger.ShardRehang{Shard: shard, Parent: parent}}})
 	}
 }
 
@@ -161,7 +182,7 @@ func (w *world) learn(root *group, c *change) bool {
 		c.bundle = nil
 		return false
 	}
-	if c.change.Move == nil && !entry.Result.OK() {
+	if c.change.Move == nil && c.change.Rehang == nil && !entry.Result.OK() {
 		w.fail(Progress, fmt.Sprintf("the operator %s: %v", c.what, entry.Result.Code))
 	}
 	c.done = true
