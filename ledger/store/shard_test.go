@@ -317,6 +317,21 @@ func TestShardIsKept(t *testing.T) {
 	}
 }
 
+// otherShard returns another shard that an entry of a block concerns, or else shard 0.
+func otherShard(s *Store, block *ledger.Block, index int) ledger.ShardID {
+	entry := block.Entry(index)
+	t := entry.Transaction()
+	if t.Verdict != nil || t.Change != nil {
+		return 0
+	}
+	for _, shard := range s.Concerned(t, block.Header.Height) {
+		if shard != s.Shard() {
+			return shard
+		}
+	}
+	return 0
+}
+
 // compareVerdicts checks that a store that began with a snapshot gives the same verdicts as one
 // that has all blocks. No other node may have the blocks any more when a shard asks.
 func compareVerdicts(t *testing.T, whole, began *Store) {
@@ -328,17 +343,17 @@ func compareVerdicts(t *testing.T, whole, began *Store) {
 			t.Fatal(err)
 		}
 		for i := range block.Len() {
-			id := block.Entry(i).ID
-			want, wantMade, err := whole.Verdict(id, 0, durable)
+			id, asks := block.Entry(i).ID, otherShard(whole, block, i)
+			want, wantMade, err := whole.Verdict(id, asks, durable)
 			if err != nil {
 				t.Fatal(err)
 			}
-			verdict, made, err := began.Verdict(id, 0, durable)
+			verdict, made, err := began.Verdict(id, asks, durable)
 			if err != nil || made != wantMade || verdict != want {
 				t.Errorf("block %d, transaction %d: %+v %v %v, want %+v %v", height, i, verdict,
 					made, err, want, wantMade)
 			}
-			if _, made, err := began.Verdict(id, 0, height-1); err != nil || made {
+			if _, made, err := began.Verdict(id, asks, height-1); err != nil || made {
 				t.Errorf("a verdict of block %d, which is not durable: %v", height, err)
 			}
 			if made && verdict.Good() {
@@ -373,11 +388,16 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		oldest.ID != waits.ID || since != header.Time {
 		t.Errorf("the oldest is %+v since %d: %v %v", oldest, since, found, err)
 	}
-	verdict, made, err := s.Verdict(waits.ID, 0, waits.Height)
+	block, err := s.Block(waits.Height)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := otherShard(s, block, int(waits.Index))
+	verdict, made, err := s.Verdict(waits.ID, asks, waits.Height)
 	if err != nil || !made || !verdict.Good() || verdict.Shard != 1 {
 		t.Fatalf("%+v %v %v", verdict, made, err)
 	}
-	if _, made, err := s.Verdict(waits.ID, 0, waits.Height-1); made || err != nil {
+	if _, made, err := s.Verdict(waits.ID, asks, waits.Height-1); made || err != nil {
 		t.Errorf("a verdict of a block that is not durable yet: %v", err)
 	}
 	grown := 0
