@@ -80,6 +80,33 @@ func (t *ShardTree) Rehang(number uint64, change *ShardRehang) *ShardTree {
 	return t.with(parents, append(slices.Clip(t.rehung), made))
 }
 
+// RehangAll returns the tree after further changes, in order. It takes a time in proportion to
+// their number, and returns ErrMalformed if one of them cannot have been made.
+func (t *ShardTree) RehangAll(changes []TreeChange) (*ShardTree, error) {
+	if len(changes) == 0 {
+		return t, nil
+	}
+	parents := slices.Clone(t.parents)
+	for _, c := range changes {
+		if !t.has(c.Shard) || !t.has(c.To) || parents[c.Shard] != c.From || c.From == c.Shard ||
+			c.From == c.To {
+			return nil, fmt.Errorf("%w: change %d hangs shard %d from below %d below %d",
+				ErrMalformed, c.Number, c.Shard, c.From, c.To)
+		}
+		for above := c.To; ; above = parents[above] {
+			if above == c.Shard {
+				return nil, fmt.Errorf("%w: change %d hangs shard %d below itself",
+					ErrMalformed, c.Number, c.Shard)
+			}
+			if parents[above] == above {
+				break
+			}
+		}
+		parents[c.Shard] = c.To
+	}
+	return t.with(parents, slices.Concat(t.rehung, changes)), nil
+}
+
 // with returns the tree with these parents, which are a tree, after these changes.
 func (t *ShardTree) with(parents []ShardID, rehung []TreeChange) *ShardTree {
 	other, err := newShardTree(parents, t.homes)
@@ -151,14 +178,28 @@ func (t *ShardTree) Began(shard ShardID) (change uint64) {
 	return change
 }
 
-// ParentOf returns the shard from which an entry of a number comes that is in a shard's chain, and
-// false for the root.
-func (t *ShardTree) ParentOf(shard ShardID, number uint64) (ShardID, bool) {
+// ParentsFrom returns the shards from which a shard takes the entries after a number that is in its
+// chain, in order: first those from before changes of the tree that it has not executed, and at
+// last its present parent. A shard may be among them more than once. The root has none.
+func (t *ShardTree) ParentsFrom(shard ShardID, number uint64) (parents []ShardID) {
+	present, below := t.Parent(shard)
+	if !below {
+		return nil
+	}
 	began := StreamOf(number)
 	for _, change := range t.rehung {
 		if change.Shard == shard && change.Number > began {
-			return change.From, true
+			parents = append(parents, change.From)
 		}
 	}
-	return t.Parent(shard)
+	return append(parents, present)
+}
+
+// ParentOf returns the shard from which an entry of a number comes that is in a shard's chain, and
+// false for the root.
+func (t *ShardTree) ParentOf(shard ShardID, number uint64) (ShardID, bool) {
+	if parents := t.ParentsFrom(shard, number); len(parents) > 0 {
+		return parents[0], true
+	}
+	return 0, false
 }

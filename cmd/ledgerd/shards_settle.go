@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,7 +171,7 @@ func reportSettle(tree *ledgerdv1.Tree, shard uint32) (*settleReport, error) {
 				"it: if it is lost, too, settle with it first", each.GetShard(), shard)
 		}
 		for _, stream := range each.GetStreams() {
-			if stream.Former != nil && stream.GetFormer() == shard &&
+			if slices.Contains(stream.GetFormer(), shard) &&
 				tree.GetShards()[stream.GetChild()].GetMode() != lost {
 				return nil, fmt.Errorf("shard %d was below shard %d, and lacks entries that only "+
 					"that one has: mend shard %d, or settle with shard %d first",

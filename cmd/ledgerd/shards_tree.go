@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +30,8 @@ type placeInTree struct {
 	Shard  uint32  `json:"shard"`
 	Parent *uint32 `json:"parent,omitempty"` // none for the root
 	Mode   string  `json:"mode"`
-	// Former is the shard from which it still takes entries, although it hangs elsewhere.
-	Former *uint32 `json:"former,omitempty"`
+	// Former are the shards from which it still needs entries, although it hangs elsewhere.
+	Former []uint32 `json:"former,omitempty"`
 }
 
 // rehangReport is a change of the tree as --json prints it.
@@ -134,10 +136,10 @@ func (o *rehangOptions) show(command *cobra.Command) error {
 
 func reportShape(tree *ledgerdv1.Tree, changes uint64) *shapeReport {
 	report := &shapeReport{Shape: tree.GetShape(), Changes: changes, Shards: []placeInTree{}}
-	former := make(map[uint32]*uint32)
+	former := make(map[uint32][]uint32)
 	for _, each := range tree.GetShards() {
 		for _, stream := range each.GetStreams() {
-			former[stream.GetChild()] = stream.Former
+			former[stream.GetChild()] = stream.GetFormer()
 		}
 	}
 	for _, each := range tree.GetShards() {
@@ -167,8 +169,8 @@ func (r *shapeReport) draw(out io.Writer, at *placeInTree, before, below string)
 	if at.Mode != nodereport.ShardOrdering.String() {
 		text += "  " + at.Mode
 	}
-	if at.Former != nil {
-		text += fmt.Sprintf("  still takes entries from shard %d", *at.Former)
+	if len(at.Former) > 0 {
+		text += "  still takes entries from " + shardsInWords(at.Former)
 	}
 	if _, err := fmt.Fprintln(out, text); err != nil {
 		return err
@@ -280,22 +282,21 @@ func (o *rehangOptions) check(tree *ledgerdv1.Tree) (*rehangReport, error) {
 	if of.GetParent() == o.parent {
 		return nil, fmt.Errorf("shard %d hangs below shard %d already", o.shard, o.parent)
 	}
-	for at := o.parent; ; at = shards[at].GetParent() {
-		if at == o.shard {
-			return nil, fmt.Errorf("shard %d lies below shard %d, or is the same: no shard is "+
-				"hung below itself", o.parent, o.shard)
-		}
-		if shards[at].GetRoot() {
-			break
-		}
+	above, err := upwards(shards, o.parent)
+	if err != nil {
+		return nil, err
 	}
-	for at := of.GetParent(); ; at = shards[at].GetParent() {
+	if slices.Contains(above, o.shard) {
+		return nil, fmt.Errorf("shard %d lies below shard %d, or is the same: no shard is hung "+
+			"below itself", o.parent, o.shard)
+	}
+	if above, err = upwards(shards, of.GetParent()); err != nil {
+		return nil, err
+	}
+	for _, at := range above {
 		if shards[at].GetMode() == nodereport.ShardSilent.String() {
 			return nil, fmt.Errorf("shard %d is silent, and the change comes to shard %d through "+
 				"it: start its nodes first", at, o.shard)
-		}
-		if shards[at].GetRoot() {
-			break
 		}
 	}
 	report := &rehangReport{Shard: o.shard, From: of.GetParent(), Parent: o.parent}
@@ -327,6 +328,29 @@ func shapeBelow(parents []uint32, shard uint32) string {
 	return fmt.Sprintf("%d(%s)", shard, strings.Join(children, ","))
 }
 
+// upwards returns a shard and all shards above it up to the root, in order.
+func upwards(shards []*ledgerdv1.Shard, shard uint32) (above []uint32, err error) {
+	for len(above) < len(shards) && int64(shard) < int64(len(shards)) {
+		if above = append(above, shard); shards[shard].GetRoot() {
+			return above, nil
+		}
+		shard = shards[shard].GetParent()
+	}
+	return nil, errors.New("the node shows shards that are no tree: ask another node (--node)")
+}
+
+// shardsInWords returns the numbers of shards for people.
+func shardsInWords(shards []uint32) string {
+	if len(shards) == 1 {
+		return fmt.Sprintf("shard %d", shards[0])
+	}
+	text := "shards"
+	for i, shard := range shards {
+		text += fmt.Sprintf("%s %d", []string{"", ", then"}[min(i, 1)], shard)
+	}
+	return text
+}
+
 // await waits until the shard takes its entries from its new parent. On the way it says where it
 // still takes them from.
 func (o *rehangOptions) await(ctx context.Context, command *cobra.Command, nodes *client.Client,
@@ -337,13 +361,13 @@ func (o *rehangOptions) await(ctx context.Context, command *cobra.Command, nodes
 		if err == nil {
 			for _, at := range reportShape(tree, 0).Shards {
 				there := at.Shard == report.Shard && at.Parent != nil && *at.Parent == report.Parent
-				if there && at.Former == nil {
+				if there && len(at.Former) == 0 {
 					return nil
 				}
 				if there && !said && !o.json {
 					said = true
 					_, _ = fmt.Fprintf(command.ErrOrStderr(), "the tree has changed; shard %d "+
-						"still takes entries from shard %d\n", report.Shard, *at.Former)
+						"still takes entries from %s\n", report.Shard, shardsInWords(at.Former))
 				}
 			}
 		}

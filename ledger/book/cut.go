@@ -457,3 +457,18 @@ func lastNotAfter(from *store.Store, time ledger.Milliseconds,
 	}
 	return low, nil
 }
+
+// LostPlace is the place of a shard that is lost, for a question: before its first block, with the
+// entries of the stream that the cut needs. Nothing is read there. All shards below it are lost,
+// too: they have nothing from it, but the numbers of their streams still say which changes of the
+// tree the cut has.
+func LostPlace(tree *ledger.ShardTree, question *Question) Position {
+	tree = tree.Before(question.Shards, question.Rehung)
+	children := tree.Children(question.Shard)
+	place := Position{Carried: question.Carried, Shards: question.Shards, Rehung: question.Rehung,
+		Streamed: make([]uint64, len(children))}
+	for i, child := range children {
+		place.Streamed[i] = ledger.StreamBase(tree.Began(child))
+	}
+	return place
+}

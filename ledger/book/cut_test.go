@@ -25,9 +25,7 @@ func (b *shards) cut(height *ledger.Height) ([]Position, error) {
 		for i := range questions {
 			asked := b.stores[questions[i].Shard]
 			if asked == nil { // lost: as package node/api/route does
-				tree := b.stores[0].ShardTree().Before(questions[i].Shards, 0)
-				answers[i] = Position{Carried: questions[i].Carried, Shards: questions[i].Shards,
-					Streamed: make([]uint64, len(tree.Children(questions[i].Shard)))}
+				answers[i] = LostPlace(b.stores[0].ShardTree(), &questions[i])
 				continue
 			}
 			answer, err := Find(b.t.Context(), asked, &questions[i], asked.AppendedHeight())

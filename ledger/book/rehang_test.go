@@ -86,3 +86,56 @@ func TestCutsWhileTheTreeChanges(t *testing.T) {
 		t.Error("the cuts are too much alike")
 	}
 }
+
+// A shard that was hung below another one is lost, and then that other one: a cut still says which
+// changes of the tree it has.
+func TestCutWithoutABranch(t *testing.T) {
+	t.Parallel()
+	tree := ledgertest.ShardedGenesis(1, 0, 0, 0).ShardTree().Rehang(1,
+		&ledger.ShardRehang{Shard: 2, Parent: 1})
+	height := ledger.Height(9)
+	cut := NewCut(tree, &height)
+	for questions := cut.Ask(); len(questions) > 0; questions = cut.Ask() {
+		var answers []Position
+		for i := range questions {
+			answer := Position{Place: store.Place{Height: height}, Streamed: []uint64{5}, Shards: 3,
+				Rehung: 1}
+			if questions[i].Shard != 0 {
+				answer = LostPlace(tree, &questions[i])
+			}
+			answers = append(answers, answer)
+		}
+		if err := cut.Answer(answers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := CheckCut(tree, cut.Positions()); err != nil {
+		t.Errorf("%+v: %v", cut.Positions(), err)
+	}
+}
+
+// No place has the numbers between the last entry from the old parent and the first one from the
+// new one. Asking for them is no damage.
+func TestPlacesAtTheSeam(t *testing.T) {
+	t.Parallel()
+	b := newShardsOf(t, 10, ledger.NewestVersion, 0, 0, 0, 1)
+	for round := range 60 {
+		if round == 30 {
+			b.hang(3, 2)
+		}
+		b.trade()
+	}
+	b.settle()
+	s := b.stores[3]
+	last, base := s.Rehangs()[0].Last, ledger.StreamBase(s.Rehangs()[0].Number)
+	for carried, want := range map[uint64]error{last - 1: nil, last: store.ErrNotFound,
+		last + 1: store.ErrNotFound, base - 1: store.ErrNotFound, base: nil, base + 1: nil,
+		s.Carried() + 1: store.ErrNotYet, ledger.StreamBase(99): store.ErrNotYet} {
+		for _, near := range []ledger.Height{1, s.AppendedHeight()} {
+			place, err := s.PlaceWith(t.Context(), carried, near, s.AppendedHeight())
+			if !errors.Is(err, want) {
+				t.Errorf("with %d, near %d: %v, %v, want %v", carried, near, place, err, want)
+			}
+		}
+	}
+}

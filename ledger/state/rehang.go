@@ -253,18 +253,17 @@ func (g *growth) restoreRehang(key []byte, r *reader) (of entry, again bool, err
 
 // completeRehangs makes the changes of the tree after all entries were restored.
 func (s *State) completeRehangs() error {
+	changes := make([]ledger.TreeChange, 0, len(s.growth.rehung))
 	for _, each := range s.growth.rehung {
-		change := &ledger.ShardRehang{Shard: each.Shard, Parent: each.To}
-		if each.Number == 0 || each.Number > min(s.growth.number, ledger.MaxRehang) ||
-			s.tree.MayRehang(change) != ledger.Applied {
-			return fmt.Errorf("%w: change %d hangs shard %d below shard %d", ErrEntry, each.Number,
-				each.Shard, each.To)
+		if each.Number == 0 || each.Number > min(s.growth.number, ledger.MaxRehang) {
+			return fmt.Errorf("%w: change %d of the tree", ErrEntry, each.Number)
 		}
-		if from, _ := s.tree.Parent(each.Shard); from != each.From {
-			return fmt.Errorf("%w: change %d hangs shard %d from below shard %d, and it was below "+
-				"shard %d", ErrEntry, each.Number, each.Shard, each.From, from)
-		}
-		s.tree = s.tree.Rehang(each.Number, change)
+		changes = append(changes, each.TreeChange)
 	}
+	tree, err := s.tree.RehangAll(changes)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	s.tree = tree
 	return nil
 }

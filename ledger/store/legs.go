@@ -128,6 +128,19 @@ func (s *Store) TreeAt(place Place) (*ledger.ShardTree, error) {
 	return tree.Before(shards, rehung), nil
 }
 
+// everHas reports whether a position in the parent's stream is one that some place has, or may have
+// later. A change of the tree leaves a gap: right after the last entry from the old parent, the
+// position is that with which the stream from the new one begins.
+func (s *Store) everHas(carried uint64) bool {
+	legs := s.legsAbove()
+	for i := 1; i < len(legs); i++ {
+		if legs[i-1].Last <= carried && carried < legs[i].Base() {
+			return false
+		}
+	}
+	return true
+}
+
 // after returns the position in the parent's stream after an entry. After a change of the tree that
 // gives this shard another parent, it is that with which the stream from the new one begins.
 func (s *Store) after(number uint64) uint64 {

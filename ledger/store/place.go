@@ -303,10 +303,14 @@ func lastOf(last uint64, isBelow func(number uint64) (bool, error)) (uint64, err
 // the end of block near if it has so many there, else the place nearest to it that has. It looks at
 // the blocks up to upTo only, and returns ErrNotYet if these have fewer entries. A block may have
 // several entries, so the place may be within a block, before an entry. It returns ErrFarBack as
-// CarriedAt does.
+// CarriedAt does, and ErrNotFound for a number that no place has, because the tree changed there.
 func (s *Store) PlaceWith(ctx context.Context, carried uint64, near,
 	upTo ledger.Height) (Place, error) {
 	near = min(near, upTo)
+	if !s.everHas(carried) {
+		return Place{}, fmt.Errorf("%w: no place has all entries from above up to %d", ErrNotFound,
+			carried)
+	}
 	effort := s.walk()
 	there, err := s.carriedAt(ctx, near, effort)
 	switch {

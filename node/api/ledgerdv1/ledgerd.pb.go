@@ -6103,9 +6103,9 @@ func (x *Shard) GetLacks() *ShardWait {
 type StreamPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Child         uint32                 `protobuf:"varint,1,opt,name=child,proto3" json:"child,omitempty"`
-	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"`   // entries in the parent's chain, since the child hangs below it
-	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`     // those of them in the child's chain
-	Former        *uint32                `protobuf:"varint,4,opt,name=former,proto3,oneof" json:"former,omitempty"` // the child still takes entries from this shard, once above it
+	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"`    // entries in the parent's chain, since the child hangs below it
+	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`      // those of them in the child's chain
+	Former        []uint32               `protobuf:"varint,4,rep,packed,name=former,proto3" json:"former,omitempty"` // shards once above the child that it still takes entries from, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6161,11 +6161,11 @@ func (x *StreamPosition) GetCarried() uint64 {
 	return 0
 }
 
-func (x *StreamPosition) GetFormer() uint32 {
-	if x != nil && x.Former != nil {
-		return *x.Former
+func (x *StreamPosition) GetFormer() []uint32 {
+	if x != nil {
+		return x.Former
 	}
-	return 0
+	return nil
 }
 
 // Why the asked node refuses transactions that cross to a shard, unless they queue.
@@ -7544,13 +7544,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\twaits_for\x18* \x03(\v2\x15.ledgerd.v1.ShardWaitR\bwaitsFor\x124\n" +
 	"\n" +
 	"untaken_by\x18+ \x03(\v2\x15.ledgerd.v1.ShardWaitR\tuntakenBy\x12+\n" +
-	"\x05lacks\x18, \x01(\v2\x15.ledgerd.v1.ShardWaitR\x05lacks\"\x84\x01\n" +
+	"\x05lacks\x18, \x01(\v2\x15.ledgerd.v1.ShardWaitR\x05lacks\"t\n" +
 	"\x0eStreamPosition\x12\x14\n" +
 	"\x05child\x18\x01 \x01(\rR\x05child\x12\x1a\n" +
 	"\bstreamed\x18\x02 \x01(\x04R\bstreamed\x12\x18\n" +
-	"\acarried\x18\x03 \x01(\x04R\acarried\x12\x1b\n" +
-	"\x06former\x18\x04 \x01(\rH\x00R\x06former\x88\x01\x01B\t\n" +
-	"\a_former\"\x82\x01\n" +
+	"\acarried\x18\x03 \x01(\x04R\acarried\x12\x16\n" +
+	"\x06former\x18\x04 \x03(\rR\x06former\"\x82\x01\n" +
 	"\fShardRefusal\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x19\n" +
@@ -7981,7 +7980,6 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_ledgerd_proto_msgTypes[54].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[57].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[63].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[80].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[82].OneofWrappers = []any{}

@@ -46,7 +46,7 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 		var places []int // of those that are asked
 		for i := range questions {
 			if r.backend.Store().Lost(questions[i].Shard) {
-				positions[i] = r.lostPlace(&questions[i])
+				positions[i] = book.LostPlace(r.shards.Tree(), &questions[i])
 				continue
 			}
 			places = append(places, i)
@@ -77,14 +77,6 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 		}
 		return positions, nil
 	})
-}
-
-// lostPlace is the place of a shard that is lost: before its first block, with the entries of the
-// stream that the cut needs. Nothing is read there. No shard that is not lost lies below it.
-func (r *router) lostPlace(question *book.Question) book.Position {
-	tree := r.shards.Tree().Before(question.Shards, question.Rehung)
-	return book.Position{Carried: question.Carried, Shards: question.Shards,
-		Rehung: question.Rehung, Streamed: make([]uint64, len(tree.Children(question.Shard)))}
 }
 
 func placeRequest(question *book.Question) *ledgerdv1.GetPlaceRequest {

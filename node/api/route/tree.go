@@ -68,9 +68,10 @@ func streamTo(tree *ledger.ShardTree, child ledger.ShardID,
 	base := ledger.StreamBase(tree.Began(child))
 	at := &ledgerdv1.StreamPosition{Child: uint32(child), Streamed: max(streamed, base) - base,
 		Carried: max(carried, base) - base}
-	if from, below := tree.ParentOf(child, carried); below && carried < base {
-		former := uint32(from)
-		at.Former = &former
+	if parents := tree.ParentsFrom(child, carried); len(parents) > 0 {
+		for _, former := range parents[:len(parents)-1] {
+			at.Former = append(at.Former, uint32(former))
+		}
 	}
 	return at
 }
