@@ -2,6 +2,7 @@ package book
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -207,6 +208,11 @@ func TestLossAfterAPartOfTheArrivals(t *testing.T) {
 	b.judgeLoss("after", "-6")
 	if b.stores[1].LivesHere(mover.Organisation) {
 		t.Error("it lives in its new home")
+	}
+	at := store.Place{Height: b.stores[1].AppendedHeight()}
+	account, err := b.stores[1].AccountAt(t.Context(), mover.Account("a"), at, nil)
+	if !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("what arrived in part is read at a place: %+v, %v", account, err)
 	}
 }
 

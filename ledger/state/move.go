@@ -160,6 +160,10 @@ func (s *State) isStranded(name ledger.OrganisationName) bool {
 	return last != nil && last.to == s.shard && s.isEndless(last) && s.fault != FaultStrandedLives
 }
 
+// IsStranded reports whether an organisation whose home is this shard never arrives, because a
+// shard that it was coming from is lost.
+func (s *State) IsStranded(name ledger.OrganisationName) bool { return s.isStranded(name) }
+
 // concernsStranded reports whether a transaction concerns such an organisation. The chain need not
 // have the loss yet: another shard may have said that nothing arrives.
 func (s *State) concernsStranded(t *ledger.Transaction) bool {

@@ -97,6 +97,9 @@ func (d *departures) firstOf(number uint64, found *departed, entries int, atOnce
 	first ledger.Hash, err error) {
 	d.mutex.Lock()
 	first, err = found.first, found.failed
+	if first != (ledger.Hash{}) {
+		err = nil // it is known, whatever became of arrivals that were made again
+	}
 	if found.failed = nil; first != (ledger.Hash{}) || err != nil || found.making != nil ||
 		!d.clear(entries) {
 		d.mutex.Unlock()
@@ -167,6 +170,7 @@ func (d *departures) run(number uint64, found *departed, task *making) {
 	}
 	entries := 0
 	for _, each := range arrivals {
+		each.Encode() // keeps the encoding, which several calls read at a time
 		entries += len(each.Transaction(0).Arrival.Entries)
 	}
 	d.mutex.Lock()

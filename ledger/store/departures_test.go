@@ -64,6 +64,27 @@ func (d *departing) get(number uint64) error {
 	return err
 }
 
+// Several calls encode the same arrivals at a time.
+func TestArrivalsAreEncodedOnce(t *testing.T) {
+	t.Parallel()
+	d := newDeparting(t)
+	d.entries[1] = 1
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			arrivals, err := d.of(t.Context(), 1, d.found(1, 1), 1)
+			if err != nil || len(arrivals) != 1 {
+				t.Errorf("%d arrivals: %v", len(arrivals), err)
+				return
+			}
+			if _, err := ledger.DecodeBundle(arrivals[0].Encode()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+}
+
 // The arrivals of several moves stay in memory as long as they fit, and one that is in use gives
 // way only after its turn.
 func TestArrivalsOfSeveralMovesStay(t *testing.T) {

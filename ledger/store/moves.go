@@ -106,11 +106,31 @@ func (s *Store) LivesHere(name ledger.OrganisationName) bool {
 	return s.state.LivesHere(name)
 }
 
-// livesHere reports whether an organisation's home is this shard at a place. An account of an
-// organisation that never moved is here because that lives here.
+// IsStranded reports whether an organisation whose home is this shard never arrives, because a
+// shard that it was coming from is lost.
+func (s *Store) IsStranded(name ledger.OrganisationName) bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.IsStranded(name)
+}
+
+// livesHere reports whether an organisation's home is this shard at a place, and all that it has is
+// here or still comes. An account of an organisation that never moved is here because that lives
+// here. What a part of the arrivals brought of one that never arrives is not.
 func (s *Store) livesHere(name ledger.OrganisationName, place Place) bool {
 	moves := s.Moves(name)
-	return len(moves) == 0 || homeAtPlace(moves, place) == s.genesis.Shard
+	if len(moves) == 0 {
+		return true
+	}
+	if homeAtPlace(moves, place) != s.genesis.Shard {
+		return false
+	}
+	for i := range moves {
+		if moves[i].To == s.genesis.Shard {
+			return moves[i].Arrived > 0
+		}
+	}
+	return true // it is the first home
 }
 
 // HomeAtPlace returns the home of an organisation at a place of this chain.
@@ -188,6 +208,9 @@ func (s *Store) pack(number uint64) ([]*ledger.Bundle, error) {
 		entries = append(entries, state.MovedRecordEntry(records[i].Key, value.Value))
 	}
 	for after := ledger.AccountPath(name + ":"); ; {
+		if s.closing.Load() {
+			return nil, ErrClosed
+		}
 		accounts, err := s.Accounts(after, accountsPage)
 		if err != nil {
 			return nil, err

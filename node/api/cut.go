@@ -318,6 +318,10 @@ func (s *Service) AccountAtCut(ctx context.Context, account string, at Reached) 
 		found, err = s.backend.Store().AccountAt(bounded, path, at.place, effort)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
+			opened, name := s.backend.Store(), path.Organisation()
+			if opened.IsStranded(name) && opened.HomeAtPlace(name, at.place) == opened.Shard() {
+				return s.livesHere(name)
+			}
 			return notFound("no account %s is open at the cut", path)
 		}
 		return s.gaveUp(ctx, bounded, err)

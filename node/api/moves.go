@@ -51,13 +51,14 @@ func (s *Service) livesHere(name ledger.OrganisationName) error {
 	case last.To != opened.Shard():
 		return Retryable(connect.CodeUnavailable, fmt.Errorf("organisation %s has moved to shard "+
 			"%d: ask again", name, last.To), nil)
-	case !opened.IsComing(name): // a shard on its way was lost
+	case opened.IsStranded(name):
+		from := last.From
 		for i := range moves {
-			if last = &moves[len(moves)-1-i]; opened.Lost(last.From) {
-				break
+			if opened.Lost(moves[i].From) {
+				from = moves[i].From
 			}
 		}
-		return LostShard(last.From, fmt.Sprintf("organisation %s was on its way from there", name))
+		return LostShard(from, fmt.Sprintf("organisation %s was on its way from there", name))
 	}
 	return Retryable(connect.CodeUnavailable, fmt.Errorf("organisation %s is on its way here, "+
 		"from shard %d to shard %d: ask again", name, last.From, last.To), nil)
