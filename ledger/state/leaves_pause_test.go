@@ -50,6 +50,11 @@ func TestLeavesWhileBlocksGoOn(t *testing.T) {
 	if pauses < 4*moved/searchedPart {
 		t.Errorf("%d pauses", pauses)
 	}
+	clear(s.windows)
+	pauses = 5
+	if s.Leaves(1, func() { pauses++ }); pauses < 5+s.Searched()/searchedPart {
+		t.Errorf("%d pauses among %d records", pauses-5, len(s.records))
+	}
 	t.Logf("%d pauses, at most %v between two", pauses, longest)
 }
 

@@ -130,6 +130,23 @@ func TestArrivalsOfSeveralMovesStay(t *testing.T) {
 	}
 }
 
+// Arrivals that were asked for longest ago give way first, and no more than need be.
+func TestOldestArrivalsGiveWay(t *testing.T) {
+	t.Parallel()
+	d := newDeparting(t)
+	d.entries = map[uint64]int{1: MaxMoved / 2, 2: MaxMoved / 2, 3: 10}
+	for _, number := range []uint64{2, 1, 2} {
+		if err := d.get(number); err != nil {
+			t.Fatal(err)
+		}
+		d.time = d.time.Add(inUse)
+	}
+	if err := d.get(3); err != nil || d.by[1].arrivals != nil || d.by[2].arrivals == nil {
+		t.Errorf("%v, the first one stays: %v, the second one: %v", err, d.by[1].arrivals != nil,
+			d.by[2].arrivals != nil)
+	}
+}
+
 // While the arrivals of one move are made, others' are made, and only who fetches them waits.
 func TestMakingArrivalsHoldsUpNobody(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package crossing
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -72,6 +73,11 @@ func TestStraysAreHandedOverInBatches(t *testing.T) {
 	}
 	close(silent)
 	<-whole
+	for done := false; !done; runtime.Gosched() {
+		s.mutex.Lock()
+		done = s.count == 0 && s.bytes == 0
+		s.mutex.Unlock()
+	}
 	cancel()
 	<-ended
 	for shard, numbers := range got {
