@@ -15,8 +15,10 @@ type group struct {
 	shard   ledger.ShardID
 	genesis *ledger.Genesis
 	// origin is block 0, and seed the directory with which the chain of an added shard begins.
+	// begins is the tree with which it begins, once it was needed.
 	origin  *ledger.Block
 	seed    []byte
+	begins  *ledger.ShardTree
 	members []*member
 	// running is set while more than half of the members are up. generation counts how often the
 	// shard began to run.

@@ -50,11 +50,19 @@ func (m *member) tree() *ledger.ShardTree {
 	if m.durable > 0 {
 		return m.records[m.durable-1].tree
 	}
-	begun, err := state.Begin(m.group.genesis, m.group.seed)
-	if err != nil {
-		m.group.world.fail(SameChain, fmt.Sprintf("%v does not begin: %v", m, err))
+	return m.group.firstTree()
+}
+
+// firstTree is treeOfBeginning without a state of the chain.
+func (g *group) firstTree() *ledger.ShardTree {
+	if g.begins == nil {
+		begun, err := state.Begin(g.genesis, g.seed)
+		if err != nil {
+			g.world.fail(SameChain, fmt.Sprintf("shard %d does not begin: %v", g.shard, err))
+		}
+		g.begins = g.treeOfBeginning(begun)
 	}
-	return m.group.treeOfBeginning(begun)
+	return g.begins
 }
 
 // fed returns the shards to which a member offers entries: its children, and those that were and
