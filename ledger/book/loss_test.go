@@ -325,7 +325,7 @@ func TestCutsAfterALossAndAnAddition(t *testing.T) {
 			if !paid {
 				t.Error("nothing was lost")
 			}
-			b.judgeLoss("in the end", "7")
+			b.judgeLoss("at last", "7")
 			account, err := b.stores[3].Account(added.Account("a"))
 			if got := account.Balance("unit"); err != nil || got != ledger.NewAmount(4) {
 				t.Errorf("the added shard has %v: %v", got, err)
@@ -458,7 +458,7 @@ func TestNothingArrivesAnywhere(t *testing.T) {
 			t.Errorf("shard %d: it is still on its way: %+v", shard, coming)
 		}
 	}
-	b.judgeLoss("in the end", "-6")
+	b.judgeLoss("at last", "-6")
 	b.pay(mover, "issuer", root, 1)
 	b.settle()
 	b.judgeLoss("nothing of it counts", "-6")

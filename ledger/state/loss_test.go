@@ -460,7 +460,7 @@ func TestWaitsForTestimonies(t *testing.T) {
 			waits("of an agreement", 0, 0, 0, 1, 0)
 			a.round(1, &ledger.Batch{Verdicts: good[1:]})
 		}
-		waits("in the end", 0, 0, 0, 0, 0)
+		waits("at last", 0, 0, 0, 0, 0)
 		if count := a.shards[1].state.PendingCount(); count != 0 {
 			t.Errorf("agreed %v: %d wait", agreed, count)
 		}

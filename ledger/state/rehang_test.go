@@ -19,7 +19,7 @@ func rehang(genesis *ledger.Genesis, number uint64, shard, parent ledger.ShardID
 		Rehang: &ledger.ShardRehang{Shard: shard, Parent: parent}}))
 }
 
-// lastFor returns the position in the streams to a shard that it has in the end.
+// lastFor returns the position that a shard has once it has taken all entries for it.
 func (n *network) lastFor(shard ledger.ShardID) (last uint64) {
 	if stream := n.stream(shard); len(stream) > 0 {
 		last = stream[len(stream)-1].Number

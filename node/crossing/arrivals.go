@@ -126,7 +126,7 @@ func (b *book) serveArrivals(w http.ResponseWriter, r *http.Request) {
 	}
 	asks, _, known := b.directory.Find(rdmanet.PeerID(r.RemoteAddr))
 	if !known {
-		http.Error(w, "who asks is no member of a shard", http.StatusForbidden)
+		http.Error(w, "the caller is no member of a shard of the book", http.StatusForbidden)
 		return
 	}
 	arrivals, err := b.config.Node.Store().Arrivals(r.Context(), number, asks, b.durable())
@@ -156,7 +156,7 @@ func (b *book) serveArrivals(w http.ResponseWriter, r *http.Request) {
 		}
 		body = append(binary.AppendUvarint(body, uint64(len(encoded))), encoded...)
 	}
-	_, _ = w.Write(body) // who asks sees that the answer is not whole
+	_, _ = w.Write(body) // the caller sees that the answer is not whole
 }
 
 // answering adds the answers about arrivals to a handler of other shards' calls.
