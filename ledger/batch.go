@@ -43,7 +43,7 @@ type Batch struct {
 	Header BatchHeader
 	// Bundles are the encoded bundles. In a decoded batch each shares the memory of the message.
 	Bundles [][]byte
-	// Carried are entries of the parent's stream.
+	// Carried are entries of the parent's stream, and copies of transactions that are too late.
 	Carried []Carried
 	// Verdicts are other shards' verdicts on cross-shard transactions that wait in this chain.
 	Verdicts []Verdict
@@ -202,9 +202,6 @@ func (b *Batch) decodeSharded(r *reader) {
 		for i := range b.Carried {
 			b.Carried[i] = Carried{Number: r.Uvarint(),
 				Bundle: r.Bytes("bytes of bundle", MaxBundleBytes)}
-			if b.Carried[i].Number == 0 {
-				r.Fail("entry 0 of a stream")
-			}
 		}
 	}
 	if count := r.Count("verdicts", MaxBatchVerdicts, HashSize+1+ResultSize); count > 0 {

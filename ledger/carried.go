@@ -15,7 +15,8 @@ const carriedVersion = 2
 // Carried is an entry of the numbered stream from a parent shard's chain to a child's. All members
 // of the parent derive the same entries from their chain.
 type Carried struct {
-	// Number counts the stream's entries from 1.
+	// Number counts the stream's entries from 1. It is 0 for a copy of a transaction that has no
+	// place in the stream, and that this shard refuses because it is too late.
 	Number uint64
 	// Bundle is a bundle as a block of the parent holds it: the transactions that the block keeps,
 	// the ids of the others, and the signatures.
@@ -28,18 +29,31 @@ var errNotClients = errors.New("only members of the shards make verdicts, and ch
 // CarriedBundle returns the block's bundle at index in the form in which streams carry it to child
 // shards.
 func (b *Block) CarriedBundle(index int) []byte {
+	return b.carried(index, func(int) bool { return true })
+}
+
+// CarriedCopy returns the transaction at an index of the block in the form in which streams carry
+// it, alone: of the others of its bundle there are only the ids.
+func (b *Block) CarriedCopy(index int) []byte {
+	return b.carried(b.Unpacked[index].Bundle, func(i int) bool { return i == index })
+}
+
+// carried returns a bundle with those of the block's transactions that are kept.
+func (b *Block) carried(index int, keep func(int) bool) []byte {
 	seal := &b.Bundles[index]
 	// A book of several shards has no packed bundles, so Unpacked has all transactions.
 	entry := sort.Search(len(b.Unpacked), func(i int) bool { return b.Unpacked[i].Bundle >= index })
 	to := binary.AppendUvarint([]byte{carriedVersion}, uint64(len(seal.IDs)))
 	for place := range seal.IDs {
-		to = codec.AppendBool(to, seal.Kept[place])
-		if !seal.Kept[place] {
+		kept := seal.Kept[place] && keep(entry)
+		if to = codec.AppendBool(to, kept); kept {
+			to = codec.AppendString(to, b.Unpacked[entry].Body)
+		} else {
 			to = append(to, seal.IDs[place][:]...)
-			continue
 		}
-		to = codec.AppendString(to, b.Unpacked[entry].Body)
-		entry++
+		if seal.Kept[place] {
+			entry++
+		}
 	}
 	return appendSignatures(to, seal.Signatures)
 }

@@ -65,6 +65,8 @@ const (
 	FaultSeamForgotten
 	// FaultPositionKept lets a shard go on with its position in the stream from its old parent.
 	FaultPositionKept
+	// FaultLateBeforeDeadline refuses copies beside the order before their deadlines are over.
+	FaultLateBeforeDeadline
 	faults
 )
 
@@ -74,7 +76,7 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"testimony-outdated", "homes-grow", "child-early", "child-late", "directory-short",
 	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
 	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
-	"position-kept"}
+	"position-kept", "late-before-deadline"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

@@ -13,6 +13,7 @@ import "github.com/ledgerd/ledgerd/ledger"
 //   - Then come clients' bundles: the transactions that concern only shards that this shard
 //     reaches, and whose signer is registered or that are registrations. Those of organisations
 //     that are on their way here wait for a later block.
+//   - Then come copies of transactions that are too late, and that never reach this shard (late.go).
 //   - A change of the book's shards is the last of these: what comes after it is in a later block.
 //
 // With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half
@@ -73,15 +74,17 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 			case proposal.Packed(): // only for books of one shard
 				sealing.Malformed++
 			default:
-				sealing.addBundle(proposal.Bundle, nil, 0)
+				sealing.addBundle(proposal.Bundle, nil, 0, sealing.belongs)
 			}
 		}
 	}
+	time := times.Block()
+	sealing.addLate(decoded, time)
 	draft := sealing.Draft
 	if len(draft.block.Bundles) == 0 {
 		return nil
 	}
-	draft.block.Header.Time = times.Block()
+	draft.block.Header.Time = time
 	draft.block.Header.Transactions = uint32(draft.Len())
 	draft.block.Header.Total = parent.Header.Total + uint64(draft.Len())
 	return draft
@@ -169,6 +172,9 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 	for _, batch := range batches {
 		for i := range batch.Carried {
 			carried := &batch.Carried[i]
+			if carried.Number == 0 {
+				continue // a copy of a transaction that is too late
+			}
 			_, again := ahead[carried.Number]
 			if again || carried.Number <= last || s.state.parent == nil {
 				s.Repeated++
@@ -191,21 +197,23 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 			break
 		}
 		delete(ahead, next)
-		s.addBundle(entry.Bundle, entry.Kept, next)
+		s.addBundle(entry.Bundle, entry.Kept, next, s.belongs)
 	}
 	s.Gaps += len(ahead)
 }
 
-// addBundle adds a client's bundle (number 0, with all of its transactions), or an entry of the
-// parent's stream, which has only the transactions marked in present.
-func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64) {
+// addBundle adds a client's bundle (number 0, with all of its transactions), an entry of the parent's
+// stream, which has only the transactions marked in present, or a copy that is too late (number 0).
+// It leaves out what does not belong into a block of this shard.
+func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64,
+	belongs func(*ledger.Transaction, *ledger.Hash, uint64) bool) {
 	kept, first := make([]bool, bundle.Len()), len(s.block.Unpacked)
 	for place, id := range bundle.IDs() {
 		if present != nil && !present[place] {
 			continue
 		}
 		transaction := bundle.Transaction(place)
-		if !s.belongs(transaction, &id, number) {
+		if !belongs(transaction, &id, number) {
 			if number == 0 {
 				s.Misplaced++
 			}

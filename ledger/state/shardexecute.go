@@ -156,6 +156,9 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 	}
 	s.destinations = t.AppendDestinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
 	if !s.belongs(t, s.destinations, seal.Number, s.organisations[t.Signer] != nil) {
+		if seal.Number == 0 && s.TakesLate(t, s.time) {
+			return s.refuseLate(entry.ID)
+		}
 		return whole(ledger.OutOfPlace)
 	}
 	onward := s.destinations
@@ -175,7 +178,13 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 	if result.Code == ledger.SetAside {
 		s.setAside(entry.ID, t, others)
 	}
-	s.verdicts = append(s.verdicts, OwnVerdict{Verdict: ledger.Verdict{ID: entry.ID, Shard: s.shard,
+	return s.decides(entry.ID, result, others)
+}
+
+// decides notes this shard's verdict on a transaction, for others.
+func (s *State) decides(id ledger.Hash, result ledger.Result,
+	others []ledger.ShardID) ledger.Result {
+	s.verdicts = append(s.verdicts, OwnVerdict{Verdict: ledger.Verdict{ID: id, Shard: s.shard,
 		Result: result}, To: others})
 	return result
 }

@@ -159,14 +159,18 @@ func (b *book) serveArrivals(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the caller sees that the answer is not whole
 }
 
-// answering adds the answers about arrivals to a handler of other shards' calls.
+// answering adds the answers about arrivals, and to what is handed over, to a handler of other
+// shards' calls.
 func (b *book) answering(forwarded http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == arrivalsPath {
+		switch r.URL.Path {
+		case arrivalsPath:
 			b.serveArrivals(w, r)
-			return
+		case latePath:
+			b.serveLate(w, r)
+		default:
+			forwarded.ServeHTTP(w, r)
 		}
-		forwarded.ServeHTTP(w, r)
 	})
 }
 

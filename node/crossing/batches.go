@@ -1,6 +1,8 @@
 package crossing
 
 import (
+	"slices"
+
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/crossing/streams"
 	"github.com/ledgerd/ledgerd/node/mempool"
@@ -26,23 +28,30 @@ func (b *book) vouch(batch *ledger.Batch, stream []ledger.Vouched) {
 const largestEntry = streams.EntryMax + ledger.VouchedSize
 
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
-// it. The parent's stream gets the remaining room.
+// it. The parent's stream gets the remaining room, and copies that are too late what that leaves.
 func (b *book) Propose(room int, use func(mempool.Input)) {
 	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
 	if b.config.Genesis.VouchedCrossings {
 		room -= ledger.VoucherSize(0)
 	}
-	used := false
+	used, now := false, b.config.Now()
 	b.streams.Propose(min(room, max(largestEntry, room-room/8)),
 		func(carried []ledger.Carried, vouched []ledger.Vouched) {
 			used = true
 			left := room - len(vouched)*ledger.VouchedSize
-			use(mempool.Input{Carried: fitting(carried, left), Verdicts: verdicts,
-				Vouched: vouched})
+			carried = slices.Clip(fitting(carried, left))
+			for i := range carried {
+				left -= ledger.CarriedSize(len(carried[i].Bundle))
+			}
+			use(mempool.Input{Carried: append(carried, b.late.propose(left, now)...),
+				Verdicts: verdicts, Vouched: vouched})
 		})
-	if !used && len(verdicts) > 0 {
-		use(mempool.Input{Verdicts: verdicts})
+	if used {
+		return
+	}
+	if late := b.late.propose(room, now); len(verdicts)+len(late) > 0 {
+		use(mempool.Input{Carried: late, Verdicts: verdicts})
 	}
 }
 
@@ -75,6 +84,7 @@ func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 func (b *book) applied(block *ledger.Block) {
 	b.streams.Applied(block.Header.Height, b.config.Node.Store().Carried())
 	b.verdicts.Applied(block)
+	b.late.forget(block)
 	b.moving(block)
 	b.announcer.Soon()
 }

@@ -72,6 +72,8 @@ type book struct {
 	// strays are bundles that a round carried and no block took, because they enter at another
 	// shard by now.
 	strays *strays
+	// late are copies of transactions that other shards handed over.
+	late lateCopies
 	// comes gets a value when the chain may wait for an organisation that moves here.
 	comes   chan struct{}
 	fetcher *fetcher
@@ -205,7 +207,7 @@ func (b *book) verdictsConfig(lane *wire.Datagrams) shards.VerdictsConfig {
 	node := b.config.Node
 	return shards.VerdictsConfig{Directory: b.directory, Control: lane,
 		Store: func() shards.Chain { return node.Store() }, Durable: b.durable, Ready: node.Wake,
-		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.proveUnmoved, Logger: b.config.Logger}
+		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.proveOrHandOver, Logger: b.config.Logger}
 }
 
 // streamsConfig is the configuration of the streams between shards.

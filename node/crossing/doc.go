@@ -52,6 +52,7 @@
 //	strays.go         bundles that enter at another shard by now
 //	arrivals.go       organisations that move: questions, answers, and bundles that wait for them
 //	fetching.go       fetching what they take along from their old homes
+//	late.go           transactions that wait for a shard that they never reach
 //	losses.go         shards that are lost for good
 //	alarm.go          entries that wait for another shard for longer than a bound
 //	states.go         this node's announcement, and the other shards for the API

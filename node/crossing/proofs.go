@@ -24,14 +24,26 @@ const proofPatience = time.Second
 // it took effect at once, or passed through.
 var errNoVerdict = errors.New("the shard's chain has no verdict on the transaction")
 
-// proveUnmoved is prove for transactions whose organisations never moved.
-func (b *book) proveUnmoved(ctx context.Context, shard ledger.ShardID,
+// errOneIsEnough reports that the book does without certified proofs.
+var errOneIsEnough = errors.New("crossings are not vouched for: a member's word is enough")
+
+// proveOrHandOver does what is left to do for a verdict that another shard was asked for in vain.
+// It returns the verdict if no organisation of the transaction ever moved, and crossings are
+// vouched for. If one did, the other shard may never get the transaction, and this node hands it
+// over.
+func (b *book) proveOrHandOver(ctx context.Context, shard ledger.ShardID,
 	id ledger.Hash) (ledger.Verdict, error) {
 	if own := b.config.Node.Store(); own.HasMoves() {
 		found, err := own.Transaction(id)
-		if err != nil || own.MovedBefore(found.Entry.Transaction()) {
-			return ledger.Verdict{}, errMoved
+		if err != nil {
+			return ledger.Verdict{}, err
 		}
+		if own.MovedBefore(found.Entry.Transaction()) {
+			return ledger.Verdict{}, errors.Join(errMoved, b.handLate(ctx, shard, id))
+		}
+	}
+	if !b.config.Genesis.VouchedCrossings {
+		return ledger.Verdict{}, errOneIsEnough
 	}
 	return b.prove(ctx, shard, id)
 }

@@ -8,7 +8,8 @@ import (
 
 // Input is what goes from other shards into a batch.
 type Input struct {
-	// Carried are entries of the parent's stream. They ascend and follow those in the chain.
+	// Carried are entries of the parent's stream. They ascend and follow those in the chain. After
+	// them come copies of transactions that are too late.
 	Carried []ledger.Carried
 	// Verdicts are verdicts that the chain waits for, made as by ledger.VerdictOf.
 	Verdicts []ledger.Verdict

@@ -279,8 +279,13 @@ func (g *group) relay(r *record, changes *state.Changes) {
 				r.arrive(arrival)
 				continue
 			}
-			client = true
 			destinations := g.destinations(r, entry.Transaction())
+			if g.isLate(r, b, entry, destinations) {
+				r.destinations[entry.ID] = destinations
+				g.judgeDeadline(r, entry, destinations)
+				continue
+			}
+			client = true
 			// One that concerns only lost shards is refused where it enters.
 			delivered = delivered || entry.Result.Code != ledger.Relayed &&
 				(entry.Result.Code != ledger.ShardLost ||

@@ -32,6 +32,8 @@ type letter struct {
 	subject ledger.Subject
 	// parcel asks for what an organisation takes along that moves, or has some of it.
 	parcel *parcel
+	// late is a copy of a transaction for which the sender waits in vain.
+	late []byte
 }
 
 // carried is an entry of a stream, with the height of the block that has it.
@@ -58,6 +60,8 @@ type exchange struct {
 	// entries are the received entries of the parent's stream, by their numbers, each with the
 	// members that said so.
 	entries map[uint64][]*heard
+	// late are copies of transactions that the chain lacks, and that others wait for.
+	late map[ledger.Hash][]byte
 	// verdicts are those of other shards, and asking the transactions that wait for them. opened is
 	// set until the member first looks at these.
 	verdicts *verdicts.Exchange
@@ -88,7 +92,7 @@ func (m *member) newExchange() exchange {
 	w := m.group.world
 	return exchange{streams: make(map[ledger.ShardID][]*carried),
 		answers: make(map[ledger.Hash]place), positions: make(map[address]uint64),
-		entries: make(map[uint64][]*heard), opened: true,
+		entries: make(map[uint64][]*heard), late: make(map[ledger.Hash][]byte), opened: true,
 		leaving: departures{make(map[uint64]int), make(map[uint64][]*ledger.Bundle)},
 		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
 			Shards: w.shards, Members: w.indexes, Bounds: w.plan.bounds,
@@ -210,6 +214,7 @@ func (m *member) ask() {
 		if int(question.Shard) >= len(w.groups) {
 			continue // it has not begun
 		}
+		m.handOver(&question)
 		for i := range question.IDs {
 			asked := letter{asked: &question.IDs[i], subject: question.Subject}
 			if !w.plan.vouched() {
@@ -262,6 +267,8 @@ func (m *member) receive(l *letter) {
 		}
 	case l.parcel != nil:
 		m.receiveParcel(l.from, l.parcel)
+	case l.late != nil:
+		m.receiveLate(l.late)
 	}
 }
 
@@ -314,6 +321,7 @@ func (m *member) carry(batch *ledger.Batch) {
 			slices.Reverse(batch.Carried)
 		}
 	}
+	m.carryLate(batch)
 	batch.Verdicts = m.verdicts.Propose(w.plan.proposed, after(w.turn), after(againAfterTurns))
 	if m.lies() {
 		m.lieToFellows(batch)
@@ -344,9 +352,12 @@ func (m *member) giveUp(batch *ledger.Batch) {
 
 // vouch signs what a batch takes over from other shards.
 func (m *member) vouch(batch *ledger.Batch) {
-	entries := make([]ledger.Vouched, len(batch.Carried))
-	for i, each := range batch.Carried {
-		entries[i] = ledger.Vouched{Number: each.Number, Hash: ledger.CarriedHash(each.Bundle)}
+	var entries []ledger.Vouched
+	for _, each := range batch.Carried {
+		if each.Number > 0 {
+			entries = append(entries, ledger.Vouched{Number: each.Number,
+				Hash: ledger.CarriedHash(each.Bundle)})
+		}
 	}
 	slices.SortFunc(entries, func(a, b ledger.Vouched) int {
 		return cmp.Compare(a.Number, b.Number)
@@ -368,6 +379,8 @@ func (l *letter) String() string {
 		what = fmt.Sprintf("asks for %s", short(*l.asked))
 	case l.parcel != nil && l.parcel.arrival != nil:
 		what = fmt.Sprintf("arrival %s", short(l.parcel.arrival.ID(0)))
+	case l.late != nil:
+		what = "a copy that is late"
 	case l.parcel != nil:
 		what = fmt.Sprintf("asks for arrivals of move %d", l.parcel.move)
 	}

@@ -325,8 +325,7 @@ func (m *member) execute(r *round) {
 // propose returns the member's batch for the next round, and whether it has any news.
 func (m *member) propose() (payload []byte, news bool) {
 	w := m.group.world
-	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: m.group.genesis.Time +
-		turnLength*ledger.Milliseconds(w.turn) + ledger.Milliseconds(m.number)}}
+	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: m.now()}}
 	for i := range m.pool {
 		if !m.hasAll(m.pool[i].bundle) && w.random.IntN(4) > 0 {
 			batch.Bundles = append(batch.Bundles, m.pool[i].encoded)
@@ -337,6 +336,12 @@ func (m *member) propose() (payload []byte, news bool) {
 		return nil, false
 	}
 	return batch.Encode(), true
+}
+
+// now is what the member's clock shows.
+func (m *member) now() ledger.Milliseconds {
+	return m.group.genesis.Time + turnLength*ledger.Milliseconds(m.group.world.turn) +
+		ledger.Milliseconds(m.number)
 }
 
 // admit puts a client's bundle into the memory of a member.

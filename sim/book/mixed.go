@@ -198,38 +198,6 @@ func (w *world) isEarly(number int) bool {
 	})
 }
 
-// reachable leaves out transactions that wait for a shard that never gets them: a copy was
-// submitted after organisations moved, and a shard above that one has the transaction from before,
-// when it did not concern that one.
-func (w *world) reachable(g *group, waiting []ledger.Hash) (rest []ledger.Hash) {
-	if w.plan.movers == nil {
-		return waiting
-	}
-	for _, id := range waiting {
-		at := g.places[id]
-		if !slices.ContainsFunc(g.records[at.height-1].destinations[id],
-			func(to ledger.ShardID) bool { return w.isCutOff(id, to) }) {
-			rest = append(rest, id)
-		}
-	}
-	return rest
-}
-
-// isCutOff reports whether a shard never gets a transaction that it should have.
-func (w *world) isCutOff(id ledger.Hash, shard ledger.ShardID) bool {
-	if _, has := w.groups[shard].places[id]; has || w.isLost(shard) {
-		return false
-	}
-	for above, below := w.tree.Parent(shard); below; above, below = w.tree.Parent(above) {
-		g := w.groups[above]
-		if at, has := g.places[id]; has &&
-			!slices.Contains(g.records[at.height-1].destinations[id], shard) {
-			return true
-		}
-	}
-	return false
-}
-
 // changes returns how many changes of the book the chain has durably.
 func (g *group) changes() (number uint64) {
 	for _, r := range g.records[:min(g.durable, g.head())] {

@@ -11,13 +11,13 @@ import (
 // and which lose shards, all in one run.
 func TestBooksChange(t *testing.T) {
 	t.Parallel()
-	var unreached, mixed, moved, added, losses, inherited, stranded, rehung int
+	var handedOver, mixed, moved, added, losses, inherited, stranded, rehung int
 	count := share(240)
 	if err := sweep.Seeds(context.Background(), 30_000, count, Options{Faults: FaultsAll}.RunSeed,
 		func(r Result) bool {
 			if r.Mixed {
 				mixed++
-				unreached += r.Unreached
+				handedOver += r.HandedOver
 				moved, added, losses = moved+r.Moved, added+r.Added, losses+r.Losses
 				inherited, stranded = inherited+r.Inherited, stranded+r.Stranded
 				rehung += r.Rehung
@@ -35,6 +35,6 @@ func TestBooksChange(t *testing.T) {
 	}
 	t.Logf("%d books: %d organisations arrived, %d never did, %d shards were added, "+
 		"%d settlements with lost shards, %d testimonies that they agreed, %d shards were hung "+
-		"elsewhere, %d parts of copies wait for ever", mixed, moved, stranded, added, losses,
-		inherited, rehung, unreached)
+		"elsewhere, %d copies were handed over", mixed, moved, stranded, added, losses, inherited,
+		rehung, handedOver)
 }

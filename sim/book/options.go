@@ -94,6 +94,8 @@ const (
 	plantSnapshot = "snapshot-without-debts"
 	// plantLetGo offers nothing to a shard that was hung elsewhere, although it has not taken all.
 	plantLetGo = "parent-lets-go"
+	// plantNotHandedOver hands no copy of a transaction over to a shard that never gets it.
+	plantNotHandedOver = "late-not-handed-over"
 )
 
 // Plants returns the names of the bugs that can be planted.
@@ -106,7 +108,7 @@ func Plants() []string {
 			plants = append(plants, fault.String())
 		}
 	}
-	return append(plants, plantAskedOnce, plantBelievedOne)
+	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver)
 }
 
 // Options describes a run. The same options give the same run.
@@ -194,10 +196,9 @@ type Result struct {
 	// made changes of all kinds.
 	Added, Stranded int
 	Mixed           bool
-	// Unreached counts the parts of copies of failed transactions that wait for ever, because a
-	// shard on the way to another one has the transaction from before a move
-	// (docs/design/moves.md).
-	Unreached int
+	// HandedOver counts the copies of transactions that a shard refused beside the order of the
+	// tree, because they were too late and never reached it.
+	HandedOver int
 	// Rehung counts the shards that came below another parent.
 	Rehung int
 	// Turns is the virtual time of the run.

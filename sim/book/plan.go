@@ -143,6 +143,9 @@ func newPlan(options *Options) (*plan, error) {
 		count = options.Submissions
 	}
 	p.workload = newWorkload(random, p.genesis[0], p.upgrade)
+	if p.movers != nil {
+		p.workload.far = nearerDeadline
+	}
 	p.submit(random, count)
 	if p.mixed {
 		p.mix(mixing)

@@ -45,9 +45,15 @@ type workload struct {
 	began      ledger.Milliseconds
 	deadlines  bool
 	upgradedAt Turn
+	// far is how far ahead most deadlines are.
+	far Turn
 	// cancels says that the chains take cancellations, in the beginning or later.
 	cancels bool
 }
+
+// farDeadline is after how many turns most deadlines are over: after the run. nearerDeadline is it
+// in books in which organisations move, where what waits in vain ends after its deadline.
+const farDeadline, nearerDeadline Turn = 10_000, 600
 
 // turnLength is how long a turn lasts in agreed time.
 const turnLength ledger.Milliseconds = 20
@@ -64,7 +70,7 @@ var assets = []ledger.AssetName{"gold", "unit"}
 // newWorkload makes the workload of a book whose version is raised on the way, unless upgrade is 0.
 func newWorkload(random *rand.Rand, genesis *ledger.Genesis, upgrade int) *workload {
 	w := &workload{book: genesis.Book(), funds: []int64{10, 40, 1 << 40}[random.IntN(3)],
-		began: genesis.Time, deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade)),
+		far: farDeadline, began: genesis.Time, deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade)),
 		cancels: ledger.TakesCancellations(max(genesis.Version, upgrade))}
 	for i := range 3 + random.IntN(3) {
 		name := fmt.Sprintf("org%d", i)
@@ -215,8 +221,8 @@ func (w *workload) namesDeadlines(random *rand.Rand, at Turn) bool {
 // deadline draws the deadline of a transaction that is submitted at a turn. Many end while the
 // transaction, or the words on it, are on their way.
 func (w *workload) deadline(random *rand.Rand, at Turn) ledger.Milliseconds {
-	const far, near = 10_000, 80
-	turns := Turn(far)
+	const near = 80
+	turns := w.far
 	switch random.IntN(30) {
 	case 0:
 		return 0

@@ -131,7 +131,7 @@
 //   - Asked for: the members that should have told a verdict may have crashed, been cut off, or
 //     had no room. A node therefore asks for a verdict that it has waited for longer than
 //     AskAfter: each time another member, or in a vouched book all members. A node that starts
-//     asks at once. In a vouched book it tries Prove if it asked twice in vain.
+//     asks at once. It tries Prove if it asked twice in vain.
 //   - Proposed: a verdict that the chain waits for goes into this node's next message. Not
 //     vouched, it goes there again only after AgainAfter, and blocks take each verdict once,
 //     whichever member proposes it. Vouched, it goes into every message until a block takes it,

@@ -75,9 +75,9 @@ type VerdictsConfig struct {
 	// verdict is believed once more than half of the other shard's present members told it.
 	Vouched bool
 	// Prove, which may be nil, returns the verdict of another shard on a transaction that a
-	// certificate of that shard proves. Verdicts calls it if Vouched is set, one call at a time,
-	// for transactions that were asked for in vain. The result is believed at once. Prove ends
-	// when its context does; Close waits for it.
+	// certificate of that shard proves, or does what else may help. Verdicts calls it, one call at
+	// a time, for transactions that were asked for in vain. The result is believed at once. Prove
+	// ends when its context does; Close waits for it.
 	Prove func(ctx context.Context, shard ledger.ShardID, id ledger.Hash) (ledger.Verdict, error)
 
 	// bounds are those of the memory of verdicts; zero means the default.
@@ -200,7 +200,7 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	v.cancel = cancel
 	v.done.Go(v.run)
-	if config.Vouched && config.Prove != nil {
+	if config.Prove != nil {
 		v.done.Go(func() { v.proofs(ctx) })
 	}
 	v.nudge()
