@@ -97,9 +97,13 @@ func (m *member) start() {
 }
 
 // renew begins a new disk with a fellow's snapshot, and the blocks from there on that are durable,
-// or with which the generation began.
+// or with which the generation began. If there are none, it begins as in the beginning.
 func (m *member) renew() bool {
 	g := m.group
+	if max(g.durable, g.base) == 0 {
+		m.disk, m.origin, m.latest, m.joined, m.diskless = nil, nil, nil, g.generation, false
+		return true
+	}
 	for _, other := range g.members {
 		if other == m || !other.takesPart() || other.latest == nil ||
 			other.latest.height > g.durable ||

@@ -58,6 +58,9 @@ func (p *plan) mix(random *rand.Rand) {
 		}
 	}
 	p.mixRehangs(random, parents)
+	for tries := random.IntN(20); tries > 0 && !p.mixDetour(random, parents); {
+		tries--
+	}
 	slices.SortStableFunc(p.changes, func(a, b change) int { return int(a.at - b.at) })
 	for _, each := range p.changes {
 		p.calm = max(p.calm, each.at+40)
@@ -129,6 +132,59 @@ func (p *plan) mixMove(random *rand.Rand, at Turn, c *client, to ledger.ShardID)
 	if random.IntN(2) == 0 {
 		p.repeat(c, at)
 	}
+}
+
+// mixDetour lets two organisations come to a shard between two others, where a payment between them
+// fails. Then one goes elsewhere and one to a shard below, and the payment comes again. The shard
+// between has it from before and does not hand it on. Not every draw makes sense.
+func (p *plan) mixDetour(random *rand.Rand, parents []ledger.ShardID) (drawn bool) {
+	root := p.tree.Root()
+	below, beside := ledger.ShardID(random.IntN(len(parents))),
+		ledger.ShardID(random.IntN(len(parents)))
+	between := parents[below]
+	if between == root || parents[beside] == between || beside == between || slices.ContainsFunc(p.losses, func(l lossOf) bool {
+		return l.shard == below || l.shard == between || l.shard == beside
+	}) {
+		return false
+	}
+	from, to := p.someClient(random), p.someClient(random)
+	if from == to {
+		return false
+	}
+	at := Turn(50 + random.IntN(60))
+	move := func(c *client, to ledger.ShardID) {
+		p.changes = append(p.changes, change{at: at, shards: int(to) + 1,
+			what: fmt.Sprintf("moves %s to shard %d", c.name, to),
+			change: ledger.BookChange{Move: &ledger.OrganisationMove{Organisation: c.name,
+				To: to}}})
+	}
+	what, payment := p.workload.payAbsent(from, to, at+400)
+	submit := func() {
+		p.submissions = append(p.submissions, submission{number: len(p.submissions) + 1, at: at,
+			what: what, bundle: payment, member: random.IntN(MembersMax)})
+	}
+	move(from, between)
+	move(to, between)
+	at += 60
+	submit()
+	at += 20
+	move(from, beside)
+	move(to, below)
+	at += 80
+	submit()
+	p.calm = max(p.calm, at+20)
+	return true
+}
+
+// payAbsent makes a payment to an account that is never open.
+func (w *workload) payAbsent(from, to *client, until Turn) (what string, bundle *ledger.Bundle) {
+	transaction := w.next(from)
+	transaction.Deadline = w.began + turnLength*ledger.Milliseconds(until)
+	transaction.Postings = []ledger.Posting{
+		{Account: from.account("issuer"), Asset: assets[0], Amount: ledger.NewAmount(-1)},
+		{Account: to.account("absent"), Asset: assets[0], Amount: ledger.NewAmount(1)}}
+	return describe(&transaction), w.sign([]*client{from}, func(*client) bool { return true },
+		transaction)
 }
 
 func (p *plan) changesInWords() (text string) {
