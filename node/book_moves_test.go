@@ -186,6 +186,52 @@ func TestMoveWaitsForTheOldHome(t *testing.T) {
 	}
 }
 
+// A payment failed in a shard between two others, and comes again after its organisations moved to
+// these. The shard between has it and does not hand it on. It ends all the same once its deadline
+// is over.
+func TestCopyEndsThatAShardNeverGets(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, 1, 0, 0, 1)
+	b.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	move := func(number uint64, organisation int, to ledger.ShardID) {
+		if _, err := b.via(0).Submit(ctx, b.move(number, organisation, to),
+			ledgerdv1.Level_LEVEL_DURABLE); err != nil {
+			t.Fatal(err)
+		}
+		b.eventually("it has arrived", func() bool {
+			return b.nodes[to].Store().LivesHere(b.clients[organisation].Organisation) &&
+				b.nodes[to].Store().HasMoves()
+		})
+	}
+	move(1, 0, 1)
+	failing := b.pay(1, 0, 30)
+	failing.Postings[1].Account = b.clients[0].Account("absent")
+	failing.Deadline = soon(10 * time.Second)
+	if status := b.submitAt(1, failing)[0]; status.GetReasonCode() !=
+		api.ReasonCode(ledger.UnknownAccount) {
+		t.Fatal(status)
+	}
+	move(2, 1, 0)
+	move(3, 0, 2)
+	copied := b.signed(failing)
+	if _, err := b.via(0).SubmitInOrder(ctx, []*ledger.Bundle{copied}, ledger.Hash{}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it waits for shard 2", func() bool {
+		return b.nodes[0].Store().PendingCount() == 1
+	})
+	if status := b.settled(0, copied.ID(0)); status.GetReasonCode() !=
+		api.ReasonCode(ledger.DeadlinePassed) {
+		t.Errorf("it ends as %v", status)
+	}
+	crossing, err := b.nodes[2].Store().Crossing(copied.ID(0))
+	if err != nil || crossing.Entry.Result.Code != ledger.DeadlinePassed {
+		t.Errorf("shard 2 has it as %+v, %v", crossing, err)
+	}
+}
+
 // What an organisation takes along is for members of its new home only.
 func TestMovesAreOnlyForTheNewHome(t *testing.T) {
 	t.Parallel()

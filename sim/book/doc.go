@@ -85,8 +85,7 @@
 //	total order   two shards have the transactions that took effect in both in one order
 //	relay         tram.Relay, run beside each chain, delivers the same and hands on the same
 //	              entries with the same numbers
-//	progress      the book comes to rest, but for copies of failed transactions that a shard on
-//	              their way does not hand on (docs/design/moves.md, Limits)
+//	progress      the book comes to rest
 //	contract      the ledger does not panic
 //
 // # How to use it

@@ -1,0 +1,89 @@
+package crossing
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// latePayment returns a signed payment as streams carry it.
+func latePayment(t *testing.T, transactions int) []byte {
+	t.Helper()
+	genesis := vouchedGenesis(t, 1)
+	acme := ledgertest.NewClient(genesis, "acme")
+	var all []ledger.Transaction
+	block := ledger.Block{}
+	kept := make([]bool, transactions)
+	for i := range transactions {
+		all, kept[i] = append(all, acme.Transfer(acme.Account("a"), acme.Account("b"), 1)), true
+	}
+	bundle, err := ledger.NewBundle(all...)
+	if err == nil {
+		err = bundle.Sign("acme", ledgertest.Key("acme"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range transactions {
+		block.Unpacked = append(block.Unpacked, bundle.Entry(i, 0))
+	}
+	block.Bundles = append(block.Bundles, bundle.Seal(kept))
+	return block.CarriedBundle(0)
+}
+
+// A member proposes a copy only if it is of one transaction, whose clients signed it.
+func TestLateCopiesAreVerified(t *testing.T) {
+	t.Parallel()
+	good := latePayment(t, 1)
+	if _, _, err := decodeLate(good); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := decodeLate(latePayment(t, 2)); !errors.Is(err, ledger.ErrMalformed) {
+		t.Errorf("two transactions: %v", err)
+	}
+	if _, _, err := decodeLate(good[:len(good)-1]); !errors.Is(err, ledger.ErrMalformed) {
+		t.Errorf("a part: %v", err)
+	}
+	good[len(good)-1] ^= 1
+	if _, _, err := decodeLate(good); !errors.Is(err, ledger.ErrSignature) {
+		t.Errorf("a wrong signature: %v", err)
+	}
+}
+
+// Copies have bounded room, of which no shard can take all, and make room after a while.
+func TestLateCopiesAreBounded(t *testing.T) {
+	t.Parallel()
+	var late lateCopies
+	now := time.Unix(1000, 0)
+	encoded := make([]byte, 100)
+	for i := range lateOfShard {
+		if !late.add(1, ledger.Hash{1, byte(i)}, encoded, now) {
+			t.Fatalf("no room for copy %d", i)
+		}
+	}
+	if late.add(1, ledger.Hash{2}, encoded, now) {
+		t.Error("one shard takes more than its room")
+	}
+	if !late.add(1, ledger.Hash{1, 0}, encoded, now) || !late.add(2, ledger.Hash{3}, encoded, now) {
+		t.Error("no room for a copy that is here, or for another shard")
+	}
+	if got := late.propose(2*ledger.CarriedSize(100), now); len(got) != 2 ||
+		got[0].Number != 0 {
+		t.Errorf("%d copies in the room for two", len(got))
+	}
+	block := &ledger.Block{Unpacked: []ledger.Entry{{ID: ledger.Hash{3}}}}
+	late.forget(block)
+	if got := late.propose(1<<20, now); len(got) != lateOfShard {
+		t.Errorf("%d copies are left", len(got))
+	}
+	after := now.Add(lateLasts + 1)
+	if got := late.propose(1<<20, after); len(got) != 0 {
+		t.Errorf("%d copies are proposed for too long", len(got))
+	}
+	if !late.add(1, ledger.Hash{2}, encoded, after) {
+		t.Error("old copies make no room")
+	}
+}
