@@ -329,7 +329,7 @@ func (m *member) execute(r *round) {
 // propose returns the member's batch for the next round, and whether it has any news.
 func (m *member) propose() (payload []byte, news bool) {
 	w := m.group.world
-	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: m.now()}}
+	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: m.now()}, Clocks: m.clocks()}
 	for i := range m.pool {
 		if !m.hasAll(m.pool[i].bundle) && w.random.IntN(4) > 0 {
 			batch.Bundles = append(batch.Bundles, m.pool[i].encoded)
@@ -346,6 +346,22 @@ func (m *member) propose() (payload []byte, news bool) {
 func (m *member) now() ledger.Milliseconds {
 	return m.group.genesis.Time + turnLength*ledger.Milliseconds(m.group.world.turn) +
 		ledger.Milliseconds(m.number)
+}
+
+// clocks are those that a batch shows after the chain has been idle for long.
+func (m *member) clocks() (all []ledger.MemberClock) {
+	last := m.group.origin.Header.Time
+	if count := len(m.records); count > 0 {
+		last = m.records[count-1].block.Header.Time
+	}
+	if m.now()-last <= ledger.MaxStep {
+		return nil
+	}
+	for i, index := range m.group.world.plan.indexes {
+		all = append(all, ledger.MemberClock{Member: index,
+			Offset: ledger.Milliseconds(i - m.number)})
+	}
+	return all
 }
 
 // admit puts a client's bundle into the memory of a member.

@@ -234,7 +234,8 @@ func (w *world) learn(root *group, c *change) bool {
 		return placed
 	}
 	entry := root.records[at.height-1].block.Entry(at.index)
-	if entry.Result.Code == ledger.BookOutdated {
+	switch entry.Result.Code {
+	case ledger.BookOutdated, ledger.UnknownShard: // the block that added it may have been lost
 		c.bundle = nil
 		return false
 	}
