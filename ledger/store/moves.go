@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -263,20 +264,75 @@ func recordIn(t *ledger.Transaction, key ledger.RecordKey, item uint32) (value [
 	return t.Records[item].Value, true
 }
 
-// answer returns the verdict on an entry for a shard that asks; see State.AnswersTo. Of a block
-// that is absent the entry has only its result. That will do unless an organisation moved since.
+// answer returns the verdict on an entry for a shard that asks; see State.AnswersTo.
 func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID,
 	absent bool) (verdict ledger.Verdict, made bool, err error) {
+	if absent {
+		return s.answerAbsent(entry, height, asks)
+	}
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
-	if absent {
-		moves := s.state.Moves()
-		if len(moves) > 0 && moves[len(moves)-1].Height >= height {
-			return ledger.Verdict{}, false, s.errAbsent(height)
-		}
-		verdict, made = ledger.VerdictOf(entry, s.genesis.Shard)
-		return verdict, made, nil
-	}
 	verdict, made = s.state.AnswersTo(entry, height, asks)
 	return verdict, made, nil
+}
+
+// answerAbsent is answer for an entry of an absent block, of which there is only the result. A
+// refusal is one for every shard. An agreement is not: a copy may have come to the shard that asks
+// after a move, also if this chain lacks that move yet. So the chain itself has to show that the
+// shard was among those that agreed together:
+//
+//   - The transaction waits here: the state has the shards.
+//   - It does not, and the chain has the good verdict of the shard that asks. It took that because
+//     it waited for it.
+//   - It took effect here without: then it did not concern the shard that asks.
+//   - Else another shard refused it, and those that it concerned hear that from there. This shard's
+//     agreement decides nothing for them, and members that have the block say what it is for others.
+func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
+	verdict ledger.Verdict, made bool, err error) {
+	if verdict, made = ledger.VerdictOf(entry, s.genesis.Shard); made && !verdict.Good() {
+		return verdict, made, nil
+	}
+	s.mutex.RLock()
+	with, waits := s.state.AgreedWith(entry.ID, asks)
+	moves := s.state.Moves()
+	s.mutex.RUnlock()
+	stranger := ledger.Verdict{ID: entry.ID, Shard: s.genesis.Shard,
+		Result: ledger.Result{Code: ledger.StaleNonce, Item: ledger.NoItem}}
+	switch {
+	case !made && (len(moves) == 0 || moves[len(moves)-1].Height < height):
+		return verdict, false, nil
+	case !made:
+		return ledger.Verdict{}, false, s.errAbsent(height)
+	case with:
+		return verdict, true, nil
+	case waits:
+		return stranger, true, nil
+	}
+	said, err := s.Known(ledger.Verdict{ID: entry.ID, Shard: asks,
+		Result: setAside}.Entry(s.book).ID)
+	if said || err != nil {
+		return verdict, err == nil, err
+	}
+	applied, err := s.tookEffect(entry.ID)
+	if applied || err != nil {
+		return stranger, err == nil, err
+	}
+	return ledger.Verdict{}, false, s.errAbsent(height)
+}
+
+// tookEffect reports whether a good verdict of another shard made a transaction take effect. It
+// needs no more of the blocks than their outlines.
+func (s *Store) tookEffect(id ledger.Hash) (bool, error) {
+	for shard := range ledger.ShardID(s.BookShards()) {
+		good := ledger.Verdict{ID: id, Shard: shard, Result: setAside}.Entry(s.book)
+		_, entry, _, err := s.result(good.ID)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return false, err
+		case entry.Result.Code == ledger.Settled:
+			return true, nil
+		}
+	}
+	return false, nil
 }

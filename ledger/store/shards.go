@@ -295,8 +295,9 @@ func (s *Store) Standing(verdict *ledger.Verdict) (verdicts.Standing, error) {
 // if there is none: the transaction is not in a block up to upTo, concerned only this shard, or
 // passed through. As for Stream, upTo must be a height that a majority of the members have on disk,
 // because another shard acts irrevocably on a verdict. A store that began with a snapshot knows the
-// verdicts in absent blocks from their outlines. So none is lost when members that have the blocks
-// leave. Verdict returns ErrAbsent only if the snapshot came from a version without outlines.
+// verdicts in absent blocks from their outlines. So none that another shard needs is lost when
+// members that have the blocks leave. Verdict returns ErrAbsent for others (answerAbsent), and if
+// the snapshot came from a version without outlines.
 func (s *Store) Verdict(id ledger.Hash, asks ledger.ShardID, upTo ledger.Height) (
 	verdict ledger.Verdict, made bool, err error) {
 	height, entry, absent, err := s.result(id)
