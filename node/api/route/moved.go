@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -76,8 +77,8 @@ func (r *router) askEarlierHome(ctx context.Context, status *ledgerdv1.Transacti
 	if !failed(status) {
 		return nil
 	}
-	told, silent := r.earlier(ctx, status.GetId(), signer)
-	switch {
+	told, silent, lost := r.earlier(ctx, status.GetId(), signer)
+	switch silent = append(silent, lost...); {
 	case told != nil:
 		return told.GetStatus()
 	case len(silent) > 0:
@@ -87,38 +88,47 @@ func (r *router) askEarlierHome(ctx context.Context, status *ledgerdv1.Transacti
 }
 
 // earlier returns a transaction as an old home of its signer has it, unless it failed there, too,
-// and which old homes do not answer.
+// and which old homes do not answer, or are lost and never will.
 func (r *router) earlier(ctx context.Context, id []byte, signer ledger.OrganisationName) (
-	told *ledgerdv1.Transaction, silent []ledger.ShardID) {
+	told *ledgerdv1.Transaction, silent, lost []ledger.ShardID) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	for _, each := range slices.Backward(r.backend.Store().Moves(signer)) {
+	opened := r.backend.Store()
+	for _, each := range slices.Backward(opened.Moves(signer)) {
+		if opened.Lost(each.From) {
+			lost = append(lost, each.From)
+			continue
+		}
 		told, err := r.transactionAt(ctx, each.From, id, each.Number)
 		switch {
 		case err != nil && connect.CodeOf(err) == connect.CodeNotFound:
 		case err != nil:
 			silent = append(silent, each.From)
 		case !failed(told.GetStatus()):
-			return told, nil
+			return told, nil, nil
 		}
 	}
-	return nil, silent
+	return nil, silent, lost
 }
 
 // earlierOf returns a transaction that failed in a chain as it is after all, if an old home of its
-// signer has it.
+// signer has it. If only homes that are lost could have it, it failed, and the reason says so.
 func (r *router) earlierOf(ctx context.Context,
 	shown *ledgerdv1.Transaction) *ledgerdv1.Transaction {
 	status, signer := shown.GetStatus(), ledger.OrganisationName(shown.GetBody().GetSigner())
 	if !failed(status) {
 		return shown
 	}
-	told, silent := r.earlier(ctx, status.GetId(), signer)
+	told, silent, lost := r.earlier(ctx, status.GetId(), signer)
 	switch {
 	case told != nil:
 		return told
 	case len(silent) > 0:
 		shown.Status = waitsFor(status, silent[0])
+	case len(lost) > 0:
+		status.Reason += fmt.Sprintf("; shard %d, where %s lived before, is lost, and nobody can "+
+			"say whether the transaction took effect there: look at the nonces and balances of %s "+
+			"before you sign it again", lost[0], signer, signer)
 	}
 	return shown
 }

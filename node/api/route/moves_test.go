@@ -252,3 +252,51 @@ func TestReadsOfALostShard(t *testing.T) {
 		}
 	}
 }
+
+// A transaction that failed at the new home of its signer is not pending for ever if the old home is
+// lost. Its failure is shown, with the doubt that is left.
+func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	b.startMove()
+	b.finishMove()
+	stale := b.signed(ledger.Transaction{Ledger: b.orgs[2].Ledger, Signer: "org2",
+		Nonce: ledger.Nonce{Stream: b.orgs[2].Stream, Sequence: b.orgs[2].Sequence},
+		Postings: []ledger.Posting{
+			{Account: "org2:mint", Asset: "unit", Amount: ledger.NewAmount(-1)},
+			{Account: "org2:a", Asset: "unit", Amount: ledger.NewAmount(1)}}})
+	failed := b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, stale)
+	get := func(door int) *ledgerdv1.TransactionStatus {
+		b.Helper()
+		id := stale.ID(0)
+		answer, err := b.clients[door].GetTransaction(b.context(),
+			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return answer.Msg.GetTransaction().GetStatus()
+	}
+	if status := get(0); failed.GetReasonCode() != "stale_nonce" ||
+		status.GetReasonCode() != "stale_nonce" || strings.Contains(status.GetReason(), "lost") {
+		t.Fatalf("%v, %v", failed, status)
+	}
+	b.Stand(2, true)
+	b.Silence(2, true)
+	if status := get(0); status.GetState() !=
+		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		!slices.Equal(status.GetWaitsFor(), []uint32{2}) {
+		t.Errorf("while the old home is silent: %v", status)
+	}
+	b.change(ledger.BookChange{Number: 2, Loss: &ledger.ShardLoss{Shard: 2}})
+	b.until("all know of the loss", func() bool {
+		return b.Shard(0).Node(0).Store().Lost(2) && b.Shard(1).Node(0).Store().Lost(2)
+	})
+	for door := range 2 {
+		if status := get(door); status.GetState() !=
+			ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED ||
+			status.GetReasonCode() != "stale_nonce" ||
+			!strings.Contains(status.GetReason(), "shard 2, where org2 lived before, is lost") {
+			t.Errorf("at shard %d: %v", door, status)
+		}
+	}
+}
