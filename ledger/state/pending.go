@@ -171,8 +171,8 @@ func (s *State) Pending(id ledger.Hash) (Pending, bool) {
 	return s.public(found.entry), true
 }
 
-// AgreedWith reports whether a transaction waits here, and whether another shard is among those that
-// it concerned at its place.
+// AgreedWith reports whether a transaction waits here, and whether another shard is among those
+// that it concerned at its place.
 func (s *State) AgreedWith(id ledger.Hash, other ledger.ShardID) (with, waits bool) {
 	found := s.pending.byID[id]
 	return found != nil && found.entry.wait(other) != nil, found != nil

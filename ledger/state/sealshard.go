@@ -13,7 +13,8 @@ import "github.com/ledgerd/ledgerd/ledger"
 //   - Then come clients' bundles: the transactions that concern only shards that this shard
 //     reaches, and whose signer is registered or that are registrations. Those of organisations
 //     that are on their way here wait for a later block.
-//   - Then come copies of transactions that are too late, and that never reach this shard (late.go).
+//   - Then come copies of transactions that are too late, and that never reach this shard
+//     (late.go).
 //   - A change of the book's shards is the last of these: what comes after it is in a later block.
 //
 // With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half
@@ -202,9 +203,9 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 	s.Gaps += len(ahead)
 }
 
-// addBundle adds a client's bundle (number 0, with all of its transactions), an entry of the parent's
-// stream, which has only the transactions marked in present, or a copy that is too late (number 0).
-// It leaves out what does not belong into a block of this shard.
+// addBundle adds a client's bundle (number 0, with all of its transactions), an entry of the
+// parent's stream, which has only the transactions marked in present, or a copy that is too late
+// (number 0). It leaves out what does not belong into a block of this shard.
 func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64,
 	belongs func(*ledger.Transaction, *ledger.Hash, uint64) bool) {
 	kept, first := make([]bool, bundle.Len()), len(s.block.Unpacked)

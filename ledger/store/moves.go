@@ -286,7 +286,7 @@ func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.Sh
 //     it waited for it.
 //   - It took effect here without: then it did not concern the shard that asks.
 //   - Else another shard refused it, and those that it concerned hear that from there. This shard's
-//     agreement decides nothing for them, and members that have the block say what it is for others.
+//     agreement decides nothing for them. Members that have the block say what it is for others.
 func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
 	verdict ledger.Verdict, made bool, err error) {
 	if verdict, made = ledger.VerdictOf(entry, s.genesis.Shard); made && !verdict.Good() {

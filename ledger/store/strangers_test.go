@@ -12,8 +12,8 @@ import (
 )
 
 // A store gives its shard's agreement to the shards that a transaction concerned, and to no other
-// one: that has a copy from after a move, which this chain may lack. So does a store that began with
-// a snapshot, as far as its chain shows whom the transaction concerned.
+// one: that has a copy from after a move, which this chain may lack. So does a store that began
+// with a snapshot, as far as its chain shows whom the transaction concerned.
 func TestStrangersGetNoAgreement(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)

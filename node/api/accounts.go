@@ -118,14 +118,35 @@ func (s *Service) ListAccounts(ctx context.Context,
 		}
 		return s.AccountsAtCut(ctx, request.Msg, at)
 	}
-	accounts, more, err := s.accountsFrom(request.Msg.GetPrefix(),
-		ledger.AccountPath(request.Msg.GetPageToken()), size)
+	if err := s.hasChanges(request.Msg.GetBookChanges()); err != nil {
+		return nil, err
+	}
+	answer, err := s.accountsPage(request.Msg, size)
 	if err != nil {
 		return nil, s.failure(ctx, "reading the accounts", err)
 	}
+	// A change of the book that comes meanwhile may be in a part of the page only.
+	for s.backend.Store().BookChanges() != answer.BookChanges {
+		if answer, err = s.accountsPage(request.Msg, size); err != nil {
+			return nil, s.failure(ctx, "reading the accounts", err)
+		}
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// accountsPage makes a page of accounts. The number of the book's changes is that before. So are
+// the organisations on their way, since one that arrives meanwhile may have no accounts in the page
+// yet.
+func (s *Service) accountsPage(request *ledgerdv1.ListAccountsRequest, size int) (
+	*ledgerdv1.ListAccountsResponse, error) {
+	answer := &ledgerdv1.ListAccountsResponse{BookChanges: s.backend.Store().BookChanges(),
+		MovingOrganisations: s.comingWith(request.GetPrefix())}
+	accounts, more, err := s.accountsFrom(request.GetPrefix(),
+		ledger.AccountPath(request.GetPageToken()), size)
+	if err != nil {
+		return nil, err
+	}
 	height := s.backend.Store().Head().Height
-	answer := &ledgerdv1.ListAccountsResponse{
-		MovingOrganisations: s.comingWith(request.Msg.GetPrefix())}
 	for i := range accounts {
 		if !s.backend.Store().LivesHere(accounts[i].Path.Organisation()) {
 			continue // it has moved, or has not arrived yet
@@ -135,7 +156,7 @@ func (s *Service) ListAccounts(ctx context.Context,
 	if more {
 		answer.NextPageToken = string(accounts[len(accounts)-1].Path)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // accountsFrom lists at most limit accounts with a prefix that come after a path, and reports

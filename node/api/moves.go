@@ -64,6 +64,15 @@ func (s *Service) livesHere(name ledger.OrganisationName) error {
 		"from shard %d to shard %d: ask again", name, last.From, last.To), nil)
 }
 
+// hasChanges returns an error if this node's chain has fewer changes of the book's shards.
+func (s *Service) hasChanges(changes uint64) error {
+	if changes <= s.backend.Store().BookChanges() {
+		return nil
+	}
+	return Retryable(connect.CodeUnavailable, fmt.Errorf("this node's chain has not all of %d "+
+		"changes of the book's shards: try again, or another node", changes), nil)
+}
+
 // LostShard is the error of a call that only a shard can answer that is lost for good. It is the
 // same whenever it is asked.
 func LostShard(shard ledger.ShardID, besides string) *connect.Error {

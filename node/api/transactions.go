@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -21,9 +20,8 @@ func (s *Service) GetTransaction(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	if changes := request.Msg.GetBookChanges(); changes > s.backend.Store().BookChanges() {
-		return nil, Retryable(connect.CodeUnavailable, fmt.Errorf("this node's chain has not all "+
-			"of %d changes of the book's shards: try again, or another node", changes), nil)
+	if err := s.hasChanges(request.Msg.GetBookChanges()); err != nil {
+		return nil, err
 	}
 	status, err := s.backend.Status(id)
 	if err != nil {

@@ -207,7 +207,8 @@ func (b *book) verdictsConfig(lane *wire.Datagrams) shards.VerdictsConfig {
 	node := b.config.Node
 	return shards.VerdictsConfig{Directory: b.directory, Control: lane,
 		Store: func() shards.Chain { return node.Store() }, Durable: b.durable, Ready: node.Wake,
-		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.proveOrHandOver, Logger: b.config.Logger}
+		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.proveOrHandOver,
+		Logger: b.config.Logger}
 }
 
 // streamsConfig is the configuration of the streams between shards.

@@ -18,8 +18,8 @@ import (
 
 // After moves a transaction may wait for a shard that it never reaches (docs/design/moves.md). Once
 // its deadline is over, a node whose shard waits hands a copy over to a member of that shard, which
-// proposes it. Nobody has to believe anybody: the clients have signed the copy, and the chain
-// refuses it only if it lacks it and the deadline is over by the chain's own time.
+// proposes it. No member has to believe another one: the clients have signed the copy, and the
+// chain refuses it only if it lacks it and the deadline is over by the chain's own time.
 
 const (
 	// latePath is where a node takes copies from members of other shards.

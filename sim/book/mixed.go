@@ -138,17 +138,14 @@ func (p *plan) mixMove(random *rand.Rand, at Turn, c *client, to ledger.ShardID)
 // fails. Then one goes elsewhere and one to a shard below, and the payment comes again. The shard
 // between has it from before and does not hand it on. Not every draw makes sense.
 func (p *plan) mixDetour(random *rand.Rand, parents []ledger.ShardID) (drawn bool) {
-	root := p.tree.Root()
 	below, beside := ledger.ShardID(random.IntN(len(parents))),
 		ledger.ShardID(random.IntN(len(parents)))
 	between := parents[below]
-	if between == root || parents[beside] == between || beside == between || slices.ContainsFunc(p.losses, func(l lossOf) bool {
+	from, to := p.someClient(random), p.someClient(random)
+	if from == to || between == p.tree.Root() || parents[beside] == between ||
+		beside == between || slices.ContainsFunc(p.losses, func(l lossOf) bool {
 		return l.shard == below || l.shard == between || l.shard == beside
 	}) {
-		return false
-	}
-	from, to := p.someClient(random), p.someClient(random)
-	if from == to {
 		return false
 	}
 	at := Turn(50 + random.IntN(60))

@@ -70,8 +70,9 @@ var assets = []ledger.AssetName{"gold", "unit"}
 // newWorkload makes the workload of a book whose version is raised on the way, unless upgrade is 0.
 func newWorkload(random *rand.Rand, genesis *ledger.Genesis, upgrade int) *workload {
 	w := &workload{book: genesis.Book(), funds: []int64{10, 40, 1 << 40}[random.IntN(3)],
-		far: farDeadline, began: genesis.Time, deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade)),
-		cancels: ledger.TakesCancellations(max(genesis.Version, upgrade))}
+		far: farDeadline, began: genesis.Time,
+		deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade)),
+		cancels:   ledger.TakesCancellations(max(genesis.Version, upgrade))}
 	for i := range 3 + random.IntN(3) {
 		name := fmt.Sprintf("org%d", i)
 		w.clients = append(w.clients, &client{name: ledger.OrganisationName(name),

@@ -1453,8 +1453,7 @@ type GetTransactionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	IdHex string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"` // instead of id
-	// If above 0, a node answers only if its chain has so many changes of the book's shards. Then it
-	// has all transactions of before the last of these.
+	// A node answers only if its chain has so many changes of the book, and so all from before these.
 	BookChanges   uint64 `protobuf:"varint,3,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2736,14 +2735,14 @@ func (x *GetAccountResponse) GetAtCut() bool {
 }
 
 type ListAccountsRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Prefix    string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	PageSize  uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
-	PageToken string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard     *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the accounts of one shard; by default of all
-	// The places of all shards, by number, as GetCut returned them: the balances are those at this
-	// cut, without those of 0. All shards that may have such accounts have to answer. A page may have
-	// fewer accounts than its size and still not be the last.
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Prefix      string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	PageSize    uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
+	PageToken   string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard       *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"`                          // selects the accounts of one shard; by default of all
+	BookChanges uint64                 `protobuf:"varint,5,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"` // a node answers only if its chain has so many changes of the book
+	// The places of all shards, by number, as of GetCut, for the balances there, without those of 0.
+	// All shards with such accounts have to answer. A page shorter than its size may not be the last.
 	Cut           []*Place `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2807,6 +2806,13 @@ func (x *ListAccountsRequest) GetShard() uint32 {
 	return 0
 }
 
+func (x *ListAccountsRequest) GetBookChanges() uint64 {
+	if x != nil {
+		return x.BookChanges
+	}
+	return 0
+}
+
 func (x *ListAccountsRequest) GetCut() []*Place {
 	if x != nil {
 		return x.Cut
@@ -2822,6 +2828,7 @@ type ListAccountsResponse struct {
 	// Organisations with the prefix that are on their way to another home, at most 100. Their accounts
 	// are missing until they have arrived.
 	MovingOrganisations []string `protobuf:"bytes,4,rep,name=moving_organisations,json=movingOrganisations,proto3" json:"moving_organisations,omitempty"`
+	BookChanges         uint64   `protobuf:"varint,5,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"` // changes of the book that all chains of the page have, without a cut
 	// The balances are those at the cut of the request. A node of a version before cuts does not set
 	// it, and answers with the balances of the present.
 	AtCut         bool `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"`
@@ -2885,6 +2892,13 @@ func (x *ListAccountsResponse) GetMovingOrganisations() []string {
 		return x.MovingOrganisations
 	}
 	return nil
+}
+
+func (x *ListAccountsResponse) GetBookChanges() uint64 {
+	if x != nil {
+		return x.BookChanges
+	}
+	return 0
 }
 
 func (x *ListAccountsResponse) GetAtCut() bool {
@@ -7242,20 +7256,22 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cut\"Z\n" +
 	"\x12GetAccountResponse\x12-\n" +
 	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\x12\x15\n" +
-	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xb3\x01\n" +
+	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xd6\x01\n" +
 	"\x13ListAccountsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
-	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12#\n" +
+	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12!\n" +
+	"\fbook_changes\x18\x05 \x01(\x04R\vbookChanges\x12#\n" +
 	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
-	"\x06_shard\"\xe6\x01\n" +
+	"\x06_shard\"\x89\x02\n" +
 	"\x14ListAccountsResponse\x12/\n" +
 	"\baccounts\x18\x01 \x03(\v2\x13.ledgerd.v1.AccountR\baccounts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
 	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\x121\n" +
-	"\x14moving_organisations\x18\x04 \x03(\tR\x13movingOrganisations\x12\x15\n" +
+	"\x14moving_organisations\x18\x04 \x03(\tR\x13movingOrganisations\x12!\n" +
+	"\fbook_changes\x18\x05 \x01(\x04R\vbookChanges\x12\x15\n" +
 	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xfd\x01\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +

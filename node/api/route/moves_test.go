@@ -253,8 +253,8 @@ func TestReadsOfALostShard(t *testing.T) {
 	}
 }
 
-// A transaction that failed at the new home of its signer is not pending for ever if the old home is
-// lost. Its failure is shown, with the doubt that is left.
+// A transaction that failed at the new home of its signer is not pending for ever if the old home
+// is lost. Its failure is shown, with the doubt that is left.
 func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
 	t.Parallel()
 	b := newChangingBook(t)
@@ -297,6 +297,55 @@ func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
 			status.GetReasonCode() != "stale_nonce" ||
 			!strings.Contains(status.GetReason(), "shard 2, where org2 lived before, is lost") {
 			t.Errorf("at shard %d: %v", door, status)
+		}
+	}
+}
+
+// A list in which an organisation is missing, because only its old home knows of its move yet, says
+// that the new home does not answer. So does one of a node that does not know of the move itself.
+func TestListsBeforeAllKnowOfAMove(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	list := func(door int, prefix string) *ledgerdv1.ListAccountsResponse {
+		b.Helper()
+		page, err := b.clients[door].ListAccounts(b.context(),
+			connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: prefix}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return page.Msg
+	}
+	b.Stand(1, true)
+	b.change(ledger.BookChange{Number: 1,
+		Move: &ledger.OrganisationMove{Organisation: "org2", To: 1}})
+	b.until("the old home knows of the move", func() bool {
+		return b.Shard(2).Node(0).Store().BookChanges() == 1
+	})
+	for door := range 3 {
+		page := list(door, "")
+		if !slices.Equal(page.GetUnansweredShards(), []uint32{1}) || page.GetBookChanges() != 1 ||
+			slices.ContainsFunc(page.GetAccounts(), func(a *ledgerdv1.Account) bool {
+				return a.GetAccount() == "org2:a"
+			}) {
+			t.Errorf("at shard %d: shards %v do not answer, after %d changes", door,
+				page.GetUnansweredShards(), page.GetBookChanges())
+		}
+	}
+	if page := list(1, "org2:"); !slices.Equal(page.GetUnansweredShards(), []uint32{2}) {
+		t.Errorf("at the new home: shards %v do not answer", page.GetUnansweredShards())
+	}
+	if page := list(0, "org2:"); !slices.Equal(page.GetUnansweredShards(), []uint32{1}) {
+		t.Errorf("at the root: shards %v do not answer", page.GetUnansweredShards())
+	}
+	b.Stand(1, false)
+	b.until("it has arrived", func() bool {
+		return b.Shard(1).Node(0).Store().LivesHere("org2") &&
+			b.Shard(1).Node(0).Store().HasMoves()
+	})
+	for door := range 3 {
+		if page := list(door, "org2:"); len(page.GetUnansweredShards()) > 0 ||
+			len(page.GetAccounts()) != 2 {
+			t.Errorf("at shard %d: %v", door, page)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -289,7 +290,7 @@ func organisationOf(prefix string) (name ledger.OrganisationName, whole bool) {
 // shards that did not answer. It merges this shard's page with those of the others.
 func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
 	here *ledgerdv1.ListAccountsResponse, size int) *ledgerdv1.ListAccountsResponse {
-	shards := r.shardsOfPrefix(request.GetPrefix())
+	known, shards := r.backend.Store().BookChanges(), r.shardsOfPrefix(request.GetPrefix())
 	pages, failures := callAll(ctx, askTime,
 		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
 			error) {
@@ -298,6 +299,10 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 			}
 			return r.accountsOf(ctx, shard, request)
 		})
+	changes := r.catchUp(ctx, request, known, shards, pages, failures)
+	if _, whole := organisationOf(request.GetPrefix()); whole && changes > known {
+		failures[0] = errBehind // the organisation may have moved away from there
+	}
 	var unanswered []uint32
 	var answered []*ledgerdv1.ListAccountsResponse
 	for i, page := range pages {
@@ -309,8 +314,49 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 	}
 	answer := mergeAccounts(answered, size)
 	slices.Sort(unanswered)
-	answer.UnansweredShards = unanswered
+	answer.UnansweredShards, answer.BookChanges = unanswered, changes
 	return answer
+}
+
+// errBehind reports that this node does not know all changes of the book that another one knows.
+var errBehind = errors.New("this node's chain is behind")
+
+// catchUp asks the shards again whose pages are of chains with fewer changes of the book than
+// others have, or this node knows. Otherwise an organisation could be missing without a word that
+// has left one shard as its chain says, and of which the other one has not heard. It returns the
+// greatest number of changes. A shard that has not so many does not answer.
+func (r *router) catchUp(ctx context.Context, request *ledgerdv1.ListAccountsRequest, known uint64,
+	shards []ledger.ShardID, pages []*ledgerdv1.ListAccountsResponse, failures []error) uint64 {
+	most := known
+	for i := range pages {
+		if failures[i] == nil {
+			most = max(most, pages[i].GetBookChanges())
+		}
+	}
+	var behind []ledger.ShardID
+	for i, shard := range shards {
+		if failures[i] == nil && pages[i].GetBookChanges() < most {
+			behind = append(behind, shard)
+		}
+	}
+	again := &ledgerdv1.ListAccountsRequest{Prefix: request.GetPrefix(),
+		PageSize: request.GetPageSize(), PageToken: request.GetPageToken(), BookChanges: most}
+	newer, failed := callAll(ctx, askTime, behind, func(ctx context.Context,
+		shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse, error) {
+		if shard != r.shards.Own() {
+			return r.accountsOf(ctx, shard, again)
+		}
+		answer, err := r.Service.ListAccounts(ctx, connect.NewRequest(again))
+		if err != nil {
+			return nil, err
+		}
+		return answer.Msg, nil
+	})
+	for i, shard := range behind {
+		at := slices.Index(shards, shard)
+		pages[at], failures[at] = newer[i], failed[i]
+	}
+	return most
 }
 
 // accountsOf returns a page of accounts of another shard. The member that answers may lie, but only
