@@ -143,7 +143,8 @@
 //     not counting the first SureCancelled of each.
 //   - An organisation moves to another shard: from version ledger.GrowthVersion on (move.go). Its
 //     entries are frozen at the old home, and the new one takes them over as arrivals
-//     (departure.go, arrival.go). Old verdicts do not decide copies that come after the move.
+//     (departure.go, arrival.go). Old verdicts do not decide copies that come after the move. A
+//     copy that never reaches a shard is refused there once its deadline is over (late.go).
 //   - Members whose program does not know deadlines or cancellations cannot decode a bundle with
 //     one. So Seal leaves such bundles out until the version before the block takes them. A stream
 //     does not skip one: it waits for the next block.
