@@ -1,6 +1,10 @@
 package state
 
-import "github.com/ledgerd/ledgerd/ledger"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // A transaction may wait for a shard that it never reaches. A copy of it was submitted after
 // organisations moved, and a shard above that one has it from before the moves, when it did not
@@ -10,18 +14,34 @@ import "github.com/ledgerd/ledgerd/ledger"
 // over by the time of the block. From there on it could only be refused, so nothing depends on the
 // order. docs/design/moves.md says why that is final.
 
+// lateMax bounds the copies that a block takes beside the order. Others are proposed again.
+const lateMax = 64
+
 // TakesLate reports whether a block of a time may refuse a transaction that has no place in this
-// shard's stream, and does not enter here: its deadline is over, and one of its organisations
-// moved. That the chain does not have it yet is for the caller to know.
+// shard's stream, and does not enter here: its deadline is over, one of its organisations moved,
+// and one is or was at home here. That the chain does not have it yet is for the caller to know.
 func (s *State) TakesLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
-	return s.mayCome(t) && (at >= t.Deadline || s.fault == FaultLateBeforeDeadline)
+	return s.isLate(t, at) && s.everConcerned(t)
 }
 
-// mayCome reports whether a transaction may be one that a shard waits for in vain.
-func (s *State) mayCome(t *ledger.Transaction) bool {
-	return t.Deadline != 0 && t.Ledger == s.ledger && !t.BookWide() && t.Cancellation == nil &&
+// isLate reports whether a transaction may be one that a shard waits for in vain, and is too late.
+func (s *State) isLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
+	return t.Deadline != 0 && (at >= t.Deadline || s.fault == FaultLateBeforeDeadline) &&
+		t.Ledger == s.ledger && !t.BookWide() && t.Cancellation == nil &&
 		t.Verdict == nil && t.Change == nil && t.Arrival == nil &&
 		s.organisations[t.Signer] != nil && s.MovedBefore(t)
+}
+
+// everConcerned reports whether this shard is the home of an organisation of the transaction, or
+// was before. Who waits for this shard knows it as that. Any other shard must not have a result.
+func (s *State) everConcerned(t *ledger.Transaction) bool {
+	for name := range t.Organisations() {
+		if s.HomeShard(name) == s.shard || slices.ContainsFunc(s.moves.of[name],
+			func(m *move) bool { return m.from == s.shard || m.to == s.shard }) {
+			return true
+		}
+	}
+	return false
 }
 
 // HandsOver reports whether a transaction waits here for a shard, is too late for others by now,
@@ -29,7 +49,7 @@ func (s *State) mayCome(t *ledger.Transaction) bool {
 func (s *State) HandsOver(id ledger.Hash, t *ledger.Transaction, to ledger.ShardID,
 	now ledger.Milliseconds) bool {
 	found := s.pending.byID[id]
-	if found == nil || !s.TakesLate(t, now) || s.Lost(to) {
+	if found == nil || !s.isLate(t, now) || s.Lost(to) {
 		return false
 	}
 	awaited := found.entry.wait(to)
@@ -45,8 +65,9 @@ func (s *State) refuseLate(id ledger.Hash) ledger.Result {
 
 // addLate adds copies of transactions that are too late in a block of a time.
 func (s *sealing) addLate(batches []*ledger.VerifiedBatch, time ledger.Milliseconds) {
+	first := len(s.block.Unpacked)
 	late := func(t *ledger.Transaction, _ *ledger.Hash, _ uint64) bool {
-		return s.state.TakesLate(t, time)
+		return len(s.block.Unpacked)-first < lateMax && s.state.TakesLate(t, time)
 	}
 	for _, batch := range batches {
 		for i := range batch.Carried {

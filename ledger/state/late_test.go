@@ -130,6 +130,39 @@ func TestLateCopiesAreRefusedBesideTheOrder(t *testing.T) {
 	}
 }
 
+// A shard where no organisation of a transaction ever lived gives no result on it, and a block
+// takes a bounded number of copies.
+func TestLateCopiesAreFewAndConcernTheShard(t *testing.T) {
+	t.Parallel()
+	w := newWaited(t)
+	m := &mover{t: t, own: w.own}
+	acme := ledgertest.NewClient(w.own, "acme")
+	registration := acme.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
+	w.next(m.signed(registration, "acme"))
+	deadline := w.parent.Header.Time + 1000
+	var copies []ledger.Carried
+	for range 70 {
+		payment := acme.Transfer("acme:a", "acme:b", 1)
+		payment.Deadline = deadline
+		copies = append(copies, ledger.Carried{Bundle: copyOf(m.signed(payment, "acme"))})
+	}
+	w.next(m.move(1, 3))
+	if _, block, _ := w.round(deadline, copies...); block != nil {
+		t.Error("a shard refuses what never concerned it")
+	}
+	w.next(m.move(2, 1))
+	for _, want := range []int{64, 6} {
+		_, block, _ := w.round(deadline, copies...)
+		if block == nil || block.Len() != want {
+			t.Fatalf("a block has not %d copies: %v", want, block)
+		}
+	}
+	if _, block, _ := w.round(deadline, copies...); block != nil {
+		t.Error("copies are refused twice")
+	}
+}
+
 // Only what may wait in vain is handed over: a transaction that waits here for a shard, is too late
 // and has an organisation that moved.
 func TestOnlyLateTransactionsAreHandedOver(t *testing.T) {

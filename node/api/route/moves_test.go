@@ -301,6 +301,51 @@ func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
 	}
 }
 
+// A copy that failed where the other organisation lives now is not the outcome: the signer's home
+// has that. While it is silent, the transaction is not shown as failed.
+func TestFailureOfACopyWhileTheSignersHomeIsSilent(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	b.startMove()
+	b.finishMove()
+	payment := b.orgs[1].Transfer("org1:mint", "org2:a", 1)
+	payment.Deadline = ledger.Milliseconds(time.Now().Add(time.Hour).UnixMilli())
+	paid := b.signed(payment)
+	b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, paid), 1)
+	b.change(ledger.BookChange{Number: 2,
+		Move: &ledger.OrganisationMove{Organisation: "org2", To: 0}})
+	b.until("it has arrived in shard 0", func() bool {
+		return b.Shard(0).Node(0).Store().LivesHere("org2")
+	})
+	get := func() *ledgerdv1.TransactionStatus {
+		b.Helper()
+		id := paid.ID(0)
+		answer, err := b.clients[0].GetTransaction(b.context(),
+			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return answer.Msg.GetTransaction().GetStatus()
+	}
+	if refused := b.Shard(0).Node(0).Admit(b.context(), []*ledger.Bundle{paid},
+		false); refused[0] != nil {
+		t.Fatal(refused[0])
+	}
+	b.until("the copy has failed in shard 0", func() bool {
+		opened := b.Shard(0).Node(0).Store()
+		known, err := opened.Known(paid.ID(0))
+		return err == nil && known && opened.PendingCount() == 0
+	})
+	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+		t.Errorf("while the signer's home answers: %v", status)
+	}
+	b.Silence(1, true)
+	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		!slices.Equal(status.GetWaitsFor(), []uint32{1}) {
+		t.Errorf("while it is silent: %v", status)
+	}
+}
+
 // A list in which an organisation is missing, because only its old home knows of its move yet, says
 // that the new home does not answer. So does one of a node that does not know of the move itself.
 func TestListsBeforeAllKnowOfAMove(t *testing.T) {

@@ -261,6 +261,9 @@ func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 	}
 	if at := found.asked[home]; at.place() != nil && at.place().GetState() != api.PlacePassed {
 		shown = at.transaction
+	} else if at.silent && failed(shown.GetStatus()) && r.backend.Store().HasMoves() {
+		// A copy may have failed here after the transaction took effect before a move.
+		shown.Status = waitsFor(shown.GetStatus(), home)
 	} else if state := shown.GetStatus().GetState(); state ==
 		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
 		shown.Status.WaitsFor = []uint32{uint32(home)}
