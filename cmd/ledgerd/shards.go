@@ -27,6 +27,8 @@ type treeReport struct {
 	Shards    []shardReport `json:"shards"`
 	// Refuses is what the asked node does not admit, unless it queues.
 	Refuses []shardRefusalReport `json:"refuses"`
+	// Changes are those of the shards that are under way, and those of the last ten minutes.
+	Changes []shardChangeReport `json:"changes"`
 }
 
 // shardRefusalReport is why a node refuses transactions that cross to a shard.
@@ -113,9 +115,9 @@ verdicts. Every node answers for the whole ledger.
 PENDING counts the transactions in a shard's chain that wait for other shards,
 OVERDUE those of them that have waited for longer than alarm_after of its nodes'
 config.toml, and BEHIND the entries of the parent's stream that the shard does not
-have yet. Below the table, a line for each shard that has been waited for as long
-says since when, and one for each that the asked node refuses transactions for says
-why. The shard of the asked node has an asterisk. A ledger of one shard is a tree of
+have yet. Below the table, a line for each change of the shards that is under way
+says what it waits for, one for each shard that has been waited for too long since
+when, and one for each that the asked node refuses transactions for why. The shard of the asked node has an asterisk. A ledger of one shard is a tree of
 one.`,
 		Example: `  ledgerd shards
   ledgerd shards --watch
@@ -123,6 +125,9 @@ one.`,
 
   # What has waited for too long, and for which shard
   ledgerd shards --json | jq -c '.shards[] | select(.overdue > 0) | .waits_for'
+
+  # Which organisations are on their way to another shard
+  ledgerd shards --json | jq -c '.changes[] | select(.state != "done")'
 
   # What the asked node refuses, since a shard is down or full
   ledgerd shards --json | jq -c '.refuses[]'
@@ -153,7 +158,8 @@ one.`,
 // reportTree converts the asked node's answer to a report.
 func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
 	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(),
-		Shards: []shardReport{}, Refuses: []shardRefusalReport{}}
+		Shards: []shardReport{}, Refuses: []shardRefusalReport{},
+		Changes: reportChanges(tree.GetChanges())}
 	for _, each := range tree.GetRefuses() {
 		report.Refuses = append(report.Refuses, shardRefusalReport{each.GetShard(),
 			each.GetReason(), time.UnixMilli(int64(each.GetSinceMs())).UTC().
@@ -227,6 +233,13 @@ func (r *treeReport) write(out io.Writer) error {
 	}
 	if err := rows.write(out); err != nil {
 		return err
+	}
+	for i := range r.Changes {
+		if line := r.Changes[i].line(); line != "" {
+			if _, err := fmt.Fprintf(out, "\n%s\n", line); err != nil {
+				return err
+			}
+		}
 	}
 	var alarms []string
 	for i := range r.Shards {

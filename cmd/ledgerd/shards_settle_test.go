@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -66,6 +67,51 @@ func TestShardsSettle(t *testing.T) {
 	settled := s.object("shards settle 2 --operator %d/operator.key --yes" + via)
 	wantKeys(t, settled, "transaction shard state height")
 	if settled["shard"] != 2.0 || settled["state"] != "durable" {
+		t.Error(settled)
+	}
+}
+
+// Nobody settles with a shard from which another one still takes entries, although that hangs
+// elsewhere: not before it has come to its new parent. The change that is under way is shown.
+func TestShardsSettleWithAFormerParent(t *testing.T) {
+	t.Parallel()
+	book := apitest.NewBook(t, newestGenesis(0, 0, 0, 1), api.Options{})
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(0)}}
+	if err := home.WriteKey(filepath.Join(s.folder, "operator.key"),
+		ledgertest.Key("operator")); err != nil {
+		t.Fatal(err)
+	}
+	via := " --operator %d/operator.key --via=" + s.doors[0].URL
+	s.object("shards tree --shard 3 --parent 2 --out %d/hang.tx" + via)
+	book.Stand(3, true)
+	s.must("tx submit %d/hang.tx %n")
+	settle := "shards settle 1 --yes" + via
+	book.Stand(1, true)
+	book.Silence(1, true)
+	if result := s.run(settle); result.status != exitFailure || !strings.Contains(result.errs,
+		"shard 3 was below shard 1, and lacks entries that only that one has") {
+		t.Errorf("%+v", result)
+	}
+	if text := s.must("shards %n"); !strings.Contains(text, "shard 3 comes from below shard 1 to "+
+		"below shard 2, since ") || !strings.Contains(text, ": it waits for shard 1\n") {
+		t.Error(text)
+	}
+	if result := s.run("shards settle 1" + via); result.status != exitFailure {
+		t.Errorf("%+v", result)
+	}
+	// Nothing was done, so shard 1 may come back, and shard 3 gets what it lacks.
+	book.Silence(1, false)
+	book.Stand(1, false)
+	book.Stand(3, false)
+	for begin := time.Now(); strings.Contains(s.must("shards %n"), "comes from below"); {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("shard 3 has not come to its new parent")
+		}
+	}
+	book.Stand(1, true)
+	book.Silence(1, true)
+	settled := s.object(settle)
+	if settled["shard"] != 1.0 || settled["state"] != "durable" {
 		t.Error(settled)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	reported "github.com/ledgerd/ledgerd/node/report"
 )
 
@@ -214,6 +215,30 @@ func TestCommandsOnShards(t *testing.T) {
 	}
 	if wrong := s.run("block --shard x %n"); wrong.status != exitUsage {
 		t.Error(wrong)
+	}
+}
+
+// A change is told while it is under way.
+func TestShardChangeLines(t *testing.T) {
+	t.Parallel()
+	from := uint32(1)
+	for want, change := range map[string]*ledgerdv1.ShardChange{
+		"acme moves from shard 1 to shard 2: it waits for shard 1": {Kind: "move",
+			Organisation: "acme", From: &from, To: 2, State: "departing", WaitsFor: []uint32{1}},
+		"acme moves from shard 1 to shard 2, since 1970-01-01T00:00:01Z: what it has is on its " +
+			"way": {Kind: "move", Organisation: "acme", From: &from, To: 2, State: "arriving",
+			WaitsFor: []uint32{1}, SinceMs: 1000},
+		"acme moves from shard 1 to shard 3: no node there says whether it has arrived": {
+			Kind: "move", Organisation: "acme", From: &from, To: 3, State: "unknown",
+			WaitsFor: []uint32{3}},
+		"shard 4 is added below shard 2: it waits for shard 4": {Kind: "addition", Shard: 4, To: 2,
+			State: "ordered", WaitsFor: []uint32{4}},
+		"": {Kind: "move", Organisation: "acme", From: &from, To: 2, State: "done"},
+	} {
+		reports := reportChanges([]*ledgerdv1.ShardChange{change})
+		if got := reports[0].line(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

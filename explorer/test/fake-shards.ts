@@ -12,6 +12,7 @@ import {
   type TransactionSummary,
   type Tree,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { ShardChangeSchema } from "../src/gen/ledgerd/v1/shards_pb";
 import type { FakeGenesis } from "./fake-certificates";
 import { FakeChain } from "./fake-chain";
 
@@ -34,6 +35,8 @@ export class FakeShards {
   private readonly streamed: bigint[];
   private readonly carried: bigint[];
   readonly own: number;
+  /** Changes of the shards that the tree shows. */
+  changes: MessageInitShape<typeof ShardChangeSchema>[] = [];
   private verdicts: TransactionSummary[] = [];
 
   constructor(private readonly options: ShardOptions) {
@@ -78,6 +81,7 @@ export class FakeShards {
     const now = Date.now();
     return create(TreeSchema, {
       own: this.own,
+      changes: this.changes,
       refuses: (this.options.silent ?? []).map((shard) => ({
         shard,
         reason: "shard_down",

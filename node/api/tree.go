@@ -14,9 +14,9 @@ import (
 )
 
 // GetTree returns the tree of shards.
-func (s *Service) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
+func (s *Service) GetTree(ctx context.Context, _ *connect.Request[ledgerdv1.GetTreeRequest]) (
 	*connect.Response[ledgerdv1.GetTreeResponse], error) {
-	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: s.tree()}), nil
+	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: s.tree(ctx)}), nil
 }
 
 // WatchTree streams the tree of shards.
@@ -29,7 +29,8 @@ func (s *Service) WatchTree(ctx context.Context,
 // StreamTree streams a tree whenever it has changed, and at least every clusterKeepalive.
 func (s *Service) StreamTree(ctx context.Context,
 	request *connect.Request[ledgerdv1.WatchTreeRequest],
-	stream *connect.ServerStream[ledgerdv1.WatchTreeResponse], tree func() *ledgerdv1.Tree) error {
+	stream *connect.ServerStream[ledgerdv1.WatchTreeResponse],
+	tree func(context.Context) *ledgerdv1.Tree) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (s *Service) StreamTree(ctx context.Context,
 			return errStopping()
 		}
 		now := time.Now()
-		shown := tree()
+		shown := tree(ctx)
 		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !sameTree(last, shown) {
 			allowWrite(ctx, s.options.MaxStuckTime)
 			if err := stream.Send(&ledgerdv1.WatchTreeResponse{Tree: shown}); err != nil {
@@ -69,11 +70,20 @@ func sameTree(a, b *ledgerdv1.Tree) bool {
 	return same
 }
 
-// tree returns a tree of this shard alone. A book of one shard has no others.
-func (s *Service) tree() *ledgerdv1.Tree {
+// tree returns a tree of this shard alone. A book of one shard has no others, and to nodes of other
+// shards it says which organisations have arrived here.
+func (s *Service) tree(context.Context) *ledgerdv1.Tree {
 	own := s.backend.Store().Shard()
-	return &ledgerdv1.Tree{Own: uint32(own), Shards: []*ledgerdv1.Shard{s.onlyShard(own)},
+	shown := &ledgerdv1.Tree{Own: uint32(own), Shards: []*ledgerdv1.Shard{s.onlyShard(own)},
 		Shape: strconv.FormatUint(uint64(own), 10), TimeMs: milliseconds(time.Now())}
+	// Counted first: what is not listed among so many changes is over.
+	shown.ChangesTotal = s.backend.Store().BookChanges()
+	for _, each := range s.RecentMoves() {
+		if each.GetTo() == uint32(own) {
+			shown.Changes = append(shown.Changes, each)
+		}
+	}
+	return shown
 }
 
 // ShardToProto returns the state of a shard in protobuf form, without its place in the tree.

@@ -2,7 +2,14 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
 import { BookChangeSchema } from "../../src/gen/ledgerd/v1/transaction_pb";
 import { FakeNode } from "../../test/fake-node";
-import { expect, heightsOf, numberIn, test } from "../fixtures";
+import {
+  expect,
+  expectNoSidewaysScroll,
+  expectPanelsFit,
+  heightsOf,
+  numberIn,
+  test,
+} from "../fixtures";
 
 test.describe("a book of several shards", () => {
   test.use({
@@ -16,6 +23,7 @@ test.describe("a book of several shards", () => {
         [{ case: "addition", value: { parent: 1, members: [{ name: "node-9" }] } }, "adds a shard"],
         [{ case: "move", value: { organisation: "northbank", to: 1 } }, "moves northbank"],
         [{ case: "lostShard", value: 2 }, "settles with shard 2"],
+        [{ case: "rehang", value: { shard: 2, parent: 1 } }, "hangs shard 2 below shard 1"],
       ];
       for (const [change, words] of changes) {
         const book = create(BookChangeSchema, {
@@ -32,6 +40,54 @@ test.describe("a book of several shards", () => {
       await expect(page.getByTestId("earlier-homes")).toContainText("shard 2");
       node.moving = "";
       await expect(page.getByTestId("way")).toContainText("where its accounts and records live");
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("changes under way are drawn and told, at any width", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, parents: [0, 0, 0, 0, 1] });
+    const since = { height: 3n, sinceMs: BigInt(Date.now() - 3_000) };
+    const doneAt = { doneHeight: 9n, doneMs: BigInt(Date.now() - 2_600) };
+    const long = "an-organisation-with-a-name-that-is-as-long-as-a-name-may-be";
+    try {
+      node.shards.changes = [
+        { number: 1n, kind: "move", organisation: "a", from: 1, to: 2, state: "done", ...doneAt },
+        { number: 2n, kind: "move", organisation: "b", from: 1, to: 2, state: "departing" },
+        { number: 3n, kind: "move", organisation: long, from: 0, to: 2, state: "unknown" },
+        { number: 4n, kind: "rehang", shard: 3, from: 1, to: 0, state: "moving", waitsFor: [1] },
+        { kind: "addition", shard: 4, to: 1, state: "ordered", waitsFor: [4] },
+      ].map((change) => ({ ...since, ...change }));
+      for (const [width, form] of [
+        [1280, "down"],
+        [390, "indented"],
+      ] as const) {
+        await page.setViewportSize({ width, height: 900 });
+        await page.goto(`${node.url}/shards`);
+        await expect(page.getByTestId("tree")).toHaveClass(new RegExp(form));
+        const arrows = page.getByTestId("arrow");
+        await expect(arrows).toHaveCount(3);
+        await expect(arrows.filter({ hasText: "b and 1 other" })).toContainText("leaving");
+        await expect(arrows.filter({ hasText: long })).toContainText("no answer");
+        await expect(arrows.filter({ hasText: "shard 3" })).toContainText("coming over");
+        await expect(page.getByTestId("tree").locator("path.arrow")).toHaveCount(3);
+        await expect(page.getByTestId("tree").locator("a.joining")).toContainText("Shard 4 new");
+        const list = page.getByTestId("changes").getByRole("listitem");
+        await expect(list).toHaveCount(5);
+        for (const words of [
+          "It lives in shard 2.",
+          "It waits until shard 1 has settled what came before",
+          "Shard 2 does not answer",
+          "It still takes entries from shard 1.",
+          "It waits until more than half of the nodes of shard 4 run.",
+        ])
+          await expect(page.getByTestId("changes")).toContainText(words);
+        await expectNoSidewaysScroll(page);
+        await expectPanelsFit(page);
+      }
+      node.shards.changes = [];
+      await expect(page.getByTestId("arrow")).toHaveCount(0);
+      await expect(page.getByTestId("changes")).toHaveCount(0);
     } finally {
       await node.stop();
     }

@@ -3,12 +3,12 @@ import type {
   Organisation,
   ShardMember,
   ShardPlace,
-  ShardRefusal,
   Shard,
   TransactionStatus,
   TransactionSummary,
   Tree,
 } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { ShardRefusal } from "../gen/ledgerd/v1/shards_pb";
 import type { BookChange } from "../gen/ledgerd/v1/transaction_pb";
 import { formatCount, plural } from "./format";
 import { modeWords, type Mode, type Word } from "./modes";
@@ -448,6 +448,15 @@ export function bookChangeWords(change: BookChange): { title: string; meaning: s
           "The others decide on what waited for it, and refuse what concerns it. " +
           "What it had is gone.",
       };
+    case "rehang": {
+      const { shard, parent } = change.change.value;
+      return {
+        title: `hangs shard ${shard} below shard ${parent}`,
+        meaning:
+          "What comes after it goes down the new tree. " +
+          "The shard takes from its parent before what came before it.",
+      };
+    }
     default:
       return { title: "changes the shards in a way that this explorer does not know", meaning: "" };
   }

@@ -6182,79 +6182,6 @@ func (x *StreamPosition) GetFormer() []uint32 {
 	return nil
 }
 
-// Why the asked node refuses transactions that cross to a shard, unless they queue.
-type ShardRefusal struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	// shard_down, shard_full or shard_lost, as in the header Ledgerd-Reason. What concerns a shard that
-	// is lost is refused even if it queues.
-	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	SinceMs uint64 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when the shard last ordered, or from when on it is full
-	// The shard that too many of its transactions wait for, if it is full. What concerns both is
-	// refused.
-	Awaited       *uint32 `protobuf:"varint,4,opt,name=awaited,proto3,oneof" json:"awaited,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ShardRefusal) Reset() {
-	*x = ShardRefusal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ShardRefusal) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ShardRefusal) ProtoMessage() {}
-
-func (x *ShardRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ShardRefusal.ProtoReflect.Descriptor instead.
-func (*ShardRefusal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
-}
-
-func (x *ShardRefusal) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *ShardRefusal) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *ShardRefusal) GetSinceMs() uint64 {
-	if x != nil {
-		return x.SinceMs
-	}
-	return 0
-}
-
-func (x *ShardRefusal) GetAwaited() uint32 {
-	if x != nil && x.Awaited != nil {
-		return *x.Awaited
-	}
-	return 0
-}
-
 // A node of a shard, as the asked node knows it.
 type ShardMember struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -6272,7 +6199,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6284,7 +6211,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6297,7 +6224,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6350,19 +6277,23 @@ func (x *ShardMember) GetSelf() bool {
 }
 
 type Tree struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`                 // by number
-	Own           uint32                 `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`                      // the asked node's
-	Shape         string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`                   // such as "0(1(3),2)": a shard, then its children in brackets
-	TimeMs        uint64                 `protobuf:"varint,40,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when this was taken
-	Refuses       []*ShardRefusal        `protobuf:"bytes,41,rep,name=refuses,proto3" json:"refuses,omitempty"`              // by shard
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Shards  []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`                 // by number
+	Own     uint32                 `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`                      // the asked node's
+	Shape   string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`                   // such as "0(1(3),2)": a shard, then its children in brackets
+	TimeMs  uint64                 `protobuf:"varint,40,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when this was taken
+	Refuses []*ShardRefusal        `protobuf:"bytes,41,rep,name=refuses,proto3" json:"refuses,omitempty"`              // by shard
+	// Changes of the book's shards that are under way, and those of the last ten minutes, by number:
+	// the newest 100.
+	Changes       []*ShardChange `protobuf:"bytes,42,rep,name=changes,proto3" json:"changes,omitempty"`
+	ChangesTotal  uint64         `protobuf:"varint,43,opt,name=changes_total,json=changesTotal,proto3" json:"changes_total,omitempty"` // the changes of any kind that the asked node's chain has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6374,7 +6305,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6387,7 +6318,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6425,6 +6356,20 @@ func (x *Tree) GetRefuses() []*ShardRefusal {
 	return nil
 }
 
+func (x *Tree) GetChanges() []*ShardChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *Tree) GetChangesTotal() uint64 {
+	if x != nil {
+		return x.ChangesTotal
+	}
+	return 0
+}
+
 type GetTreeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6433,7 +6378,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6445,7 +6390,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6458,7 +6403,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 type GetTreeResponse struct {
@@ -6470,7 +6415,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6482,7 +6427,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6495,7 +6440,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6513,7 +6458,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6525,7 +6470,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6538,7 +6483,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 type WatchTreeResponse struct {
@@ -6550,7 +6495,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6562,7 +6507,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6575,7 +6520,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6594,7 +6539,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6551,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6564,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6638,7 +6583,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6650,7 +6595,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6663,7 +6608,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6682,7 +6627,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6694,7 +6639,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6707,7 +6652,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6726,7 +6671,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +6683,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +6696,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6769,7 +6714,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6726,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +6739,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 type WatchClusterResponse struct {
@@ -6806,7 +6751,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6818,7 +6763,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6831,7 +6776,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6855,7 +6800,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6867,7 +6812,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6880,7 +6825,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6929,7 +6874,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6941,7 +6886,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +6899,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6996,7 +6941,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7008,7 +6953,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7021,7 +6966,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -7043,7 +6988,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -7565,14 +7510,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05child\x18\x01 \x01(\rR\x05child\x12\x1a\n" +
 	"\bstreamed\x18\x02 \x01(\x04R\bstreamed\x12\x18\n" +
 	"\acarried\x18\x03 \x01(\x04R\acarried\x12\x16\n" +
-	"\x06former\x18\x04 \x03(\rR\x06former\"\x82\x01\n" +
-	"\fShardRefusal\x12\x14\n" +
-	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x19\n" +
-	"\bsince_ms\x18\x03 \x01(\x04R\asinceMs\x12\x1d\n" +
-	"\aawaited\x18\x04 \x01(\rH\x00R\aawaited\x88\x01\x01B\n" +
-	"\n" +
-	"\b_awaited\"\xcb\x01\n" +
+	"\x06former\x18\x04 \x03(\rR\x06former\"\xcb\x01\n" +
 	"\vShardMember\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1f\n" +
@@ -7581,13 +7519,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12%\n" +
 	"\x0eordered_height\x18\x05 \x01(\x04R\rorderedHeight\x12\"\n" +
 	"\rlast_heard_ms\x18\x06 \x01(\x04R\vlastHeardMs\x12\x12\n" +
-	"\x04self\x18\a \x01(\bR\x04self\"\xa6\x01\n" +
+	"\x04self\x18\a \x01(\bR\x04self\"\xfe\x01\n" +
 	"\x04Tree\x12)\n" +
 	"\x06shards\x18\x01 \x03(\v2\x11.ledgerd.v1.ShardR\x06shards\x12\x10\n" +
 	"\x03own\x18\x02 \x01(\rR\x03own\x12\x14\n" +
 	"\x05shape\x18\x03 \x01(\tR\x05shape\x12\x17\n" +
 	"\atime_ms\x18( \x01(\x04R\x06timeMs\x122\n" +
-	"\arefuses\x18) \x03(\v2\x18.ledgerd.v1.ShardRefusalR\arefuses\"\x10\n" +
+	"\arefuses\x18) \x03(\v2\x18.ledgerd.v1.ShardRefusalR\arefuses\x121\n" +
+	"\achanges\x18* \x03(\v2\x17.ledgerd.v1.ShardChangeR\achanges\x12#\n" +
+	"\rchanges_total\x18+ \x01(\x04R\fchangesTotal\"\x10\n" +
 	"\x0eGetTreeRequest\"7\n" +
 	"\x0fGetTreeResponse\x12$\n" +
 	"\x04tree\x18\x01 \x01(\v2\x10.ledgerd.v1.TreeR\x04tree\"\x12\n" +
@@ -7702,7 +7642,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7781,49 +7721,50 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*ClusterState)(nil),              // 74: ledgerd.v1.ClusterState
 	(*Shard)(nil),                     // 75: ledgerd.v1.Shard
 	(*StreamPosition)(nil),            // 76: ledgerd.v1.StreamPosition
-	(*ShardRefusal)(nil),              // 77: ledgerd.v1.ShardRefusal
-	(*ShardMember)(nil),               // 78: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 79: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 80: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 81: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 82: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 83: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 84: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 85: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 86: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 87: ledgerd.v1.GetClusterResponse
-	(*WatchClusterRequest)(nil),       // 88: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 89: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 90: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 91: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 92: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 93: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 94: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 95: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 96: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 97: ledgerd.v1.MembershipChange
-	(*BookChange)(nil),                // 98: ledgerd.v1.BookChange
-	(*Place)(nil),                     // 99: ledgerd.v1.Place
-	(*Record)(nil),                    // 100: ledgerd.v1.Record
-	(*Policy)(nil),                    // 101: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 102: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 103: ledgerd.v1.Charter
-	(*GetCutRequest)(nil),             // 104: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 105: ledgerd.v1.GetPlaceRequest
-	(*GetGenesisRequest)(nil),         // 106: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 107: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 108: ledgerd.v1.GetSeedRequest
-	(*GetCutResponse)(nil),            // 109: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 110: ledgerd.v1.GetPlaceResponse
-	(*GetGenesisResponse)(nil),        // 111: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 112: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 113: ledgerd.v1.GetSeedResponse
+	(*ShardMember)(nil),               // 77: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 78: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 79: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 80: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 81: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 82: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 83: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 84: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 85: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 86: ledgerd.v1.GetClusterResponse
+	(*WatchClusterRequest)(nil),       // 87: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 88: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 89: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 90: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 91: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 92: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 93: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 94: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 95: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 96: ledgerd.v1.MembershipChange
+	(*BookChange)(nil),                // 97: ledgerd.v1.BookChange
+	(*Place)(nil),                     // 98: ledgerd.v1.Place
+	(*Record)(nil),                    // 99: ledgerd.v1.Record
+	(*Policy)(nil),                    // 100: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 101: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 102: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 103: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 104: ledgerd.v1.ShardChange
+	(*GetCutRequest)(nil),             // 105: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 106: ledgerd.v1.GetPlaceRequest
+	(*GetGenesisRequest)(nil),         // 107: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 108: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 109: ledgerd.v1.GetSeedRequest
+	(*GetCutResponse)(nil),            // 110: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 111: ledgerd.v1.GetPlaceResponse
+	(*GetGenesisResponse)(nil),        // 112: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 113: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 114: ledgerd.v1.GetSeedResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	93,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	92,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	93,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	92,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7832,12 +7773,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	94,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	93,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	94,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	95,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	93,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	94,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
 	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
@@ -7848,25 +7789,25 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	24,  // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	26,  // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	96,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	97,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	98,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
+	95,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	96,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	97,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
 	25,  // 31: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
 	24,  // 32: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
 	31,  // 33: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	99,  // 34: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
+	98,  // 34: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
 	32,  // 35: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	99,  // 36: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
+	98,  // 36: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
 	32,  // 37: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
 	31,  // 38: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
 	37,  // 39: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	100, // 40: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	101, // 41: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	99,  // 40: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	100, // 41: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
 	43,  // 42: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
 	42,  // 43: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
 	42,  // 44: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	102, // 45: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	102, // 46: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	101, // 45: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	101, // 46: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
 	52,  // 47: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
 	24,  // 48: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
 	53,  // 49: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
@@ -7889,91 +7830,92 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	67,  // 66: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
 	71,  // 67: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
 	72,  // 68: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	103, // 69: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	78,  // 70: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	102, // 69: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	77,  // 70: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
 	76,  // 71: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
 	68,  // 72: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
 	68,  // 73: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
 	68,  // 74: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
 	75,  // 75: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	77,  // 76: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	79,  // 77: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	79,  // 78: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	67,  // 79: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	74,  // 80: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	74,  // 81: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	92,  // 82: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 83: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	92,  // 84: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 85: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 86: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 87: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 88: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 89: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 90: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	33,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	35,  // 95: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	38,  // 96: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	40,  // 97: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	44,  // 98: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	46,  // 99: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	48,  // 100: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	50,  // 101: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	104, // 102: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	105, // 103: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	54,  // 104: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	58,  // 105: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	61,  // 106: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	63,  // 107: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	84,  // 108: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	86,  // 109: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	80,  // 110: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	106, // 111: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	107, // 112: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	108, // 113: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	90,  // 114: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	88,  // 115: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	82,  // 116: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 117: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 118: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 119: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 120: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 121: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 122: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 123: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 124: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 125: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	34,  // 126: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	36,  // 127: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	39,  // 128: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	41,  // 129: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	45,  // 130: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	47,  // 131: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	49,  // 132: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	51,  // 133: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	109, // 134: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	110, // 135: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	55,  // 136: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	59,  // 137: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	62,  // 138: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	64,  // 139: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	85,  // 140: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	87,  // 141: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	81,  // 142: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	111, // 143: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	112, // 144: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	113, // 145: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	91,  // 146: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	89,  // 147: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	83,  // 148: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	117, // [117:149] is the sub-list for method output_type
-	85,  // [85:117] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	103, // 76: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	104, // 77: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	78,  // 78: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	78,  // 79: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	67,  // 80: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	74,  // 81: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	74,  // 82: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	91,  // 83: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 84: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	91,  // 85: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 86: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 87: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 88: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 89: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 90: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 91: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 92: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 93: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 94: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	33,  // 95: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	35,  // 96: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	38,  // 97: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	40,  // 98: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	44,  // 99: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	46,  // 100: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	48,  // 101: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	50,  // 102: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	105, // 103: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	106, // 104: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	54,  // 105: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	58,  // 106: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	61,  // 107: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	63,  // 108: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	83,  // 109: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	85,  // 110: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	79,  // 111: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	107, // 112: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	108, // 113: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	109, // 114: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	89,  // 115: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	87,  // 116: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	81,  // 117: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 118: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 119: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 120: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 121: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 122: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 123: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 124: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 125: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 126: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	34,  // 127: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	36,  // 128: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	39,  // 129: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	41,  // 130: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	45,  // 131: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	47,  // 132: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	49,  // 133: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	51,  // 134: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	110, // 135: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	111, // 136: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	55,  // 137: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	59,  // 138: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	62,  // 139: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	64,  // 140: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	84,  // 141: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	86,  // 142: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	80,  // 143: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	112, // 144: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	113, // 145: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	114, // 146: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	90,  // 147: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	88,  // 148: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	82,  // 149: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	118, // [118:150] is the sub-list for method output_type
+	86,  // [86:118] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7983,6 +7925,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	}
 	file_ledgerd_v1_cut_proto_init()
 	file_ledgerd_v1_genesis_proto_init()
+	file_ledgerd_v1_shards_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
 	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
@@ -7996,16 +7939,15 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_ledgerd_proto_msgTypes[54].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[57].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[63].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[80].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[82].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[79].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[81].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   89,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -60,6 +60,8 @@ type router struct {
 	sent whereabouts
 	// watches follow the chains of other shards for subscriptions to the whole book.
 	watches watches
+	// arrivals has how far moves of organisations to other shards have come.
+	arrivals arrivals
 	// refused counts the bundles that were refused because of obstacles.
 	refused *refusals
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // GetTree returns the tree of shards.
-func (r *router) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
+func (r *router) GetTree(ctx context.Context, _ *connect.Request[ledgerdv1.GetTreeRequest]) (
 	*connect.Response[ledgerdv1.GetTreeResponse], error) {
-	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: r.tree()}), nil
+	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: r.tree(ctx)}), nil
 }
 
 // WatchTree streams the tree of shards.
@@ -29,7 +29,7 @@ func (r *router) WatchTree(ctx context.Context,
 }
 
 // tree returns the tree of shards.
-func (r *router) tree() *ledgerdv1.Tree {
+func (r *router) tree(ctx context.Context) *ledgerdv1.Tree {
 	tree := r.shards.Tree()
 	shown := &ledgerdv1.Tree{Own: uint32(r.shards.Own()), Shape: shapeOf(tree, tree.Root()),
 		TimeMs: uint64(time.Now().UnixMilli())}
@@ -55,6 +55,8 @@ func (r *router) tree() *ledgerdv1.Tree {
 	for i := range obstacles {
 		shown.Refuses = append(shown.Refuses, refusalToProto(&obstacles[i]))
 	}
+	shown.ChangesTotal = r.backend.Store().BookChanges()
+	shown.Changes = r.changes(ctx, tree, states)
 	return shown
 }
 
@@ -68,12 +70,18 @@ func streamTo(tree *ledger.ShardTree, child ledger.ShardID,
 	base := ledger.StreamBase(tree.Began(child))
 	at := &ledgerdv1.StreamPosition{Child: uint32(child), Streamed: max(streamed, base) - base,
 		Carried: max(carried, base) - base}
+	at.Former = formerParents(tree, child, carried)
+	return at
+}
+
+// formerParents returns the shards once above a child that it still takes entries from, in order.
+func formerParents(tree *ledger.ShardTree, child ledger.ShardID, carried uint64) (all []uint32) {
 	if parents := tree.ParentsFrom(child, carried); len(parents) > 0 {
 		for _, former := range parents[:len(parents)-1] {
-			at.Former = append(at.Former, uint32(former))
+			all = append(all, uint32(former))
 		}
 	}
-	return at
+	return all
 }
 
 // refusalToProto returns what an obstacle makes this node refuse, in protobuf form.
