@@ -26,6 +26,10 @@ const (
 	// them beside.
 	packedAtOnce   = 1 << 9
 	searchedAtOnce = 1 << 16
+	// keptBytes bounds the encoded arrivals in memory, unless they are those of one move. How many
+	// bytes a move has is not known before its arrivals are made for the first time, so until then
+	// only its entries count.
+	keptBytes = 256 << 20
 	// keepArrivals is how long arrivals stay in memory after they were last asked for.
 	keepArrivals = time.Minute
 	// inUse is how long after they were last asked for arrivals give way to no others, and turn how
@@ -36,8 +40,8 @@ const (
 )
 
 // departures are the organisations that have left this shard, and those of their arrivals that are
-// in memory: up to MaxMoved entries together, or those of one move. The first arrival's id is kept
-// for good, so the new home's question for it makes no arrivals again.
+// in memory: up to MaxMoved entries and keptBytes together, or those of one move. The first
+// arrival's id is kept for good, so the new home's question for it makes no arrivals again.
 //
 // Nobody who holds the mutex waits. Each move has at most one task that makes its arrivals.
 type departures struct {
@@ -48,6 +52,8 @@ type departures struct {
 	begin func() error
 	end   func()
 	now   func() time.Time
+	// most is keptBytes, or less in tests.
+	most int
 }
 
 // departed is an organisation that left.
@@ -59,6 +65,8 @@ type departed struct {
 	// entries are those of the arrivals that are in memory or being made, or 0.
 	entries  int
 	arrivals []*ledger.Bundle
+	// bytes are those of the arrivals as they were made last, whether they are in memory or not.
+	bytes int
 	// made is when the arrivals were made, and asked when they were last asked for.
 	made, asked time.Time
 	// expiry drops the arrivals.
@@ -101,7 +109,7 @@ func (d *departures) firstOf(number uint64, found *departed, entries int, atOnce
 		err = nil // it is known, whatever became of arrivals that were made again
 	}
 	if found.failed = nil; first != (ledger.Hash{}) || err != nil || found.making != nil ||
-		!d.clear(entries) {
+		!d.clear(entries, found.bytes) {
 		d.mutex.Unlock()
 		return first, err // it is tried again next time
 	}
@@ -133,7 +141,7 @@ func (d *departures) of(ctx context.Context, number uint64, found *departed, ent
 	task := found.making
 	if task == nil {
 		var err error
-		if !d.clear(entries) {
+		if !d.clear(entries, found.bytes) {
 			err = ErrArrivalsBusy
 		} else if task, err = d.task(found, entries); err == nil {
 			go d.run(number, found, task)
@@ -168,9 +176,9 @@ func (d *departures) run(number uint64, found *departed, task *making) {
 	if err != nil {
 		err = fmt.Errorf("what move %d takes along: %w", number, err)
 	}
-	entries := 0
+	entries, bytes := 0, 0
 	for _, each := range arrivals {
-		each.Encode() // keeps the encoding, which several calls read at a time
+		bytes += len(each.Encode()) // it keeps the encoding, which several calls read at a time
 		entries += len(each.Transaction(0).Arrival.Entries)
 	}
 	d.mutex.Lock()
@@ -178,9 +186,12 @@ func (d *departures) run(number uint64, found *departed, task *making) {
 	task.arrivals, task.err = arrivals, err
 	found.entries, found.making, found.failed = 0, nil, err
 	if len(arrivals) > 0 {
-		found.first, found.arrivals, found.entries = arrivals[0].ID(0), arrivals, max(entries, 1)
-		found.made = d.now()
+		found.first = arrivals[0].ID(0)
+		found.made, found.bytes = d.now(), bytes
 		d.expectMore(found)
+		if d.clear(max(entries, 1), bytes) {
+			found.arrivals, found.entries = arrivals, max(entries, 1)
+		} // or else only those have them who wait now, and they are made again once there is room
 	}
 	close(task.done)
 }
@@ -203,26 +214,37 @@ func (d *departures) expectMore(found *departed) {
 
 func (f *departed) drop() { f.arrivals, f.entries = nil, 0 }
 
-// clear makes room for more entries, and reports whether there is. It drops arrivals that are not
-// in use, those first that were asked for longest ago, and none if that does not suffice. The
-// caller holds the mutex.
-func (d *departures) clear(entries int) bool {
+// kept returns the bytes of the arrivals in memory.
+func (f *departed) kept() int {
+	if f.entries == 0 {
+		return 0
+	}
+	return f.bytes
+}
+
+// clear makes room for more entries and bytes, and reports whether there is. It drops arrivals that
+// are not in use, those first that were asked for longest ago, and none if that does not suffice.
+// The caller holds the mutex.
+func (d *departures) clear(entries, bytes int) bool {
 	var idle []*departed
-	used, freed, now := 0, 0, d.now()
+	var used, usedBytes, freed, freedBytes int
+	now := d.now()
 	for _, each := range d.by {
-		used += each.entries
+		used, usedBytes = used+each.entries, usedBytes+each.kept()
 		if each.arrivals != nil && (now.Sub(each.asked) >= inUse || now.Sub(each.made) >= turn) {
 			idle = append(idle, each)
-			freed += each.entries
+			freed, freedBytes = freed+each.entries, freedBytes+each.kept()
 		}
 	}
-	fits := func(used int) bool { return used == 0 || used+entries <= MaxMoved }
-	if !fits(used - freed) {
+	fits := func(used, usedBytes int) bool {
+		return used == 0 || used+entries <= MaxMoved && usedBytes+bytes <= d.most
+	}
+	if !fits(used-freed, usedBytes-freedBytes) {
 		return false
 	}
 	slices.SortFunc(idle, func(a, b *departed) int { return a.asked.Compare(b.asked) })
-	for ; !fits(used); idle = idle[1:] {
-		used -= idle[0].entries
+	for ; !fits(used, usedBytes); idle = idle[1:] {
+		used, usedBytes = used-idle[0].entries, usedBytes-idle[0].kept()
 		idle[0].drop()
 	}
 	return true

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func newDeparting(t *testing.T) *departing {
 	d := &departing{t: t, entries: map[uint64]int{}, packed: map[uint64]int{},
 		hold: map[uint64]chan struct{}{}, time: time.Unix(1000, 0)}
 	d.departures = &departures{make: d.pack, begin: func() error { return nil }, end: func() {},
-		now: func() time.Time { return d.time }}
+		now: func() time.Time { return d.time }, most: keptBytes}
 	return d
 }
 
@@ -128,6 +129,41 @@ func TestArrivalsOfSeveralMovesStay(t *testing.T) {
 	if len(d.by) != 4 || d.by[4].arrivals != nil || d.by[4].entries != 0 {
 		t.Error("the large one is still in memory")
 	}
+}
+
+// Few entries may be many bytes. Arrivals beyond the bound of bytes are not kept, and made again
+// once those of others are not in use any more. Those of one move are always kept.
+func TestArrivalsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	d := newDeparting(t)
+	d.entries = map[uint64]int{1: 1, 2: 1, 3: 1}
+	expect := func(number uint64, want error, packed int, kept ...uint64) {
+		t.Helper()
+		if err := d.get(number); !errors.Is(err, want) || d.packed[number] != packed {
+			t.Errorf("move %d: %v, made %d times, want %v and %d", number, err,
+				d.packed[number], want, packed)
+		}
+		for _, each := range []uint64{1, 2, 3} {
+			if is := d.by[each] != nil && d.by[each].arrivals != nil; is !=
+				slices.Contains(kept, each) {
+				t.Errorf("after move %d, those of move %d are kept: %v", number, each, is)
+			}
+		}
+	}
+	expect(1, nil, 1, 1)
+	size := d.by[1].bytes
+	d.most = 2*size + size/2
+	expect(2, nil, 1, 1, 2)
+	expect(3, nil, 1, 1, 2) // nobody knew that they are so large
+	expect(3, ErrArrivalsBusy, 1, 1, 2)
+	d.time = d.time.Add(inUse / 2)
+	expect(2, nil, 1, 1, 2)
+	d.time = d.time.Add(inUse / 2)
+	expect(3, nil, 2, 2, 3)
+	d.most = size - 1
+	d.time = d.time.Add(inUse)
+	expect(1, nil, 2, 1)
+	expect(1, nil, 2, 1)
 }
 
 // Arrivals that were asked for longest ago give way first, and no more than need be.

@@ -34,7 +34,8 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	}
 	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis,
 		chainID: genesis.Hash(), book: genesis.Book()}
-	s.departures = departures{make: s.pack, begin: s.beginTask, end: s.tasks.Done, now: time.Now}
+	s.departures = departures{make: s.pack, begin: s.beginTask, end: s.tasks.Done, now: time.Now,
+		most: keptBytes}
 	s.changed, s.certifiedMore = sync.NewCond(&s.mutex), make(chan struct{})
 	s.cache = newBlockCache(s.options.DecodedCacheBytes)
 	s.logs.dir = filepath.Join(dir, databaseFolder)

@@ -26,19 +26,25 @@ const (
 	strayBatch, strayBatchBytes = 256, 4 << 20
 	// strayPatience bounds such a call.
 	strayPatience = 10 * time.Second
+	// strayPause is the time between a call that failed and the next one to the shard.
+	strayPause = 500 * time.Millisecond
+	// strayLifetime is for how long calls to a shard may fail, one after another, until a batch
+	// whose call fails is given up. Each further batch is then tried once.
+	strayLifetime = time.Minute
 )
 
 // strays are bundles that a round carried and no block took, because they enter at another shard by
-// now. They are handed over in batches, to several shards at a time and in order to each.
+// now. They are handed over in batches, to several shards at a time and in order to each. A batch
+// whose call fails is tried again for a while: the shard may be starting, or unreachable for a
+// moment. It may have taken some of them, and knows those again by their ids.
 type strays struct {
 	// entry returns the shard where a bundle enters.
-	entry func(*ledger.Bundle) ledger.ShardID
-	// send hands bundles over to a shard. It returns how many were refused, and why one of them
-	// was.
-	send func(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) (refused int,
-		err error)
+	entry  func(*ledger.Bundle) ledger.ShardID
+	send   strayCall
 	logger *slog.Logger
-	more   chan struct{} // some wait
+	// pause and lifetime are strayPause and strayLifetime.
+	pause, lifetime time.Duration
+	more            chan struct{} // some wait
 
 	mutex   sync.Mutex
 	waiting []*ledger.Bundle
@@ -47,15 +53,28 @@ type strays struct {
 	count, bytes, dropped int
 }
 
-// strayBatchSent is a batch that was handed over.
+// strayCall hands bundles over to a shard. It returns errUnheard if the call failed, and else how
+// many of them were refused, and why one of them was.
+type strayCall func(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) (refused int,
+	err error)
+
+// errUnheard reports that a call to a shard failed, so that nobody knows what it took.
+var errUnheard = errors.New("the shard does not answer")
+
+// strayBatchSent is a batch that a shard was called for.
 type strayBatchSent struct {
 	to    ledger.ShardID
 	batch []*ledger.Bundle
+	// again says that the call failed and is to be made again. failing is since when calls to the
+	// shard have failed, or zero.
+	again   bool
+	failing time.Time
 }
 
 func newStrays(logger *slog.Logger, entry func(*ledger.Bundle) ledger.ShardID,
-	send func(context.Context, ledger.ShardID, []*ledger.Bundle) (int, error)) *strays {
-	return &strays{entry: entry, send: send, logger: logger, more: make(chan struct{}, 1)}
+	send strayCall) *strays {
+	return &strays{entry: entry, send: send, logger: logger, more: make(chan struct{}, 1),
+		pause: strayPause, lifetime: strayLifetime}
 }
 
 // add adds a stray. It is quick.
@@ -96,6 +115,7 @@ func (s *strays) release(batch []*ledger.Bundle) {
 // run hands strays over until ctx is done.
 func (s *strays) run(ctx context.Context) {
 	queues, busy := make(map[ledger.ShardID][]*ledger.Bundle), make(map[ledger.ShardID]bool)
+	failing := make(map[ledger.ShardID]time.Time)
 	sent := make(chan strayBatchSent)
 	for {
 		select {
@@ -116,7 +136,12 @@ func (s *strays) run(ctx context.Context) {
 			}
 		case done := <-sent:
 			delete(busy, done.to)
-			s.release(done.batch)
+			failing[done.to] = done.failing
+			if !done.again {
+				s.release(done.batch)
+				break
+			}
+			s.back(queues, done)
 		}
 		for to, queue := range queues {
 			if busy[to] {
@@ -128,11 +153,25 @@ func (s *strays) run(ctx context.Context) {
 				delete(queues, to)
 			}
 			busy[to] = true
-			go func() {
-				s.sendBatch(ctx, to, batch)
-				sent <- strayBatchSent{to, batch}
-			}()
+			since := failing[to]
+			go func() { sent <- s.sendBatch(ctx, to, batch, since) }()
 		}
+	}
+}
+
+// back puts the bundles of a batch whose call failed before those that wait for the shard. Some may
+// enter at another one by now.
+func (s *strays) back(queues map[ledger.ShardID][]*ledger.Bundle, done strayBatchSent) {
+	var first []*ledger.Bundle
+	for _, bundle := range done.batch {
+		if entry := s.entry(bundle); entry != done.to {
+			queues[entry] = append(queues[entry], bundle)
+		} else {
+			first = append(first, bundle)
+		}
+	}
+	if len(first) > 0 {
+		queues[done.to] = append(first, queues[done.to]...)
 	}
 }
 
@@ -147,13 +186,31 @@ func firstStrays(queue []*ledger.Bundle) int {
 	return len(queue)
 }
 
-func (s *strays) sendBatch(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) {
+// sendBatch hands a batch over to a shard to which calls have failed since a time, or not. If the
+// call fails it waits for the next one.
+func (s *strays) sendBatch(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle,
+	failing time.Time) strayBatchSent {
 	within, cancel := context.WithTimeout(ctx, strayPatience)
 	defer cancel()
-	if refused, err := s.send(within, to, batch); err != nil && ctx.Err() == nil {
+	done := strayBatchSent{to: to, batch: batch}
+	refused, err := s.send(within, to, batch)
+	if errors.Is(err, errUnheard) {
+		if done.failing = failing; failing.IsZero() {
+			done.failing = time.Now()
+		}
+		if done.again = time.Since(done.failing) < s.lifetime; done.again {
+			select {
+			case <-time.After(s.pause):
+			case <-ctx.Done():
+			}
+			return done
+		}
+	}
+	if err != nil && ctx.Err() == nil {
 		s.logger.Warn("bundles that now enter at another shard were refused there: their clients "+
 			"send them again", "bundles", refused, "of", len(batch), "shard", to, "error", err)
 	}
+	return done
 }
 
 // misplaced queues a bundle that enters at another shard by now.
@@ -187,7 +244,7 @@ func (b *book) handOverTo(ctx context.Context, entry ledger.ShardID,
 	}
 	answer, err := b.Client(entry).SubmitMany(ctx, connect.NewRequest(request))
 	if err != nil {
-		return len(batch), err
+		return len(batch), fmt.Errorf("%w: %w", errUnheard, err)
 	}
 	for _, outcome := range answer.Msg.GetOutcomes() {
 		if reason := outcome.GetRefused(); reason != "" {

@@ -2,11 +2,14 @@ package crossing
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -100,6 +103,84 @@ func TestStraysAreHandedOverInBatches(t *testing.T) {
 	}
 	if full.add(all[0]); len(full.waiting) != 1 || full.count != straysMax-1 {
 		t.Errorf("%d wait after a batch, %d in all", len(full.waiting), full.count)
+	}
+}
+
+// A batch whose call fails is tried again, in order, and to the shard where it enters by then. A
+// shard that fails for long is given up.
+func TestStraysAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	all := make([]*ledger.Bundle, 3*strayBatch)
+	at := make(map[*ledger.Bundle]int, len(all))
+	for i := range all {
+		all[i] = noted(t, i, 1)
+		at[all[i]] = i
+	}
+	var mutex sync.Mutex
+	moved, failures, lost := false, 0, make(map[ledger.ShardID]bool)
+	got := make(map[ledger.ShardID][]int)
+	s := newStrays(slog.New(slog.DiscardHandler), func(bundle *ledger.Bundle) ledger.ShardID {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if moved && at[bundle]%2 == 1 {
+			return 2
+		}
+		return 1
+	}, func(_ context.Context, to ledger.ShardID, batch []*ledger.Bundle) (int, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if to == 1 && failures < 3 || lost[to] {
+			failures++
+			moved = failures >= 2
+			return len(batch), fmt.Errorf("%w: it starts", errUnheard)
+		}
+		for _, bundle := range batch {
+			got[to] = append(got[to], at[bundle])
+		}
+		return 1, errors.New("one of them is refused") // which is no reason to try again
+	})
+	s.pause = time.Millisecond
+	for _, bundle := range all {
+		s.add(bundle)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		s.run(ctx)
+		close(ended)
+	}()
+	empty := func() {
+		t.Helper()
+		for begin := time.Now(); ; runtime.Gosched() {
+			s.mutex.Lock()
+			done := s.count == 0 && s.bytes == 0
+			s.mutex.Unlock()
+			if done {
+				return
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatal("strays wait for good")
+			}
+		}
+	}
+	empty()
+	mutex.Lock()
+	if len(got[1])+len(got[2]) != len(all) || !slices.IsSorted(got[1]) || failures != 3 ||
+		!slices.Contains(got[2], 1) {
+		t.Errorf("%d and %d of %d, after %d failures", len(got[1]), len(got[2]), len(all), failures)
+	}
+	moved, failures, lost[1] = false, 3, true
+	mutex.Unlock()
+	cancel()
+	<-ended
+	s.lifetime = 20 * time.Millisecond
+	go s.run(t.Context())
+	s.add(all[0])
+	empty()
+	mutex.Lock()
+	defer mutex.Unlock()
+	if failures < 5 {
+		t.Errorf("given up after %d failures", failures-3)
 	}
 }
 
