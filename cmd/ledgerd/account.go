@@ -313,7 +313,7 @@ transaction before it counts with its outcome, so nothing is on its way.`,
 				balances.add("  "+balance.Amount, balance.Asset, balance.held())
 			}
 			if len(report.Balances) == 0 {
-				balances.add("  0", string(ledger.DefaultAsset))
+				balances.add("  none") // not 0 of an asset that it never had
 			}
 			if _, err := fmt.Fprintln(command.OutOrStdout(), "balances"); err != nil {
 				return err

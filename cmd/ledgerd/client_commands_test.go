@@ -135,11 +135,16 @@ func TestAccountsAndTransfers(t *testing.T) {
 	if shown := fmt.Sprint(account["balances"]); shown != "[map[amount:70 asset:unit]]" {
 		t.Error(shown)
 	}
+	s.must("account open acme:fresh %n %k")
+	if text := s.must("account show acme:fresh %n"); !strings.HasSuffix(text,
+		"\nbalances\n  none\n") {
+		t.Errorf("an account that never had an asset: %q", text)
+	}
 	if text := s.must("account show acme:mint %n"); !strings.Contains(text, "-100  unit") ||
 		!strings.Contains(text, "issuer") {
 		t.Error(text)
 	}
-	if accounts := s.object("account list acme: %n")["accounts"].([]any); len(accounts) != 3 {
+	if accounts := s.object("account list acme: %n")["accounts"].([]any); len(accounts) != 4 {
 		t.Error(accounts)
 	}
 	if text := s.must("account list --limit 1 %n"); !strings.Contains(text,

@@ -105,6 +105,7 @@ type membershipSession struct {
 	membership ledger.Membership
 	others     map[ledger.ShardID][]ledger.Member // of other shards, once needed
 	cluster    *ledgerdv1.ClusterState
+	tree       *ledgerdv1.Tree // of the book's shards, as it is now
 	progress   io.Writer
 	force      bool
 }
@@ -137,6 +138,9 @@ func (o *changeOptions) connect(command *cobra.Command) (c *membershipSession, c
 		force: o.force}
 	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
 		err = c.refresh(ctx)
+	}
+	if err == nil && c.genesis.Sharded() {
+		c.tree, err = nodes.Tree(ctx)
 	}
 	if err == nil {
 		c.charter, err = api.CharterFromProto(c.cluster.GetCharter())
@@ -317,12 +321,27 @@ func (c *membershipSession) checkHolder(leaving *ledger.GroupMember) error {
 
 // waitBelow returns what it would mean for the shards below to give blocks up, if there are any.
 func (c *membershipSession) waitBelow() string {
-	tree := c.genesis.ShardTree()
-	if tree == nil || len(tree.Children(c.genesis.Shard)) == 0 {
+	if !feeds(c.tree, uint32(c.genesis.Shard)) {
 		return ""
 	}
 	return fmt.Sprintf(": a shard below shard %d that ledgerd shards shows as BEHIND may then "+
 		"wait for ever for entries in these blocks", c.genesis.Shard)
+}
+
+// feeds reports whether a shard lies below this one, or hangs elsewhere and still takes entries
+// from it.
+func feeds(tree *ledgerdv1.Tree, above uint32) bool {
+	for _, each := range tree.GetShards() {
+		if !each.GetRoot() && each.GetParent() == above {
+			return true
+		}
+		for _, stream := range each.GetStreams() {
+			if slices.Contains(stream.GetFormer(), above) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // errWouldLoseMajority means that the members left running would be no majority. errNoMajority

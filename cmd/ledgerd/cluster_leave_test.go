@@ -16,13 +16,19 @@ func TestLastHolderAboveOtherShards(t *testing.T) {
 	t.Parallel()
 	const away = ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE
 	leaving := &ledger.GroupMember{Index: 0, Member: ledger.Member{Name: "node-0"}}
-	for shard, below := range map[ledger.ShardID]bool{0: true, 1: true, 2: false} {
-		genesis, err := ledgertest.ShardedGenesis(2, 0, 0, 1).ForShard(shard)
+	// Shard 2 is hung below shard 0 after the genesis, and still takes entries from shard 1. Shard
+	// 3 is hung below shard 2.
+	tree := &ledgerdv1.Tree{Shards: []*ledgerdv1.Shard{
+		{Shard: 0, Root: true, Streams: []*ledgerdv1.StreamPosition{
+			{Child: 1}, {Child: 2, Former: []uint32{1}}}},
+		{Shard: 1}, {Shard: 2}, {Shard: 3, Parent: 2}}}
+	for shard, below := range map[ledger.ShardID]bool{0: true, 1: true, 2: true, 3: false} {
+		genesis, err := ledgertest.ShardedGenesis(2, 0, 0, 1, 1).ForShard(shard)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, leaver := range []*ledgerdv1.MemberState{{Index: 0}, {Index: 0, Standing: away}} {
-			c := &membershipSession{genesis: genesis, cluster: &ledgerdv1.ClusterState{
+			c := &membershipSession{genesis: genesis, tree: tree, cluster: &ledgerdv1.ClusterState{
 				Members: []*ledgerdv1.MemberState{leaver, {Index: 1, AbsentHeight: 7}}}}
 			err := c.checkHolder(leaving)
 			if !errors.Is(err, errLastHolder) || strings.Contains(err.Error(), "BEHIND") != below {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
@@ -55,6 +57,15 @@ func TestShardsTree(t *testing.T) {
 	if shown["shape"] != "0(1,2(3))" || shown["changes"] != 1.0 || len(shards) != 4 ||
 		shards[3].(map[string]any)["parent"] != 2.0 {
 		t.Error(shown)
+	}
+	// The summary of a test network has the present tree, or that of the genesis without an answer.
+	genesis := []ledger.ShardID{0, 0, 0, 1}
+	for url, want := range map[string][]ledger.ShardID{s.doors[0].URL: {0, 0, 0, 2},
+		"http://127.0.0.1:1": genesis} {
+		if tree := presentTree(t.Context(), []homeReport{{API: url}}, genesis); !slices.Equal(tree,
+			want) {
+			t.Errorf("%s: %v, want %v", url, tree, want)
+		}
 	}
 	// What crosses goes by the new tree.
 	s.must("keys create acme --plain %k")

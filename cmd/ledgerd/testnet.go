@@ -394,7 +394,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	for i, held := range processes.Held() {
 		down[i] = down[i] || held
 	}
-	if err := o.ready(out, say, report, down); err != nil {
+	if err := o.ready(ctx, out, say, report, down); err != nil {
 		return err
 	}
 	select {
@@ -440,7 +440,7 @@ func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
 	if err != nil {
 		return err
 	}
-	if err := o.ready(out, say, report, make([]bool, len(homes))); err != nil {
+	if err := o.ready(ctx, out, say, report, make([]bool, len(homes))); err != nil {
 		return err
 	}
 	select {
@@ -454,8 +454,8 @@ func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
 
 // ready prints the addresses of the nodes that take transactions. Nodes that are down were removed
 // or stopped.
-func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments ...any),
-	report testnetReport, down []bool) error {
+func (o *testnetOptions) ready(ctx context.Context, out io.Writer,
+	say func(format string, arguments ...any), report testnetReport, down []bool) error {
 	var running []homeReport
 	for i, node := range report.Nodes {
 		if !down[i] {
@@ -463,6 +463,7 @@ func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments 
 		}
 	}
 	report.Nodes = running
+	report.Tree = presentTree(ctx, running, report.Tree)
 	if o.json {
 		return writeJSON(out, report)
 	}
@@ -485,6 +486,33 @@ func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments 
 	return nil
 }
 
+// presentTree returns the tree of the shards as the first running node knows it: the operators may
+// have changed it since the genesis. If that does not answer, it returns the tree of the genesis.
+func presentTree(ctx context.Context, running []homeReport,
+	genesis []ledger.ShardID) []ledger.ShardID {
+	if len(genesis) < 2 || len(running) == 0 {
+		return genesis
+	}
+	node, err := client.New([]string{running[0].API}, client.Options{Tries: 1})
+	if err != nil {
+		return genesis
+	}
+	defer node.Close()
+	ctx, cancel := context.WithTimeout(ctx, treePatience)
+	defer cancel()
+	tree, err := node.Tree(ctx)
+	if err != nil || len(tree.GetShards()) < len(genesis) {
+		return genesis
+	}
+	parents := make([]ledger.ShardID, len(tree.GetShards()))
+	for i, shard := range tree.GetShards() { // by number
+		if parents[i] = ledger.ShardID(shard.GetParent()); shard.GetRoot() {
+			parents[i] = ledger.ShardID(i)
+		}
+	}
+	return parents
+}
+
 // howMany states the number of nodes and shards.
 func (o *testnetOptions) howMany(nodes int, report testnetReport) string {
 	if report.Shards > 1 {
@@ -498,6 +526,8 @@ const (
 	writesPause = 100 * time.Millisecond
 	// writesPatience is the time after which awaitWrites reports what the nodes wait for.
 	writesPatience = 15 * time.Second
+	// treePatience bounds the question for the present tree of the shards.
+	treePatience = 5 * time.Second
 )
 
 // awaitWrites waits until every node that is a member either orders or follows, and at least one

@@ -25,7 +25,7 @@ func (b *book) announcement() shards.Announcement {
 		Shard: b.directory.Own(), Mode: self.Mode, APIAddress: self.APIAddress,
 		Heights: self.Heights, Head: self.Head,
 		Transactions: self.Transactions, Accounts: uint64(opened.AccountCount()),
-		Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
+		Pending: uint64(opened.PendingCount()), Carried: b.carriedDurably(opened),
 	}
 	for _, child := range b.directory.Tree().Children(b.directory.Own()) {
 		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
@@ -40,6 +40,18 @@ func (b *book) announcement() shards.Announcement {
 	b.directory.Heard(b.config.Self, a, now)
 	b.obstacles.Look(now)
 	return a
+}
+
+// carriedDurably returns the number of the last entry of the parent's stream that is durable in
+// the chain. What is only appended may be lost, so the parent may not be done with it. Until the
+// streams know it, as a node starts, it is what the chain on the disk has.
+func (b *book) carriedDurably(opened *store.Store) uint64 {
+	if b.started.Load() {
+		if number, known := b.streams.CarriedDurably(); known {
+			return number
+		}
+	}
+	return opened.Carried()
 }
 
 // Heard implements Crossing.

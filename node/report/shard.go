@@ -44,7 +44,7 @@ type ShardState struct {
 	Pending uint64
 	// Waiting is what they, and entries of its streams, wait for, as one of its nodes reported.
 	Waiting Waiting
-	// Carried is how much of the parent's stream is in its chain.
+	// Carried is how much of the parent's stream is durable in its chain.
 	Carried   uint64
 	Streamed  map[ledger.ShardID]uint64 // by child: how many entries its stream to the child has
 	LastHeard time.Time                 // when any of its nodes last reported; zero: never

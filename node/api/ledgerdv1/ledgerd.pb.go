@@ -5934,7 +5934,7 @@ type Shard struct {
 	TransactionsTotal uint64            `protobuf:"varint,8,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
 	AccountsTotal     uint64            `protobuf:"varint,9,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
 	Pending           uint64            `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`                              // transactions in its chain that wait for other shards
-	Carried           uint64            `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // the entries of the parent's stream in its chain
+	Carried           uint64            `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // the durable entries of the parent's stream in its chain
 	Streams           []*StreamPosition `protobuf:"bytes,12,rep,name=streams,proto3" json:"streams,omitempty"`                               // to its children
 	Self              bool              `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // whether it is the asked node's own
 	LastHeardMs       uint64            `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // the time of the last message from its nodes; 0 if none
@@ -6118,7 +6118,7 @@ type StreamPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Child         uint32                 `protobuf:"varint,1,opt,name=child,proto3" json:"child,omitempty"`
 	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"`    // entries in the parent's chain, since the child hangs below it
-	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`      // those of them in the child's chain
+	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`      // those of them that are durable in the child's chain
 	Former        []uint32               `protobuf:"varint,4,rep,packed,name=former,proto3" json:"former,omitempty"` // shards once above the child that it still takes entries from, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

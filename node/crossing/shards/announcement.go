@@ -17,8 +17,8 @@ type Announcement struct {
 	// Transactions and Accounts count those of the chain. Pending counts its transactions that wait
 	// for other shards.
 	Transactions, Accounts, Pending uint64
-	// Carried is the number of the last entry of the parent's stream in the chain. Streamed has the
-	// last numbers of the streams to the children, ascending by child.
+	// Carried is the number of the last entry of the parent's stream that is durable in the chain.
+	// Streamed has the last numbers of the streams to the children, ascending by child.
 	Carried  uint64
 	Streamed []Streamed
 	// Membership is the chain's, or nil while it is the genesis'. It is nil with vouched crossings.

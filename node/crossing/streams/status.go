@@ -62,6 +62,13 @@ type OutgoingStatus struct {
 	Absent uint64
 }
 
+// CarriedDurably returns the number of the last entry of the parent's stream that is durable in
+// this chain, once that is known.
+func (s *Streams) CarriedDurably() (number uint64, known bool) {
+	at := s.heights.position()
+	return at.durable, at.known
+}
+
 // Status returns the state of the streams.
 func (s *Streams) Status() Status {
 	s.mu.Lock()

@@ -3233,7 +3233,7 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
   pending: bigint;
 
   /**
-   * the entries of the parent's stream in its chain
+   * the durable entries of the parent's stream in its chain
    *
    * @generated from field: uint64 carried = 11;
    */
@@ -3322,7 +3322,7 @@ export type StreamPosition = Message<"ledgerd.v1.StreamPosition"> & {
   streamed: bigint;
 
   /**
-   * those of them in the child's chain
+   * those of them that are durable in the child's chain
    *
    * @generated from field: uint64 carried = 3;
    */
