@@ -10,21 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
-	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // shardsAddOptions are the flags of ledgerd shards add.
 type shardsAddOptions struct {
-	remote  remoteOptions
-	signing operatorOptions
+	charterOptions
 	parent  uint32
 	members []string
-	out     string
-	json    bool
 }
 
 // shardAddedReport is what ledgerd shards add --json prints.
@@ -46,7 +41,7 @@ type shardAddedReport struct {
 
 // newShardsAddCommand returns the `ledgerd shards add` command.
 func newShardsAddCommand() *cobra.Command {
-	var o shardsAddOptions
+	o := shardsAddOptions{charterOptions: charterOptions{wait: "durable"}}
 	command := &cobra.Command{
 		Use:   "add --parent SHARD --member FILE... --operator FILE",
 		Short: "Add a shard to a running ledger",
@@ -108,40 +103,40 @@ with --out: transaction, file, signed_by, missing_signatures.`,
 	return command
 }
 
-// growing is a command that changes the shards of a book, connected to a node.
+// growing is a session that adds a shard to a book.
 type growing struct {
-	nodes   *client.Client
+	*bookSession
 	genesis *ledger.Genesis
-	cluster *ledgerdv1.ClusterState
-	charter ledger.Charter
+	shards  int // of the book, when the session began
 }
 
-// openGrowing asks a node for the book, and checks that it can be changed.
-func openGrowing(ctx context.Context, nodes *client.Client) (*growing, error) {
-	g := &growing{nodes: nodes}
-	var err error
-	if g.genesis, err = nodes.ChainGenesis(ctx); err != nil {
+// grow asks the node for the book, and checks that it has several shards and can be changed.
+func (s *bookSession) grow(ctx context.Context) (*growing, error) {
+	genesis, err := s.nodes.ChainGenesis(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if !g.genesis.Sharded() {
-		return nil, errOneShard(g.genesis.Chain)
+	if !genesis.Sharded() {
+		return nil, errOneShard(genesis.Chain)
 	}
-	if g.cluster, err = nodes.Cluster(ctx); err != nil {
+	cluster, err := s.nodes.Cluster(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if g.charter, err = api.CharterFromProto(g.cluster.GetCharter()); err != nil {
+	charter, err := api.CharterFromProto(cluster.GetCharter())
+	if err != nil {
 		return nil, fmt.Errorf("the node's answer: %w", err)
 	}
-	return g, checkTakesBookChanges(&g.charter)
+	return &growing{s, genesis, int(cluster.GetShardCount())}, checkTakesBookChanges(&charter)
 }
 
 // find returns the genesis of the added shard with exactly these members, or nil.
 func (g *growing) find(ctx context.Context, members []ledger.Member) (*ledger.Genesis, error) {
-	var err error
-	if g.cluster, err = g.nodes.Cluster(ctx); err != nil {
+	cluster, err := g.nodes.Cluster(ctx)
+	if err != nil {
 		return nil, err
 	}
-	for shard := len(g.genesis.Shards); shard < int(g.cluster.GetShardCount()); shard++ {
+	for shard := len(g.genesis.Shards); shard < int(cluster.GetShardCount()); shard++ {
 		genesis, err := g.nodes.ShardGenesis(ctx, ledger.ShardID(shard))
 		if err != nil {
 			return nil, err
@@ -166,23 +161,19 @@ func (o *shardsAddOptions) run(command *cobra.Command) error {
 		}
 		addition.Members = append(addition.Members, member)
 	}
-	keys, err := o.signing.load()
-	if err != nil {
-		return err
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
+	session, ctx, done, err := o.begin(command, true)
 	if err != nil {
 		return err
 	}
 	defer done()
-	g, err := openGrowing(ctx, nodes)
+	g, err := session.grow(ctx)
 	if err != nil {
 		return err
 	}
 	if o.out != "" {
-		return o.sign(ctx, command, g, keys, addition)
+		return g.write(ctx, command, ledger.BookChange{Addition: addition})
 	}
-	report, err := g.add(ctx, addition, keys, o.signing.files)
+	report, err := g.add(ctx, addition)
 	if err != nil {
 		return err
 	}
@@ -196,15 +187,10 @@ func (o *shardsAddOptions) run(command *cobra.Command) error {
 	return err
 }
 
-// change returns the change that adds the shard.
-func (g *growing) change(addition *ledger.ShardAddition) ledger.BookChange {
-	return ledger.BookChange{Number: g.cluster.GetBookChanges() + 1, Addition: addition}
-}
-
 // add adds the shard, unless it is there already, and waits until that is durable.
-func (g *growing) add(ctx context.Context, addition *ledger.ShardAddition, keys []client.Key,
-	files []string) (*shardAddedReport, error) {
-	if err := checkOperators(&g.charter, g.genesis.Chain, keys, files); err != nil {
+func (g *growing) add(ctx context.Context,
+	addition *ledger.ShardAddition) (*shardAddedReport, error) {
+	if _, _, err := g.check(ctx); err != nil {
 		return nil, err
 	}
 	genesis, err := g.find(ctx, addition.Members)
@@ -213,11 +199,9 @@ func (g *growing) add(ctx context.Context, addition *ledger.ShardAddition, keys 
 	}
 	report := &shardAddedReport{Homes: []string{}}
 	if genesis == nil {
-		change := g.change(addition)
-		status, err := g.nodes.Post(ctx, keys, ledger.Transaction{Book: &change},
-			ledgerdv1.Level_LEVEL_DURABLE)
+		status, err := g.submit(ctx, ledger.BookChange{Addition: addition})
 		if err != nil {
-			return nil, fmt.Errorf("%w; the same command goes on with it", withWriters(err))
+			return nil, fmt.Errorf("%w; the same command goes on with it", err)
 		}
 		if status.GetReasonCode() != "" {
 			return nil, fmt.Errorf("the shard is not added: %s", status.GetReason())
@@ -271,16 +255,6 @@ func (g *growing) complete(ctx context.Context, report *shardAddedReport,
 		completed = append(completed, folder)
 	}
 	return completed, nil
-}
-
-// sign writes the signed change to a file.
-func (o *shardsAddOptions) sign(ctx context.Context, command *cobra.Command, g *growing,
-	keys []client.Key, addition *ledger.ShardAddition) error {
-	if err := checkAreOperators(&g.charter, g.genesis.Chain, keys, o.signing.files); err != nil {
-		return err
-	}
-	unsent := unsentChange{g.change(addition), &g.charter, o.out, o.signing.files, o.json}
-	return unsent.write(ctx, command, g.nodes, keys)
 }
 
 // String says what was added, and what comes next.

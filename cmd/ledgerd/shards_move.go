@@ -76,71 +76,45 @@ As many operators sign this as sign a change of themselves: ledgerd cluster oper
 // move moves an organisation and waits until it has arrived, or writes the signed change to a file.
 func (o *charterOptions) move(command *cobra.Command, name ledger.OrganisationName,
 	to ledger.ShardID) error {
-	level, err := parseLevel(o.wait)
-	if err != nil {
-		return err
-	}
-	keys, err := o.signing.load()
-	if err != nil {
-		return err
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
+	session, ctx, done, err := o.begin(command, true)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if o.out == "" {
-		report, err := o.moveOne(ctx, nodes, keys, name, to, level)
-		if err != nil {
+	if o.out != "" {
+		if _, err := checkMove(ctx, session.nodes, name, to); err != nil {
 			return err
 		}
-		return report.write(command, o.json)
+		return session.write(ctx, command, moveTo(name, to))
 	}
-	if _, err := checkMove(ctx, nodes, name, to); err != nil {
-		return err
-	}
-	change, charter, err := o.moveChange(ctx, nodes, keys, name, to)
+	report, err := session.moveOne(ctx, name, to)
 	if err != nil {
 		return err
 	}
-	unsent := unsentChange{change, charter, o.out, o.signing.files, o.json}
-	return unsent.write(ctx, command, nodes, keys)
+	return report.write(command, o.json)
 }
 
-// moveChange returns the change that moves an organisation, if operators with these keys may sign
-// it.
-func (o *charterOptions) moveChange(ctx context.Context, nodes *client.Client, keys []client.Key,
-	name ledger.OrganisationName, to ledger.ShardID) (ledger.BookChange, *ledger.Charter, error) {
-	cluster, err := nodes.Cluster(ctx)
-	if err != nil {
-		return ledger.BookChange{}, nil, err
-	}
-	change := ledger.BookChange{Number: cluster.GetBookChanges() + 1,
-		Move: &ledger.OrganisationMove{Organisation: name, To: to}}
-	charter, err := o.checkBookChange(ctx, nodes, keys)
-	return change, charter, err
+// moveTo returns the change that moves an organisation.
+func moveTo(name ledger.OrganisationName, to ledger.ShardID) ledger.BookChange {
+	return ledger.BookChange{Move: &ledger.OrganisationMove{Organisation: name, To: to}}
 }
 
 // moveOne moves an organisation and waits until it has arrived.
-func (o *charterOptions) moveOne(ctx context.Context, nodes *client.Client, keys []client.Key,
-	name ledger.OrganisationName, to ledger.ShardID, level ledgerdv1.Level) (*movedReport, error) {
-	before, err := checkMove(ctx, nodes, name, to)
-	if err != nil {
-		return nil, err
-	}
-	change, _, err := o.moveChange(ctx, nodes, keys, name, to)
+func (s *bookSession) moveOne(ctx context.Context, name ledger.OrganisationName,
+	to ledger.ShardID) (*movedReport, error) {
+	before, err := checkMove(ctx, s.nodes, name, to)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	status, err := nodes.Post(ctx, keys, ledger.Transaction{Book: &change}, level)
+	status, err := s.submit(ctx, moveTo(name, to))
 	if err != nil {
-		return nil, withWriters(err)
+		return nil, err
 	}
 	if status.GetReasonCode() != "" {
 		return nil, fmt.Errorf("%s does not move: %s", name, status.GetReason())
 	}
-	if err := awaitHome(ctx, nodes, status, name, to); err != nil {
+	if err := awaitHome(ctx, s.nodes, status, name, to); err != nil {
 		return nil, err
 	}
 	return &movedReport{Transaction: status.GetIdHex(), Organisation: string(name),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	nodereport "github.com/ledgerd/ledgerd/node/report"
@@ -33,6 +31,16 @@ type settleReport struct {
 type settleWaiting struct {
 	Shard uint32 `json:"shard"`
 	Count uint64 `json:"count"`
+}
+
+// settledReport is a settlement with a shard as --json prints it. Like every change of the shards,
+// it has the id of its transaction as "transaction".
+type settledReport struct {
+	Transaction string `json:"transaction"`
+	Shard       uint32 `json:"shard"`
+	State       string `json:"state"`
+	Height      uint64 `json:"height,omitempty"`
+	Reason      string `json:"reason,omitempty"`
 }
 
 // newShardsSettleCommand returns the `ledgerd shards settle` command.
@@ -85,16 +93,12 @@ after another in a file (--out): see ledgerd cluster operators set.`,
 
 // settle settles with a shard, or says what waits for it.
 func (o *charterOptions) settle(command *cobra.Command, shard uint32, yes bool) error {
-	level, err := parseLevel(o.wait)
-	if err != nil {
-		return err
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
+	session, ctx, done, err := o.begin(command, yes)
 	if err != nil {
 		return err
 	}
 	defer done()
-	tree, err := nodes.Tree(ctx)
+	tree, err := session.nodes.Tree(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,42 +112,21 @@ func (o *charterOptions) settle(command *cobra.Command, shard uint32, yes bool) 
 		}
 		return report.write(command.OutOrStdout())
 	}
-	keys, err := o.signing.load()
-	if err != nil {
-		return err
-	}
-	cluster, err := nodes.Cluster(ctx)
-	if err != nil {
-		return err
-	}
-	change := ledger.BookChange{Number: cluster.GetBookChanges() + 1,
-		Loss: &ledger.ShardLoss{Shard: ledger.ShardID(shard)}}
-	return o.signLoss(ctx, command, nodes, keys, change, level)
-}
-
-// signLoss signs a settlement, and submits it or writes it to a file.
-func (o *charterOptions) signLoss(ctx context.Context, command *cobra.Command,
-	nodes *client.Client, keys []client.Key, change ledger.BookChange,
-	level ledgerdv1.Level) error {
-	charter, err := o.checkBookChange(ctx, nodes, keys)
-	if err != nil {
-		return err
-	}
+	change := ledger.BookChange{Loss: &ledger.ShardLoss{Shard: ledger.ShardID(shard)}}
 	if o.out != "" {
-		unsent := unsentChange{change, charter, o.out, o.signing.files, o.json}
-		return unsent.write(ctx, command, nodes, keys)
+		return session.write(ctx, command, change)
 	}
-	status, err := nodes.Post(ctx, keys, ledger.Transaction{Book: &change}, level)
+	status, err := session.submit(ctx, change)
 	if err != nil && len(status.GetWaitsFor()) == 0 {
-		return withWriters(err)
+		return err
 	}
-	report := reportStatus(status)
+	submitted := reportStatus(status)
 	if !o.json {
-		return errors.Join(writeStatus(command.OutOrStdout(), false, report), err)
+		return errors.Join(writeStatus(command.OutOrStdout(), false, submitted), err)
 	}
-	settled := settledReport{Transaction: report.ID, Shard: uint32(change.Loss.Shard),
-		State: report.State, Height: report.Height, Reason: report.Reason}
-	return errors.Join(writeJSON(command.OutOrStdout(), settled), report.failure(), err)
+	settled := settledReport{Transaction: submitted.ID, Shard: shard, State: submitted.State,
+		Height: submitted.Height, Reason: submitted.Reason}
+	return errors.Join(writeJSON(command.OutOrStdout(), settled), submitted.failure(), err)
 }
 
 // reportSettle says what waits for a shard, or why the operators cannot settle with it.

@@ -64,6 +64,8 @@ func TestShardsSettle(t *testing.T) {
 	book.Stand(2, true)
 	book.Silence(2, true)
 	wantKeys(t, s.object("shards settle 2"+via), "shard mode last_heard_ms accounts_total waiting")
+	unsent := s.object("shards settle 2 --operator %d/operator.key --yes --out %d/settle.tx" + via)
+	wantKeys(t, unsent, "transaction file signed_by missing_signatures")
 	settled := s.object("shards settle 2 --operator %d/operator.key --yes" + via)
 	wantKeys(t, settled, "transaction shard state height")
 	if settled["shard"] != 2.0 || settled["state"] != "durable" {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // splitReport is the output of `ledgerd shards split` and `ledgerd shards merge` with --json.
@@ -144,27 +143,17 @@ func (o *splitOptions) run(command *cobra.Command, shard string) error {
 	if !o.all && (o.limit < 1 || o.limit > trafficMax) {
 		return usagef("--transactions is %d: it has to be 1 to %d", o.limit, trafficMax)
 	}
-	level, err := parseLevel(o.wait)
-	if err != nil {
-		return err
-	}
-	var keys []client.Key
-	if o.yes {
-		if keys, err = o.signing.load(); err != nil {
-			return err
-		}
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
+	session, ctx, done, err := o.begin(command, o.yes)
 	if err != nil {
 		return err
 	}
 	defer done()
-	report, err := o.choose(ctx, command, nodes, uint32(from))
+	report, err := o.choose(ctx, command, session.nodes, uint32(from))
 	if err != nil {
 		return err
 	}
 	if o.yes {
-		if err := o.moveAll(ctx, command, nodes, keys, report, level); err != nil {
+		if err := o.moveAll(ctx, command, session, report); err != nil {
 			return err
 		}
 	}
@@ -231,11 +220,10 @@ func (o *splitOptions) choose(ctx context.Context, command *cobra.Command, nodes
 }
 
 // moveAll moves the organisations one after another.
-func (o *splitOptions) moveAll(ctx context.Context, command *cobra.Command, nodes *client.Client,
-	keys []client.Key, report *splitReport, level ledgerdv1.Level) error {
+func (o *splitOptions) moveAll(ctx context.Context, command *cobra.Command, session *bookSession,
+	report *splitReport) error {
 	for i, name := range report.Organisations {
-		moved, err := o.moveOne(ctx, nodes, keys, ledger.OrganisationName(name),
-			ledger.ShardID(o.to), level)
+		moved, err := session.moveOne(ctx, ledger.OrganisationName(name), ledger.ShardID(o.to))
 		if err != nil {
 			return fmt.Errorf("%d of %d organisations have moved: %w", i, len(report.Organisations),
 				err)

@@ -196,16 +196,12 @@ func (r *shapeReport) draw(out io.Writer, at *placeInTree, before, below string)
 // change hangs a shard below another one and waits until it takes its entries from there, or says
 // what would change, or writes the signed change to a file.
 func (o *rehangOptions) change(command *cobra.Command) error {
-	level, err := parseLevel(o.wait)
-	if err != nil {
-		return err
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
+	session, ctx, done, err := o.begin(command, o.yes || o.out != "")
 	if err != nil {
 		return err
 	}
 	defer done()
-	tree, err := nodes.Tree(ctx)
+	tree, err := session.nodes.Tree(ctx)
 	if err != nil {
 		return err
 	}
@@ -223,34 +219,21 @@ func (o *rehangOptions) change(command *cobra.Command) error {
 			report.Shape)
 		return err
 	}
-	keys, err := o.signing.load()
-	if err != nil {
-		return err
-	}
-	cluster, err := nodes.Cluster(ctx)
-	if err != nil {
-		return err
-	}
-	change := ledger.BookChange{Number: cluster.GetBookChanges() + 1, Rehang: &ledger.ShardRehang{
-		Shard: ledger.ShardID(o.shard), Parent: ledger.ShardID(o.parent)}}
-	charter, err := o.checkBookChange(ctx, nodes, keys)
-	if err != nil {
-		return err
-	}
+	change := ledger.BookChange{Rehang: &ledger.ShardRehang{Shard: ledger.ShardID(o.shard),
+		Parent: ledger.ShardID(o.parent)}}
 	if o.out != "" {
-		unsent := unsentChange{change, charter, o.out, o.signing.files, o.json}
-		return unsent.write(ctx, command, nodes, keys)
+		return session.write(ctx, command, change)
 	}
 	began := time.Now()
-	status, err := nodes.Post(ctx, keys, ledger.Transaction{Book: &change}, level)
+	status, err := session.submit(ctx, change)
 	if err != nil {
-		return withWriters(err)
+		return err
 	}
 	if status.GetReasonCode() != "" {
 		return fmt.Errorf("the tree does not change: %s", status.GetReason())
 	}
 	report.Transaction = status.GetIdHex()
-	if err := o.await(ctx, command, nodes, report); err != nil {
+	if err := o.await(ctx, command, session.nodes, report); err != nil {
 		return fmt.Errorf("the tree has changed, and shard %d still takes entries from shard %d: "+
 			"keep that one running, and see ledgerd shards tree: %w", o.shard, report.From, err)
 	}

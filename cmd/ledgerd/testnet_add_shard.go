@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
@@ -74,15 +75,16 @@ func addTestnetShard(command *cobra.Command, dir string, parent ledger.ShardID,
 		return nil, err
 	}
 	defer done()
-	g, err := openGrowing(ctx, asked)
+	session := bookSession{nodes: asked, level: ledgerdv1.Level_LEVEL_DURABLE}
+	g, err := session.grow(ctx)
 	if err != nil {
 		return nil, err
 	}
 	signing := operatorOptions{files: []string{filepath.Join(dir, testnet.OperatorKeyFile)}}
-	keys, err := signing.load()
-	if err != nil {
+	if session.keys, err = signing.load(); err != nil {
 		return nil, err
 	}
+	session.files = signing.files
 	// An earlier run may have made the homes, or added the shard, and been interrupted.
 	if report, err := g.resume(ctx, begun, unfinished); report != nil || err != nil {
 		return report, err
@@ -115,7 +117,7 @@ func addTestnetShard(command *cobra.Command, dir string, parent ledger.ShardID,
 		}
 		folders, addition.Members = append(folders, join.home), append(addition.Members, member)
 	}
-	report, err := g.add(ctx, addition, keys, signing.files)
+	report, err := g.add(ctx, addition)
 	if err != nil {
 		return nil, errors.Join(err, fmt.Errorf("the homes %s stay: run the command again, or "+
 			"remove them", strings.Join(folders, ", ")))
@@ -134,7 +136,7 @@ func (g *growing) resume(ctx context.Context, begun []*home.Home,
 	for _, folder := range unfinished {
 		at, err := home.LoadJoining(folder)
 		if err == nil {
-			err = completeHome(ctx, g.nodes, at, g.genesis, int(g.cluster.GetShardCount()), "")
+			err = completeHome(ctx, g.nodes, at, g.genesis, g.shards, "")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s could not be completed: %w; run the command again", folder,
