@@ -334,11 +334,13 @@ func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, need
 }
 
 // GoodSignatures returns those of the signatures that are an organisation's, and verify. It is for
-// the few kinds of transactions whose signatures execution verifies again.
+// the few kinds of transactions whose signatures execution verifies again. A signature is mostly
+// known from the bundle's admission or its round.
 func GoodSignatures(root Hash, name OrganisationName, signatures []Signature) []Signature {
 	var good []Signature
+	message := signingMessage(root, false)
 	for i := range signatures {
-		if signatures[i].Organisation == name && signatures[i].verify(signingMessage(root, false)) {
+		if signatures[i].Organisation == name && verifier.good(&signatures[i], message) {
 			good = append(good, signatures[i])
 		}
 	}

@@ -91,6 +91,13 @@ func (s *Signature) verify(message []byte) bool {
 	return verifier.keys.Verify(s.Key[:], message, s.Bytes[:])
 }
 
+// good verifies one signature of a message, unless it is known. It leaves what is remembered of the
+// message, which may be more signatures than this one.
+func (v *Verifier) good(s *Signature, message []byte) bool {
+	return v.known(&signed{message: message, signatures: []Signature{*s}}) ||
+		v.keys.Verify(s.Key[:], message, s.Bytes[:])
+}
+
 // signed is a message with the signatures that belong to it.
 type signed struct {
 	message    []byte

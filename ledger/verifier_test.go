@@ -143,6 +143,10 @@ func TestGoodSignaturesAreRemembered(t *testing.T) {
 	if v.known(&good) || v.verify([]signed{good, other})[0] != -1 || !v.known(&good) {
 		t.Error("a good signature is not known once it was verified")
 	}
+	first := &good.signatures[0]
+	if !v.good(first, good.message) || v.good(first, other.message) {
+		t.Error("one signature of a message is good for that message, and for no other")
+	}
 	if v.known(&other) {
 		t.Error("a signature of another message is known")
 	}
@@ -154,7 +158,8 @@ func TestGoodSignaturesAreRemembered(t *testing.T) {
 		spoil(&wrong.signatures[0])
 		both := signed{good.message, []Signature{good.signatures[0], wrong.signatures[0]}}
 		if v.known(&wrong) || v.known(&both) || v.verify([]signed{wrong})[0] != 0 ||
-			v.verify([]signed{both})[0] != 1 || v.known(&wrong) || v.known(&both) {
+			v.verify([]signed{both})[0] != 1 || v.known(&wrong) || v.known(&both) ||
+			v.good(&wrong.signatures[0], wrong.message) {
 			t.Errorf("%+v is taken for the good one", wrong.signatures[0])
 		}
 	}
