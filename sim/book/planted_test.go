@@ -2,15 +2,29 @@ package book
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
+// caughtBy names, for bugs that few seeds show, one that did. It is tried first, which spares the
+// search. A change of the runs may make it wrong, which costs time and nothing else.
+var caughtBy = map[string]uint64{
+	"answered-to-strangers": 643, "directory-short": 48, "homes-grow": 29,
+	"lost-verdict-taken": 69, "never-told": 38, "released-unasked": 60,
+	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 152,
+}
+
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	plants := Plants()
+	for plant := range caughtBy {
+		if !slices.Contains(plants, plant) {
+			t.Errorf("caughtBy names %q, which is no bug", plant)
+		}
+	}
 	if raceEnabled {
 		plants = []string{plantNotAsked} // the others take too long
 	}
@@ -20,12 +34,20 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			const seeds = 1000
 			var found Result
 			options := Options{Faults: FaultsAll, Plant: plant}
-			if err := sweep.Seeds(context.Background(), 1, seeds, options.RunSeed,
-				func(r Result) bool {
-					found = r
-					return len(r.Violations) == 0
-				}); err != nil {
-				t.Fatal(err)
+			if seed := caughtBy[plant]; seed > 0 {
+				var err error
+				if found, err = options.RunSeed(seed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(found.Violations) == 0 {
+				if err := sweep.Seeds(context.Background(), 1, seeds, options.RunSeed,
+					func(r Result) bool {
+						found = r
+						return len(r.Violations) == 0
+					}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if len(found.Violations) == 0 {
 				t.Fatalf("not found within %d seeds", seeds)
