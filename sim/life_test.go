@@ -275,8 +275,8 @@ func mustBreak(t *testing.T, group Group, limit int, properties []order.Property
 	mustBreakWith(t, group.options(t), limit, properties)
 }
 
-// mustBreakBy is mustBreak, for a bug that few seeds show. It tries likely first, a seed that showed
-// it, and the others only if the runs have changed since.
+// mustBreakBy is mustBreak, for a bug that few seeds show. It tries likely first, a seed that
+// showed it, and the others only if the runs have changed since.
 func mustBreakBy(t *testing.T, likely uint64, group Group, limit int,
 	properties []order.Property) {
 	t.Helper()

@@ -29,7 +29,21 @@ func (s *State) isLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
 	return t.Deadline != 0 && (at >= t.Deadline || s.fault == FaultLateBeforeDeadline) &&
 		t.Ledger == s.ledger && !t.BookWide() && t.Cancellation == nil &&
 		t.Verdict == nil && t.Change == nil && t.Arrival == nil &&
-		s.organisations[t.Signer] != nil && s.MovedBefore(t)
+		s.registered(t) && s.MovedBefore(t)
+}
+
+// registered reports whether all organisations of a transaction are. Else a registration in the
+// same block could change whom it concerns. No shard waits with one that is not.
+func (s *State) registered(t *ledger.Transaction) bool {
+	if s.organisations[t.Signer] == nil {
+		return false
+	}
+	for name := range t.Organisations() {
+		if s.organisations[name] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // everConcerned reports whether this shard is the home of an organisation of the transaction, or

@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -160,6 +161,37 @@ func TestLateCopiesAreFewAndConcernTheShard(t *testing.T) {
 	}
 	if _, block, _ := w.round(deadline, copies...); block != nil {
 		t.Error("copies are refused twice")
+	}
+}
+
+// A registration in the block of a late copy may give a home elsewhere to an organisation that would
+// have had its home here. So a copy waits until all of its organisations are registered.
+func TestLateCopiesBesideARegistration(t *testing.T) {
+	t.Parallel()
+	w := newWaited(t)
+	m := &mover{t: t, own: w.own}
+	acme := ledgertest.NewClient(w.own, "acme")
+	var dora *ledgertest.Client
+	for i := 0; dora == nil; i++ {
+		if name := ledger.OrganisationName(fmt.Sprintf("dora%d", i)); w.state.HomeShard(name) == 1 {
+			dora = ledgertest.NewClient(w.own, name)
+		}
+	}
+	registration := acme.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
+	w.next(m.signed(registration, "acme"))
+	payment := acme.Transfer("acme:a", dora.Account("a"), 1)
+	payment.Deadline = w.parent.Header.Time + 1000
+	late := ledger.Carried{Bundle: copyOf(m.signed(payment, "acme"))}
+	w.next(m.move(1, 3))
+	registration = dora.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 3
+	w.carried++
+	registered := ledger.Carried{Number: w.carried,
+		Bundle: copyOf(m.signed(registration, string(dora.Organisation)))}
+	if _, block, _ := w.round(payment.Deadline, registered, late); block == nil ||
+		block.Len() != 1 {
+		t.Errorf("the block is %v, not the registration alone", block)
 	}
 }
 

@@ -44,3 +44,27 @@ func TestSealLeavesOutWhatOlderProgramsCannotDecode(t *testing.T) {
 		}
 	}
 }
+
+// Nor can it decode a batch with a copy of a transaction that is too late.
+func TestSealLeavesOutLateCopiesBeforeGrowth(t *testing.T) {
+	t.Parallel()
+	for version := ledger.DeadlineVersion; version <= ledger.GrowthVersion; version++ {
+		book := ledgertest.ShardedGenesis(1, 0, 0)
+		book.Version = version
+		genesis, err := book.ForShard(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := ledgertest.NewClient(genesis, "acme")
+		bundle := client.Bundle(client.Register())
+		batch := &ledger.Batch{Header: ledger.BatchHeader{Time: genesis.Time + 7},
+			Bundles: [][]byte{bundle.Encode()},
+			Carried: []ledger.Carried{{Bundle: copyOf(bundle)}}}
+		draft := state.New(genesis).Seal(state.Parent{Header: genesis.Block().Header,
+			Hash: genesis.Hash()}, 1, 1, ledger.VerifyBatches([][]byte{batch.Encode()}),
+			func(ledger.Hash, *ledger.Transaction) bool { return false })
+		if takes := draft != nil; takes != (version >= ledger.GrowthVersion) {
+			t.Errorf("version %d: the batch is taken: %v", version, takes)
+		}
+	}
+}

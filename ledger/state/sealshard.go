@@ -1,6 +1,10 @@
 package state
 
-import "github.com/ledgerd/ledgerd/ledger"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // Seal makes one block from a round's batches. In a book of one shard it does the same as the
 // package's function Seal. In a book of several shards it needs the state from before the block:
@@ -41,7 +45,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	times := parent.times()
 	decoded := make([]*ledger.VerifiedBatch, 0, len(batches))
 	for _, batch := range batches {
-		if batch == nil || !s.takesVerdicts(batch.Verdicts) {
+		if batch == nil || !s.takesVerdicts(batch.Verdicts) || !s.takesCarried(batch.Carried) {
 			sealing.Malformed++
 			continue
 		}
@@ -310,4 +314,10 @@ func (s *State) takesVerdicts(verdicts []ledger.Verdict) bool {
 		}
 	}
 	return true
+}
+
+// takesCarried is takesVerdicts for copies of transactions that are too late (addLate).
+func (s *State) takesCarried(carried []ledger.Carried) bool {
+	return ledger.TakesBookChanges(s.Version()) ||
+		!slices.ContainsFunc(carried, func(c ledger.Carried) bool { return c.Number == 0 })
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -284,9 +283,11 @@ func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.Sh
 //   - The transaction waits here: the state has the shards.
 //   - It does not, and the chain has the good verdict of the shard that asks. It took that because
 //     it waited for it.
-//   - It took effect here without: then it did not concern the shard that asks.
-//   - Else another shard refused it, and those that it concerned hear that from there. This shard's
-//     agreement decides nothing for them. Members that have the block say what it is for others.
+//   - Else it took effect here without that shard, which it did not concern; or another shard
+//     refused it, and this shard's agreement can decide nothing any more. Either way nobody may
+//     apply it because of this shard, so it refuses.
+//
+// What passed through here, or took effect here alone, never becomes an agreement either.
 func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
 	verdict ledger.Verdict, made bool, err error) {
 	if verdict, made = ledger.VerdictOf(entry, s.genesis.Shard); made && !verdict.Good() {
@@ -301,38 +302,18 @@ func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks led
 	switch {
 	case !made && (len(moves) == 0 || moves[len(moves)-1].Height < height):
 		return verdict, false, nil
-	case !made:
-		return ledger.Verdict{}, false, s.errAbsent(height)
 	case with:
 		return verdict, true, nil
-	case waits:
+	case !made, waits:
 		return stranger, true, nil
 	}
 	said, err := s.Known(ledger.Verdict{ID: entry.ID, Shard: asks,
 		Result: setAside}.Entry(s.book).ID)
-	if said || err != nil {
-		return verdict, err == nil, err
+	switch {
+	case err != nil:
+		return ledger.Verdict{}, false, err
+	case said:
+		return verdict, true, nil
 	}
-	applied, err := s.tookEffect(entry.ID)
-	if applied || err != nil {
-		return stranger, err == nil, err
-	}
-	return ledger.Verdict{}, false, s.errAbsent(height)
-}
-
-// tookEffect reports whether a good verdict of another shard made a transaction take effect. It
-// needs no more of the blocks than their outlines.
-func (s *Store) tookEffect(id ledger.Hash) (bool, error) {
-	for shard := range ledger.ShardID(s.BookShards()) {
-		good := ledger.Verdict{ID: id, Shard: shard, Result: setAside}.Entry(s.book)
-		_, entry, _, err := s.result(good.ID)
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err != nil:
-			return false, err
-		case entry.Result.Code == ledger.Settled:
-			return true, nil
-		}
-	}
-	return false, nil
+	return stranger, true, nil
 }

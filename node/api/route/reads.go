@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -290,7 +291,7 @@ func organisationOf(prefix string) (name ledger.OrganisationName, whole bool) {
 // shards that did not answer. It merges this shard's page with those of the others.
 func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
 	here *ledgerdv1.ListAccountsResponse, size int) *ledgerdv1.ListAccountsResponse {
-	known, shards := r.backend.Store().BookChanges(), r.shardsOfPrefix(request.GetPrefix())
+	shards := r.shardsOfPrefix(request.GetPrefix())
 	pages, failures := callAll(ctx, askTime,
 		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
 			error) {
@@ -299,10 +300,7 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 			}
 			return r.accountsOf(ctx, shard, request)
 		})
-	changes := r.catchUp(ctx, request, known, shards, pages, failures)
-	if _, whole := organisationOf(request.GetPrefix()); whole && changes > known {
-		failures[0] = errBehind // the organisation may have moved away from there
-	}
+	changes := r.catchUp(ctx, request, shards, pages, failures)
 	var unanswered []uint32
 	var answered []*ledgerdv1.ListAccountsResponse
 	for i, page := range pages {
@@ -321,16 +319,27 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 // errBehind reports that this node does not know all changes of the book that another one knows.
 var errBehind = errors.New("this node's chain is behind")
 
-// catchUp asks the shards again whose pages are of chains with fewer changes of the book than
-// others have, or this node knows. Otherwise an organisation could be missing without a word that
-// has left one shard as its chain says, and of which the other one has not heard. It returns the
-// greatest number of changes. A shard that has not so many does not answer.
-func (r *router) catchUp(ctx context.Context, request *ledgerdv1.ListAccountsRequest, known uint64,
+// catchUpTime is how long a list waits for this node's own chain, which others may be ahead of for
+// a moment.
+const catchUpTime = 300 * time.Millisecond
+
+// catchUp asks the shards again whose pages are of chains with fewer changes of the book than this
+// node's. Otherwise an organisation could be missing without a word that has left one shard as its
+// chain says, and of which the other one has not heard. A shard that has fewer does not answer, and
+// neither does one that has more: its page may lack what this node looks for elsewhere. So a member
+// that makes up a number cuts short its own shard only. catchUp returns the number that counts.
+func (r *router) catchUp(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
 	shards []ledger.ShardID, pages []*ledgerdv1.ListAccountsResponse, failures []error) uint64 {
-	most := known
+	claimed := uint64(0)
 	for i := range pages {
 		if failures[i] == nil {
-			most = max(most, pages[i].GetBookChanges())
+			claimed = max(claimed, pages[i].GetBookChanges())
+		}
+	}
+	most := r.changesBy(ctx, claimed)
+	for i := range pages {
+		if failures[i] == nil && pages[i].GetBookChanges() > most {
+			failures[i] = errBehind
 		}
 	}
 	var behind []ledger.ShardID
@@ -357,6 +366,24 @@ func (r *router) catchUp(ctx context.Context, request *ledgerdv1.ListAccountsReq
 		pages[at], failures[at] = newer[i], failed[i]
 	}
 	return most
+}
+
+// changesBy returns how many changes of the book this node's chain has, once it has so many, or
+// after catchUpTime.
+func (r *router) changesBy(ctx context.Context, claimed uint64) uint64 {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
+	defer cancel()
+	for {
+		changes := r.backend.Store().BookChanges()
+		if changes >= claimed {
+			return changes
+		}
+		select {
+		case <-ctx.Done():
+			return changes
+		case <-time.After(catchUpTime / 20):
+		}
+	}
 }
 
 // accountsOf returns a page of accounts of another shard. The member that answers may lie, but only

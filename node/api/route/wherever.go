@@ -261,9 +261,11 @@ func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 	}
 	if at := found.asked[home]; at.place() != nil && at.place().GetState() != api.PlacePassed {
 		shown = at.transaction
-	} else if at.silent && failed(shown.GetStatus()) && r.backend.Store().HasMoves() {
-		// A copy may have failed here after the transaction took effect before a move.
-		shown.Status = waitsFor(shown.GetStatus(), home)
+	} else if status := shown.GetStatus(); failed(status) && r.backend.Store().HasMoves() &&
+		(at.silent || !slices.Contains(destinations, ledger.ShardID(status.GetShard()))) {
+		// After a move a copy may fail in one shard, although the transaction took effect before, or
+		// is still on its way to others.
+		shown.Status = waitsFor(status, home)
 	} else if state := shown.GetStatus().GetState(); state ==
 		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
 		shown.Status.WaitsFor = []uint32{uint32(home)}
