@@ -12,8 +12,9 @@ import (
 // search. A change of the runs may make it wrong, which costs time and nothing else.
 var caughtBy = map[string]uint64{
 	"answered-to-strangers": 643, "directory-short": 48, "homes-grow": 29,
-	"lost-verdict-taken": 69, "never-told": 38, "released-unasked": 60,
-	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 152,
+	"lost-verdict-taken": 101, "never-told": 38, "released-unasked": 60,
+	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 253,
+	"late-not-handed-over": 341,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.
