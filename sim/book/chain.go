@@ -27,6 +27,8 @@ type record struct {
 	// brought is what organisations that arrived brought along.
 	brought map[ledger.OrganisationName]holding
 	waiting []ledger.Hash
+	// members are those after the block, in a book that replaces some.
+	members []ledger.GroupMember
 	// coming counts the organisations that are on their way here after the block. departed are the
 	// moves whose organisations have left since the block before.
 	coming   int
@@ -230,6 +232,9 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 	for _, each := range m.state.AllPending() {
 		r.waiting = append(r.waiting, each.ID)
 	}
+	if g.world.plan.replacers != nil {
+		r.members = m.state.Membership().Members
+	}
 	g.noteMoves(m, r)
 	if g.head() == 0 {
 		r.tree, r.lost = g.treeOfBeginning(m.state), m.state.LostBefore()
@@ -354,6 +359,9 @@ func (g *group) relay(r *record, changes *state.Changes) {
 
 // destinations returns the shards that a transaction concerns, with the homes of the record.
 func (g *group) destinations(r *record, t *ledger.Transaction) []ledger.ShardID {
+	if t.Change != nil {
+		return []ledger.ShardID{g.shard}
+	}
 	return t.AppendDestinations(nil, r.shards, func(name ledger.OrganisationName) ledger.ShardID {
 		return g.home(r, name)
 	})

@@ -61,6 +61,9 @@
 //	network  messages between shards are lost, repeated and held up
 //	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
 //	         entries of streams, in a book with vouched crossings (lies.go)
+//	members  the operators replace members of a shard, in some books all of them, one after the
+//	         other. A new member joins by an entry of the chain, and begins with a snapshot of a
+//	         fellow; then the old one leaves. Other shards learn of that later (membership.go).
 //	lose     shards are gone for good, or some others do not hear them for a while, and the
 //	         operators settle with them (loss.go). The remaining shards are judged without them:
 //	         their amounts and what crossed to the lost ones add up to zero.
@@ -108,7 +111,9 @@
 // # What is not judged here
 //
 // How a shard agrees on rounds and generations: package sim does. How streams use memory: package
-// sim/multicast does, with tram/stream's machines. The members of a shard stay the same.
+// sim/multicast does, with tram/stream's machines. Streams go through no rings here. How a shard
+// changes over to other members: here it counts a new member from the moment when that has all
+// durable blocks, and an old one until enough others have them.
 //
 // These decisions of production are made here once more, by the simulator itself, so a bug in them
 // is not found here:
@@ -119,5 +124,9 @@
 //	which own verdicts and stream entries a store finds, also after a snapshot (ledger/store,
 //	Verdict and Stream, with ledger.Outline): exchange.answers and exchange.streams
 //	when members make arrivals and fetch them (ledger/store, node/crossing): departures
+//	what a new member's snapshot has of the streams: the entries above what the fellow knows of
+//	each child's position (ledger/store, Snapshot). It has all of the verdicts, as production's
+//	has the outlines of all blocks; but here it also has the blocks: exchange.note, member.passed
+//	how a shard's members get known, and by what proof (node/crossing/shards): member.learn
 //	certified proofs of verdicts that are not told (node/crossing/shards): missing
 package book

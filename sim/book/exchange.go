@@ -95,16 +95,13 @@ func (m *member) newExchange() exchange {
 		entries: make(map[uint64][]*heard), late: make(map[ledger.Hash][]byte), opened: true,
 		leaving: departures{make(map[uint64]int), make(map[uint64][]*ledger.Bundle)},
 		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
-			Shards: w.shards, Members: w.indexes, Bounds: w.plan.bounds,
+			Shards: w.shards, Members: m.indexes, Bounds: w.plan.bounds,
 			Fault: w.options.verdictsFault()}),
 		asking: verdicts.NewAsking(after(askAfterTurns), after(askEveryTurns))}
 }
 
 // shards returns the number of the book's shards that have begun.
 func (w *world) shards() int { return len(w.groups) }
-
-// indexes returns those of a shard's members, which stay the same.
-func (w *world) indexes(ledger.ShardID) []ledger.MemberIndex { return w.plan.indexes }
 
 // note adds what an executed block has for other shards.
 func (x *exchange) note(m *member, r *record) {
@@ -116,8 +113,17 @@ func (x *exchange) note(m *member, r *record) {
 		int(r.block.Header.Height) <= m.origin.height {
 		return
 	}
+	plant, old := m.group.world.options.Plant, m.origin != nil && m.origin.passed != nil &&
+		int(r.block.Header.Height) <= m.origin.height
 	for _, each := range r.carried {
+		if old && (plant == plantSnapshotEntries ||
+			each.entry.Number <= m.origin.passed[each.child]) {
+			continue // the snapshot does not have it
+		}
 		x.streams[each.child] = append(x.streams[each.child], each.entry)
+	}
+	if old && plant == plantSnapshotVerdicts {
+		return
 	}
 	for i := range r.block.Unpacked {
 		entry := &r.block.Unpacked[i]
@@ -132,7 +138,13 @@ func (m *member) believes(shard ledger.ShardID, h *heard) bool {
 	if !m.group.world.plan.vouched() {
 		return len(h.members) > 0
 	}
-	return len(h.members) >= m.group.world.groups[shard].majority()
+	present, said := m.indexes(shard), 0
+	for _, index := range present {
+		if slices.Contains(h.members, int(index)) {
+			said++
+		}
+	}
+	return said > len(present)/2
 }
 
 // visible is up to which block a member tells others what its chain has. early plants a bug.
@@ -152,10 +164,13 @@ func (m *member) talk() {
 			m.tell(&m.records[m.told].verdicts[i])
 		}
 	}
+	if w.plan.replacers != nil {
+		m.learn()
+	}
 	tree := m.tree()
 	for _, child := range m.fed(tree) {
 		if w.random.IntN(3) == 0 {
-			m.offer(w.someone(child), m.visible(plant == plantEarlyEntry))
+			m.offer(m.someone(child), m.visible(plant == plantEarlyEntry))
 		}
 	}
 	m.tellAbove(tree)
@@ -171,18 +186,18 @@ func (m *member) talk() {
 // tell sends one of the own verdicts to members of the shards that wait for it.
 func (m *member) tell(own *state.OwnVerdict) {
 	w := m.group.world
-	vouched, members := w.plan.vouched(), len(m.group.members)
-	if !verdicts.Tells(own.ID, m.number, members, vouched) {
+	vouched, at := w.plan.vouched(), slices.Index(m.group.members, m)
+	if !verdicts.Tells(own.ID, at, len(m.group.members), vouched) {
 		return
 	}
 	for _, shard := range own.To {
 		if int(shard) >= len(w.groups) {
 			continue // it has not begun, and will ask
 		}
-		for to := range w.groups[shard].members {
-			if verdicts.Told(own.ID, to, members, vouched) {
-				said := m.said(own.Verdict)
-				m.send(address{shard, to}, letter{verdict: &said})
+		known := m.indexes(shard)
+		for place, to := range known {
+			if verdicts.Told(own.ID, place, len(known), vouched) {
+				m.utter(address{shard, int(to)}, own.Verdict)
 			}
 		}
 	}
@@ -218,11 +233,11 @@ func (m *member) ask() {
 		for i := range question.IDs {
 			asked := letter{asked: &question.IDs[i], subject: question.Subject}
 			if !w.plan.vouched() {
-				m.send(w.someone(question.Shard), asked)
+				m.send(m.someone(question.Shard), asked)
 				continue
 			}
-			for to := range w.groups[question.Shard].members {
-				m.send(address{question.Shard, to}, asked)
+			for _, to := range m.indexes(question.Shard) {
+				m.send(address{question.Shard, int(to)}, asked)
 			}
 		}
 	}
@@ -257,13 +272,11 @@ func (m *member) receive(l *letter) {
 	case l.asked != nil && l.subject != 0:
 		testimony, _ := l.subject.Testimony()
 		if verdict, made := m.testify(*l.asked, testimony); made {
-			said := m.said(verdict)
-			m.send(l.from, letter{verdict: &said})
+			m.utter(l.from, verdict)
 		}
 	case l.asked != nil:
 		if own, known := m.answer(l); known {
-			said := m.said(own)
-			m.send(l.from, letter{verdict: &said})
+			m.utter(l.from, own)
 		}
 	case l.parcel != nil:
 		m.receiveParcel(l.from, l.parcel)
@@ -275,12 +288,19 @@ func (m *member) receive(l *letter) {
 // hear takes another shard's verdict.
 func (m *member) hear(l *letter) {
 	from := verdicts.Member{Shard: l.from.shard, Index: ledger.MemberIndex(l.from.member)}
-	for _, found := range m.verdicts.Hear(from, []ledger.Verdict{*l.verdict}) {
-		if m.group.world.plan.mayLie(int(found.Member.Index)) {
+	m.judgeWords(m.verdicts.Hear(from, []ledger.Verdict{*l.verdict}))
+}
+
+// judgeWords judges that only members that may lie contradict others.
+func (m *member) judgeWords(contradictions []verdicts.Contradiction) {
+	w := m.group.world
+	for _, found := range contradictions {
+		from := found.Member
+		if w.plan.mayLie(w.groups[from.Shard].slotOf(from.Index)) {
 			continue
 		}
-		m.group.world.fail(Verdicts, fmt.Sprintf("%v: the words of members of shard %d on %s "+
-			"contradict each other: %v, against %v", m, l.from.shard, short(l.verdict.ID),
+		w.fail(Verdicts, fmt.Sprintf("%v: the words of members of shard %d on %s contradict each "+
+			"other: %v, against %v", m, from.Shard, short(found.Verdict.ID),
 			found.Verdict.Result.Code, found.Against.Code))
 	}
 }
@@ -362,7 +382,7 @@ func (m *member) vouch(batch *ledger.Batch) {
 	slices.SortFunc(entries, func(a, b ledger.Vouched) int {
 		return cmp.Compare(a.Number, b.Number)
 	})
-	batch.Vouch(m.group.world.plan.keys[m.group.shard][m.number], m.group.origin.Hash, entries)
+	batch.Vouch(m.key, m.group.origin.Hash, entries)
 }
 
 // String describes a letter.

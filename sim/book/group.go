@@ -20,6 +20,12 @@ type group struct {
 	seed    []byte
 	begins  *ledger.ShardTree
 	members []*member
+	// slots are the places of all members by their indexes, former the members that left, and
+	// replacing the replacements to make. attempts counts what was submitted for these.
+	slots     []int
+	former    []*member
+	replacing []*replacement
+	attempts  uint64
 	// running is set while more than half of the members are up. generation counts how often the
 	// shard began to run.
 	running    bool

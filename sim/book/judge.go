@@ -344,6 +344,9 @@ func (w *world) unrest() (reasons []string) {
 				say("%v has flushed %d of %d blocks", m, len(m.disk), g.head())
 			}
 		}
+		if left := len(g.replacing); left > 0 {
+			say("shard %d: %d members are to be replaced", g.shard, left)
+		}
 		if waiting := g.last().waiting; len(waiting) > 0 {
 			say("shard %d: %d transactions wait, the first is %s", g.shard, len(waiting),
 				short(waiting[0]))

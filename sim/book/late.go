@@ -30,7 +30,7 @@ func (m *member) handOver(question *verdicts.Question) {
 		block := m.records[waiting.Height-1].block
 		entry := block.Entry(int(waiting.Index))
 		if m.state.HandsOver(id, entry.Transaction(), question.Shard, now) {
-			m.send(m.group.world.someone(question.Shard),
+			m.send(m.someone(question.Shard),
 				letter{late: block.CarriedCopy(int(waiting.Index))})
 		}
 	}

@@ -5,7 +5,7 @@ import "github.com/ledgerd/ledgerd/ledger"
 // lies reports whether a member lies now: sometimes, while the fault lasts.
 func (m *member) lies() bool {
 	w := m.group.world
-	return w.turn < m.liesUntil && w.random.IntN(3) > 0
+	return w.turn < m.liesUntil && !m.heir && w.random.IntN(3) > 0
 }
 
 // said returns what a member says of its shard's verdict: a lie is the opposite.

@@ -2,6 +2,7 @@ package book
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"slices"
 
@@ -11,8 +12,14 @@ import (
 
 // member is a member of a shard. What is above the line of memory survives a loss of power.
 type member struct {
-	group  *group
-	number int
+	group *group
+	// number is the member's index, and slot the place that it took, which is its number for one of
+	// the genesis. heir is set while the one whose place it takes has not left. key signs for it.
+	number, slot int
+	heir         bool
+	key          ed25519.PrivateKey
+	// known are the members of other shards, if they are not those of the genesis.
+	known map[ledger.ShardID][]ledger.MemberIndex
 
 	// joined is the generation to which the disk belongs, and disk the blocks on it. diskless is
 	// set after the disk was lost, until the member has a new one.
@@ -55,6 +62,8 @@ type pooled struct {
 type snapshot struct {
 	height int
 	at     *record
+	// passed is up to where each child had its stream, in the snapshot of a new member.
+	passed map[ledger.ShardID]uint64
 	keys   [][]byte
 	values [][]byte
 }
@@ -112,6 +121,11 @@ func (m *member) renew() bool {
 		}
 		m.disk, m.origin, m.latest = slices.Clone(g.chain.records[:max(g.durable, g.base)]),
 			other.latest, nil
+		if m.slot != m.number {
+			began := *other.latest
+			began.passed = other.passed()
+			m.origin = &began
+		}
 		m.joined, m.diskless = g.generation, false
 		g.world.say("%v begins with the snapshot of %v at block %d", m, other, other.latest.height)
 		return true

@@ -170,7 +170,7 @@ func (m *member) fetch() {
 	coming, next := m.state.Coming()
 	for i, each := range coming {
 		if next[i] != (ledger.Hash{}) {
-			m.send(m.group.world.someone(each.From), letter{parcel: &parcel{move: each.Number,
+			m.send(m.someone(each.From), letter{parcel: &parcel{move: each.Number,
 				from: next[i]}})
 		}
 	}

@@ -24,7 +24,7 @@ const (
 )
 
 // Faults is a set of kinds of fault that a run may have.
-type Faults uint8
+type Faults uint16
 
 // The kinds of fault.
 const (
@@ -44,13 +44,17 @@ const (
 	// FaultLose makes operators settle with shards that are lost for good, or that they take for
 	// lost, in some books.
 	FaultLose
+	// FaultMembers replaces members of a shard by new ones that begin with a snapshot, in some
+	// books: some, or all of them one after the other.
+	FaultMembers
 	faultsEnd
 
 	// FaultsAll is every kind.
 	FaultsAll = faultsEnd - 1
 )
 
-var faultNames = faults.Names[Faults]{"crash", "stop", "replace", "slow", "network", "lie", "lose"}
+var faultNames = faults.Names[Faults]{"crash", "stop", "replace", "slow", "network", "lie", "lose",
+	"members"}
 
 // FaultNames lists the kinds of fault as ParseFaults reads them.
 func FaultNames() []string { return slices.Clone(faultNames) }
@@ -92,6 +96,12 @@ const (
 	plantNoAtDeadline = "no-at-deadline"
 	// plantSnapshot begins a new disk without what the snapshot's blocks still owe other shards.
 	plantSnapshot = "snapshot-without-debts"
+	// plantSnapshotVerdicts begins a new member without the own verdicts of the snapshot's blocks,
+	// and plantSnapshotEntries without the stream entries above each child's position.
+	plantSnapshotVerdicts = "snapshot-without-verdicts"
+	plantSnapshotEntries  = "snapshot-without-entries"
+	// plantCountDeparted counts the words of members that left, in a book with vouched crossings.
+	plantCountDeparted = "departed-counted"
 	// plantLetGo offers nothing to a shard that was hung elsewhere, although it has not taken all.
 	plantLetGo = "parent-lets-go"
 	// plantNotHandedOver hands no copy of a transaction over to a shard that never gets it.
@@ -101,7 +111,8 @@ const (
 // Plants returns the names of the bugs that can be planted.
 func Plants() []string {
 	plants := []string{plantEarlyVerdict, plantEarlyEntry, plantNotAsked, plantRelayedForgotten,
-		plantNoAtDeadline, plantSnapshot, plantLetGo}
+		plantNoAtDeadline, plantSnapshot, plantLetGo, plantSnapshotVerdicts, plantSnapshotEntries,
+		plantCountDeparted}
 	for _, fault := range state.Faults() {
 		// Seeds hardly ever draw the two losses that it takes. The tests of ledger/state do.
 		if fault != state.FaultTestimonyOutdated {
@@ -167,6 +178,8 @@ func (o *Options) verdictsFault() verdicts.Fault {
 		return verdicts.FaultAskedOnce
 	case plantBelievedOne:
 		return verdicts.FaultQuorumOfOne
+	case plantCountDeparted:
+		return verdicts.FaultCountDeparted
 	}
 	return verdicts.FaultNone
 }
@@ -199,6 +212,8 @@ type Result struct {
 	// HandedOver counts the copies of transactions that a shard refused beside the order of the
 	// tree, because they were too late and never reached it.
 	HandedOver int
+	// Replaced counts the members that new ones replaced.
+	Replaced int
 	// Rehung counts the shards that came below another parent.
 	Rehung int
 	// Turns is the virtual time of the run.

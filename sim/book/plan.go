@@ -49,7 +49,9 @@ type plan struct {
 	movers  *rand.Rand
 	arrival int
 	// hangers draws the changes of the tree, or is nil in a book without.
-	hangers     *rand.Rand
+	hangers *rand.Rand
+	// replacers draws the replacements of members, or is nil in a book without.
+	replacers   *rand.Rand
 	submissions []submission
 	faults      []fault
 	losses      []lossOf
@@ -132,6 +134,7 @@ func newPlan(options *Options) (*plan, error) {
 	if !p.losing && !p.mixed && p.movers == nil {
 		p.hangers = hangs(options.Seed)
 	}
+	p.replacers = replaces(options)
 	if err := p.found(random, shards, members); err != nil {
 		return nil, err
 	}
@@ -158,6 +161,7 @@ func newPlan(options *Options) (*plan, error) {
 		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
 	}
 	p.strike(random, options.Faults)
+	p.replace(options.Faults)
 	if options.OnlySubmissions != nil {
 		p.submissions = slices.DeleteFunc(p.submissions, func(s submission) bool {
 			return !slices.Contains(options.OnlySubmissions, s.number)
@@ -183,6 +187,9 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 		VouchedCrossings: random.IntN(4) == 0,
 		Operators:        []ledger.PublicKey{ledger.PublicKey(operatorKey()[32:])},
 		Version:          ledger.FirstVersion + random.IntN(ledger.CancelVersion)}
+	if p.replacers != nil && p.replacers.IntN(2) == 0 {
+		genesis.VouchedCrossings = true
+	}
 	if random.IntN(3) == 0 {
 		genesis.Version = ledger.GrowthVersion
 	}
@@ -445,5 +452,5 @@ func (p *plan) String() string {
 		"late, %d bundles, %d faults%s",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
 		p.vouched(), p.limit, p.memory, p.loss, p.repeats, p.delay, len(p.submissions),
-		len(p.faults), p.lossesInWords()+p.changesInWords())
+		len(p.faults), p.lossesInWords()+p.changesInWords()+p.replacementsInWords())
 }

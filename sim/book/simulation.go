@@ -114,7 +114,9 @@ func (w *world) found(genesis *ledger.Genesis, seed []byte) {
 	g.adopt(nil)
 	w.groups = append(w.groups, g)
 	for i := range w.plan.keys[g.shard] {
-		m := &member{group: g, number: i, up: !w.isGone(g.shard)}
+		m := &member{group: g, number: i, slot: i, key: w.plan.keys[g.shard][i],
+			up: !w.isGone(g.shard)}
+		g.slots = append(g.slots, i)
 		if m.up {
 			m.open(false)
 		} else {
@@ -130,6 +132,7 @@ func (w *world) pass() {
 	w.strike()
 	w.lose()
 	w.operate()
+	w.replaceMembers()
 	for _, s := range w.plan.submissions {
 		switch {
 		case s.at == w.turn:
@@ -186,22 +189,15 @@ func (w *world) strike() {
 		w.result.struck = append(w.result.struck, f.number)
 		w.trace.Note(w.turn, uint64(f.number))
 		w.say("%v", f)
-		for _, number := range f.members {
-			m := w.groups[f.shard].members[number]
-			until := min(w.turn+f.length, w.plan.calm)
-			switch f.kind {
-			case FaultSlow:
-				m.slowUntil = until
-				continue
-			case FaultLie:
-				m.liesUntil = until
+		g := w.groups[f.shard]
+		for _, slot := range f.members {
+			if f.kind == FaultMembers {
+				g.replacing = append(g.replacing, &replacement{slot: slot})
 				continue
 			}
-			if f.kind == FaultReplace {
-				m.loseDisk()
+			for _, m := range g.inSlot(slot) {
+				m.strike(f)
 			}
-			m.crash()
-			m.returns = max(m.returns, until)
 		}
 	}
 	for _, g := range w.groups {
@@ -211,6 +207,24 @@ func (w *world) strike() {
 			}
 		}
 	}
+}
+
+// strike makes a fault happen to a member.
+func (m *member) strike(f *fault) {
+	w := m.group.world
+	until := min(w.turn+f.length, w.plan.calm)
+	switch f.kind {
+	case FaultSlow:
+		m.slowUntil = until
+		return
+	case FaultLie:
+		m.liesUntil = until
+		return
+	case FaultReplace:
+		m.loseDisk()
+	}
+	m.crash()
+	m.returns = max(m.returns, until)
 }
 
 // submit submits a bundle where the plan says.
@@ -271,11 +285,6 @@ func (w *world) admit(shard ledger.ShardID, member int, bundle *ledger.Bundle) {
 	}
 }
 
-// someone returns a random member of a shard.
-func (w *world) someone(shard ledger.ShardID) address {
-	return address{shard, w.random.IntN(len(w.groups[shard].members))}
-}
-
 // send sends a message, which may get lost, come twice, or be overtaken.
 func (w *world) send(l letter) {
 	copies := 1
@@ -292,8 +301,8 @@ func (w *world) send(l letter) {
 }
 
 func (w *world) arrive(l *letter) {
-	m := w.groups[l.to.shard].members[l.to.member]
-	if !m.up || w.unheard(l) {
+	m := w.groups[l.to.shard].member(l.to.member)
+	if m == nil || !m.up || w.unheard(l) {
 		return
 	}
 	if w.trace.HasText() && l.position == nil {

@@ -88,7 +88,7 @@ func (m *member) tellAbove(tree *ledger.ShardTree) {
 		parent = former[w.random.IntN(len(former))]
 	}
 	position := m.positionAt[m.durable-1]
-	m.send(w.someone(parent), letter{position: &position})
+	m.send(m.someone(parent), letter{position: &position})
 }
 
 // hang draws changes of the tree. Some are refused: a shard hangs there already, or the place is
