@@ -164,8 +164,8 @@ func TestLateCopiesAreFewAndConcernTheShard(t *testing.T) {
 	}
 }
 
-// A registration in the block of a late copy may give a home elsewhere to an organisation that would
-// have had its home here. So a copy waits until all of its organisations are registered.
+// A registration in the block of a late copy may give a home elsewhere to an organisation that
+// would have had its home here. So a copy waits until all of its organisations are registered.
 func TestLateCopiesBesideARegistration(t *testing.T) {
 	t.Parallel()
 	w := newWaited(t)

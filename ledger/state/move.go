@@ -240,7 +240,8 @@ func (s *State) DestinationsAt(t *ledger.Transaction, height ledger.Height) []le
 // of the transaction reached it after a move. Then this shard has decided together with others,
 // without that one, and never executes the copy. So the answer is a refusal: its own if it refused,
 // or else ledger.StaleNonce. Of an agreement that holds also while this chain does not have the
-// move yet, because it is behind.
+// move yet, because it is behind. If the transaction concerned other shards only, or this one
+// alone, then each shard that waits is such a stranger.
 func (s *State) AnswersTo(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
 	verdict ledger.Verdict, answers bool) {
 	verdict, answers = ledger.VerdictOf(entry, s.shard)
@@ -248,7 +249,7 @@ func (s *State) AnswersTo(entry *ledger.Entry, height ledger.Height, asks ledger
 	switch {
 	case answers && !verdict.Good(), !answers && len(s.moves.all) == 0,
 		t.Verdict != nil, t.Change != nil, t.Arrival != nil,
-		has(s.DestinationsAt(t, height), asks), s.fault == FaultAnsweredToStrangers:
+		answers && has(s.DestinationsAt(t, height), asks), s.fault == FaultAnsweredToStrangers:
 		return verdict, answers
 	}
 	return ledger.Verdict{ID: entry.ID, Shard: s.shard, Result: whole(ledger.StaleNonce)}, true

@@ -285,7 +285,8 @@ func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.Sh
 //     it waited for it.
 //   - Else it took effect here without that shard, which it did not concern; or another shard
 //     refused it, and this shard's agreement can decide nothing any more. Either way nobody may
-//     apply it because of this shard, so it refuses.
+//     apply it because of this shard, so it refuses. Only a chain with a move says so: without one
+//     nobody waits for it, and members that have the block would say something else.
 //
 // What passed through here, or took effect here alone, never becomes an agreement either.
 func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
@@ -295,12 +296,12 @@ func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks led
 	}
 	s.mutex.RLock()
 	with, waits := s.state.AgreedWith(entry.ID, asks)
-	moves := s.state.Moves()
+	moves := s.state.HasMoves()
 	s.mutex.RUnlock()
 	stranger := ledger.Verdict{ID: entry.ID, Shard: s.genesis.Shard,
 		Result: ledger.Result{Code: ledger.StaleNonce, Item: ledger.NoItem}}
 	switch {
-	case !made && (len(moves) == 0 || moves[len(moves)-1].Height < height):
+	case !made && !moves:
 		return verdict, false, nil
 	case with:
 		return verdict, true, nil
@@ -314,6 +315,8 @@ func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks led
 		return ledger.Verdict{}, false, err
 	case said:
 		return verdict, true, nil
+	case !moves:
+		return ledger.Verdict{}, false, s.errAbsent(height)
 	}
 	return stranger, true, nil
 }

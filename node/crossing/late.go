@@ -92,19 +92,21 @@ func (b *book) serveLate(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	id, t, err := decodeLate(encoded)
+	bundle, id, t, err := decodeLate(encoded)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	now := b.config.Now()
-	takes, err := b.config.Node.Store().TakesLate(id, t, ledger.Milliseconds(now.UnixMilli()))
+	takes, err := b.takesLate(id, t, now)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case !takes:
 		http.Error(w, "the chain has the transaction, or does not take it", http.StatusConflict)
-	case !b.late.add(from, id, encoded, now):
+	case verifyLate(bundle) != nil:
+		http.Error(w, "the transaction is not signed", http.StatusBadRequest)
+	case !b.late.add(lateCopy{from, id, t, encoded, now.Add(lateLasts)}, now):
 		http.Error(w, errNoLateRoom.Error(), http.StatusServiceUnavailable)
 	default:
 		b.config.Node.Wake()
@@ -112,21 +114,29 @@ func (b *book) serveLate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decodeLate decodes a copy of one transaction, and verifies its signatures: members refuse the
-// batch of one who proposes what is not signed.
-func decodeLate(encoded []byte) (id ledger.Hash, t *ledger.Transaction, err error) {
+// decodeLate decodes a copy of one transaction.
+func decodeLate(encoded []byte) (bundle *ledger.Bundle, id ledger.Hash, t *ledger.Transaction,
+	err error) {
 	bundle, kept, err := ledger.DecodeCarried(encoded)
 	if err != nil {
-		return id, nil, err
+		return nil, id, nil, err
 	}
 	at := slices.Index(kept, true)
 	if slices.Contains(kept[at+1:], true) {
-		return id, nil, fmt.Errorf("%w: more than one transaction", ledger.ErrMalformed)
+		return nil, id, nil, fmt.Errorf("%w: more than one transaction", ledger.ErrMalformed)
 	}
-	if err := ledger.NewVerifier().Bundles([]*ledger.Bundle{bundle})[0]; err != nil {
-		return id, nil, err
-	}
-	return bundle.ID(at), bundle.Transaction(at), nil
+	return bundle, bundle.ID(at), bundle.Transaction(at), nil
+}
+
+// verifyLate verifies a copy's signatures. Members refuse the batch of one who proposes what is not
+// signed.
+func verifyLate(bundle *ledger.Bundle) error {
+	return ledger.NewVerifier().Bundles([]*ledger.Bundle{bundle})[0]
+}
+
+// takesLate reports whether the chain takes a copy in a block of now.
+func (b *book) takesLate(id ledger.Hash, t *ledger.Transaction, now time.Time) (bool, error) {
+	return b.config.Node.Store().TakesLate(id, t, ledger.Milliseconds(now.UnixMilli()))
 }
 
 // lateCopies are copies that were handed over and that no block took yet.
@@ -136,32 +146,32 @@ type lateCopies struct {
 }
 
 type lateCopy struct {
-	from    ledger.ShardID
-	id      ledger.Hash
-	encoded []byte
-	until   time.Time
+	from        ledger.ShardID
+	id          ledger.Hash
+	transaction *ledger.Transaction
+	encoded     []byte
+	until       time.Time
 }
 
-// add adds a copy that a shard handed over, and reports whether there was room.
-func (l *lateCopies) add(from ledger.ShardID, id ledger.Hash, encoded []byte,
-	now time.Time) bool {
+// add adds a copy that was handed over now, and reports whether there was room.
+func (l *lateCopies) add(added lateCopy, now time.Time) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(each lateCopy) bool { return now.After(each.until) })
 	ofShard := 0
 	for i := range l.all {
-		if l.all[i].id == id {
-			l.all[i].until = now.Add(lateLasts)
+		if l.all[i].id == added.id {
+			l.all[i].until = added.until
 			return true
 		}
-		if l.all[i].from == from {
+		if l.all[i].from == added.from {
 			ofShard++
 		}
 	}
 	if len(l.all) >= lateMax || ofShard >= lateOfShard {
 		return false
 	}
-	l.all = append(l.all, lateCopy{from, id, encoded, now.Add(lateLasts)})
+	l.all = append(l.all, added)
 	return true
 }
 
@@ -177,17 +187,20 @@ func (l *lateCopies) forget(block *ledger.Block) {
 	}
 }
 
-// propose returns the copies that fit into room bytes of a batch.
-func (l *lateCopies) propose(room int, now time.Time) (some []ledger.Carried) {
+// propose returns the copies that fit into room bytes of a batch and that the chain takes now. All
+// of the batch would be left out if the chain did not take any (state.Seal).
+func (l *lateCopies) propose(room int, now time.Time,
+	takes func(id ledger.Hash, t *ledger.Transaction) bool) (some []ledger.Carried) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for i := range l.all {
-		size := ledger.CarriedSize(len(l.all[i].encoded))
-		if now.After(l.all[i].until) || size > room {
+		each := &l.all[i]
+		size := ledger.CarriedSize(len(each.encoded))
+		if now.After(each.until) || size > room || !takes(each.id, each.transaction) {
 			continue
 		}
 		room -= size
-		some = append(some, ledger.Carried{Bundle: l.all[i].encoded})
+		some = append(some, ledger.Carried{Bundle: each.encoded})
 	}
 	return some
 }

@@ -38,17 +38,21 @@ func latePayment(t *testing.T, transactions int) []byte {
 func TestLateCopiesAreVerified(t *testing.T) {
 	t.Parallel()
 	good := latePayment(t, 1)
-	if _, _, err := decodeLate(good); err != nil {
-		t.Error(err)
+	if bundle, _, _, err := decodeLate(good); err != nil || verifyLate(bundle) != nil {
+		t.Errorf("a good one: %v", err)
 	}
-	if _, _, err := decodeLate(latePayment(t, 2)); !errors.Is(err, ledger.ErrMalformed) {
+	if _, _, _, err := decodeLate(latePayment(t, 2)); !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("two transactions: %v", err)
 	}
-	if _, _, err := decodeLate(good[:len(good)-1]); !errors.Is(err, ledger.ErrMalformed) {
+	if _, _, _, err := decodeLate(good[:len(good)-1]); !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("a part: %v", err)
 	}
 	good[len(good)-1] ^= 1
-	if _, _, err := decodeLate(good); !errors.Is(err, ledger.ErrSignature) {
+	bundle, _, _, err := decodeLate(good)
+	if err == nil {
+		err = verifyLate(bundle)
+	}
+	if !errors.Is(err, ledger.ErrSignature) {
 		t.Errorf("a wrong signature: %v", err)
 	}
 }
@@ -57,33 +61,39 @@ func TestLateCopiesAreVerified(t *testing.T) {
 func TestLateCopiesAreBounded(t *testing.T) {
 	t.Parallel()
 	var late lateCopies
+	takes := func(id ledger.Hash, _ *ledger.Transaction) bool { return id != ledger.Hash{4} }
 	now := time.Unix(1000, 0)
 	encoded := make([]byte, 100)
+	add := func(from ledger.ShardID, id ledger.Hash, now time.Time) bool {
+		return late.add(lateCopy{from: from, id: id, encoded: encoded,
+			until: now.Add(lateLasts)}, now)
+	}
 	for i := range lateOfShard {
-		if !late.add(1, ledger.Hash{1, byte(i)}, encoded, now) {
+		if !add(1, ledger.Hash{1, byte(i)}, now) {
 			t.Fatalf("no room for copy %d", i)
 		}
 	}
-	if late.add(1, ledger.Hash{2}, encoded, now) {
+	if add(1, ledger.Hash{2}, now) {
 		t.Error("one shard takes more than its room")
 	}
-	if !late.add(1, ledger.Hash{1, 0}, encoded, now) || !late.add(2, ledger.Hash{3}, encoded, now) {
+	if !add(1, ledger.Hash{1, 0}, now) || !add(2, ledger.Hash{3}, now) ||
+		!add(2, ledger.Hash{4}, now) {
 		t.Error("no room for a copy that is here, or for another shard")
 	}
-	if got := late.propose(2*ledger.CarriedSize(100), now); len(got) != 2 ||
+	if got := late.propose(2*ledger.CarriedSize(100), now, takes); len(got) != 2 ||
 		got[0].Number != 0 {
 		t.Errorf("%d copies in the room for two", len(got))
 	}
 	block := &ledger.Block{Unpacked: []ledger.Entry{{ID: ledger.Hash{3}}}}
 	late.forget(block)
-	if got := late.propose(1<<20, now); len(got) != lateOfShard {
-		t.Errorf("%d copies are left", len(got))
+	if got := late.propose(1<<20, now, takes); len(got) != lateOfShard {
+		t.Errorf("%d copies are proposed, not those that the chain takes", len(got))
 	}
 	after := now.Add(lateLasts + 1)
-	if got := late.propose(1<<20, after); len(got) != 0 {
+	if got := late.propose(1<<20, after, takes); len(got) != 0 {
 		t.Errorf("%d copies are proposed for too long", len(got))
 	}
-	if !late.add(1, ledger.Hash{2}, encoded, after) {
+	if !add(1, ledger.Hash{2}, after) {
 		t.Error("old copies make no room")
 	}
 }

@@ -61,7 +61,7 @@ type exchange struct {
 	// members that said so.
 	entries map[uint64][]*heard
 	// late are copies of transactions that the chain lacks, and that others wait for.
-	late map[ledger.Hash][]byte
+	late map[ledger.Hash]lateCopy
 	// verdicts are those of other shards, and asking the transactions that wait for them. opened is
 	// set until the member first looks at these.
 	verdicts *verdicts.Exchange
@@ -92,7 +92,7 @@ func (m *member) newExchange() exchange {
 	w := m.group.world
 	return exchange{streams: make(map[ledger.ShardID][]*carried),
 		answers: make(map[ledger.Hash]place), positions: make(map[address]uint64),
-		entries: make(map[uint64][]*heard), late: make(map[ledger.Hash][]byte), opened: true,
+		entries: make(map[uint64][]*heard), late: make(map[ledger.Hash]lateCopy), opened: true,
 		leaving: departures{make(map[uint64]int), make(map[uint64][]*ledger.Bundle)},
 		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
 			Shards: w.shards, Members: m.indexes, Bounds: w.plan.bounds,

@@ -36,25 +36,34 @@ func (m *member) handOver(question *verdicts.Question) {
 	}
 }
 
+// lateCopy is a copy of a transaction that another shard handed over.
+type lateCopy struct {
+	transaction ledger.Transaction
+	encoded     []byte
+}
+
 // receiveLate keeps a copy that another shard handed over until the chain has it.
 func (m *member) receiveLate(encoded []byte) {
 	bundle, kept, err := ledger.DecodeCarried(encoded)
 	if err != nil {
 		m.group.world.fail(Contract, fmt.Sprintf("a copy: %v", err))
 	}
-	if id := bundle.ID(slices.Index(kept, true)); !m.ids[id] {
-		m.late[id] = encoded
+	at := slices.Index(kept, true)
+	if id := bundle.ID(at); !m.ids[id] {
+		m.late[id] = lateCopy{*bundle.Transaction(at), encoded}
 	}
 }
 
 // carryLate puts copies that other shards handed over into a batch.
 func (m *member) carryLate(batch *ledger.Batch) {
-	maps.DeleteFunc(m.late, func(id ledger.Hash, _ []byte) bool { return m.ids[id] })
+	maps.DeleteFunc(m.late, func(id ledger.Hash, _ lateCopy) bool { return m.ids[id] })
 	ids := slices.SortedFunc(maps.Keys(m.late), func(a, b ledger.Hash) int {
 		return slices.Compare(a[:], b[:])
 	})
 	for _, id := range ids {
-		batch.Carried = append(batch.Carried, ledger.Carried{Bundle: m.late[id]})
+		if late := m.late[id]; m.state.TakesLate(&late.transaction, m.now()) {
+			batch.Carried = append(batch.Carried, ledger.Carried{Bundle: late.encoded})
+		}
 	}
 }
 

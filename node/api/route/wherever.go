@@ -263,8 +263,8 @@ func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 		shown = at.transaction
 	} else if status := shown.GetStatus(); failed(status) && r.backend.Store().HasMoves() &&
 		(at.silent || !slices.Contains(destinations, ledger.ShardID(status.GetShard()))) {
-		// After a move a copy may fail in one shard, although the transaction took effect before, or
-		// is still on its way to others.
+		// After a move a copy may fail in one shard, although the transaction took effect before,
+		// or is still on its way to others.
 		shown.Status = waitsFor(status, home)
 	} else if state := shown.GetStatus().GetState(); state ==
 		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
