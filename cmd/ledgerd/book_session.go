@@ -100,7 +100,7 @@ type signedChange struct {
 	Missing     []string `json:"missing_signatures"`
 }
 
-// write signs a change, writes it to the file, and says who has to sign it besides. It sets the
+// write signs a change, writes it to the file, and lists the missing signatures. It sets the
 // number.
 func (s *bookSession) write(ctx context.Context, command *cobra.Command,
 	change ledger.BookChange) error {

@@ -115,10 +115,10 @@ verdicts. Every node answers for the whole ledger.
 PENDING counts the transactions in a shard's chain that wait for other shards,
 OVERDUE those of them that have waited for longer than alarm_after of its nodes'
 config.toml, and BEHIND the entries of the parent's stream that the shard does not
-have yet. Below the table, a line for each change of the shards that is under way
-says what it waits for, one for each shard that has been waited for too long since
-when, and one for each that the asked node refuses transactions for why. The shard of the asked node has an asterisk. A ledger of one shard is a tree of
-one.`,
+have yet. Below the table are lines for changes under way and what they wait for,
+for shards that are waited for too long and since when, and for shards that the
+asked node refuses transactions for, and why. The shard of the asked node has an
+asterisk. A ledger of one shard is a tree of one.`,
 		Example: `  ledgerd shards
   ledgerd shards --watch
   ledgerd shards --json | jq -r '.shards[] | "\(.shard) \(.mode) \(.pending)"'

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
@@ -47,7 +48,8 @@ func (r *shardChangeReport) line() string {
 	var text, waits string
 	switch {
 	case r.Organisation != "" && r.From != nil:
-		text = fmt.Sprintf("%s moves from shard %d to shard %d", r.Organisation, *r.From, r.To)
+		text = fmt.Sprintf("%s moves from shard %d to shard %d",
+			sanitize(r.Organisation, ledger.MaxOrganisationName), *r.From, r.To)
 	case r.Shard != nil && r.From != nil:
 		text = fmt.Sprintf("shard %d comes from below shard %d to below shard %d", *r.Shard,
 			*r.From, r.To)

@@ -33,7 +33,8 @@ func (s *State) isLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
 }
 
 // registered reports whether all organisations of a transaction are. Else a registration in the
-// same block could change whom it concerns. No shard waits with one that is not.
+// same block could change whom it concerns. No shard sets a transaction aside that names another
+// organisation.
 func (s *State) registered(t *ledger.Transaction) bool {
 	if s.organisations[t.Signer] == nil {
 		return false

@@ -191,7 +191,7 @@ func (d *departures) run(number uint64, found *departed, task *making) {
 		d.expectMore(found)
 		if d.clear(max(entries, 1), bytes) {
 			found.arrivals, found.entries = arrivals, max(entries, 1)
-		} // or else only those have them who wait now, and they are made again once there is room
+		} // or else only callers that wait now get them, and the next call makes them again
 	}
 	close(task.done)
 }

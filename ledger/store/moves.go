@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -46,6 +47,14 @@ func (s *Store) Coming() (coming []state.Move, next []ledger.Hash) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Coming()
+}
+
+// MovesUnderWay returns all moves and Coming, both as of one block.
+func (s *Store) MovesUnderWay() (all, coming []state.Move, next []ledger.Hash) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	coming, next = s.state.Coming()
+	return s.state.Moves(), coming, next
 }
 
 // Holds returns which of an organisation's entries in this shard count; see State.Holds.
@@ -283,10 +292,9 @@ func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.Sh
 //   - The transaction waits here: the state has the shards.
 //   - It does not, and the chain has the good verdict of the shard that asks. It took that because
 //     it waited for it.
-//   - Else it took effect here without that shard, which it did not concern; or another shard
-//     refused it, and this shard's agreement can decide nothing any more. Either way nobody may
-//     apply it because of this shard, so it refuses. Only a chain with a move says so: without one
-//     nobody waits for it, and members that have the block would say something else.
+//   - It took effect here without: then it did not concern the shard that asks.
+//   - Else another shard refused it, and those that it concerned hear that from there. This shard's
+//     agreement decides nothing for them. Members that have the block say what it is for others.
 //
 // What passed through here, or took effect here alone, never becomes an agreement either.
 func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
@@ -310,13 +318,29 @@ func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks led
 	}
 	said, err := s.Known(ledger.Verdict{ID: entry.ID, Shard: asks,
 		Result: setAside}.Entry(s.book).ID)
-	switch {
-	case err != nil:
-		return ledger.Verdict{}, false, err
-	case said:
-		return verdict, true, nil
-	case !moves:
-		return ledger.Verdict{}, false, s.errAbsent(height)
+	if said || err != nil {
+		return verdict, err == nil, err
 	}
-	return stranger, true, nil
+	applied, err := s.tookEffect(entry.ID)
+	if applied || err != nil {
+		return stranger, err == nil, err
+	}
+	return ledger.Verdict{}, false, s.errAbsent(height)
+}
+
+// tookEffect reports whether a good verdict of another shard made a transaction take effect. It
+// needs no more of the blocks than their outlines.
+func (s *Store) tookEffect(id ledger.Hash) (bool, error) {
+	for shard := range ledger.ShardID(s.BookShards()) {
+		good := ledger.Verdict{ID: id, Shard: shard, Result: setAside}.Entry(s.book)
+		_, entry, _, err := s.result(good.ID)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return false, err
+		case entry.Result.Code == ledger.Settled:
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -38,11 +38,10 @@ func IsOver(change *ledgerdv1.ShardChange) bool {
 // between any shards that were made lately, by number. Those to other shards have no state.
 func (s *Service) RecentMoves() (shown []*ledgerdv1.ShardChange) {
 	opened := s.backend.Store()
-	moves := opened.AllMoves()
-	if len(moves) == 0 {
+	if !opened.HasMoves() {
 		return nil
 	}
-	coming, next := opened.Coming()
+	moves, coming, next := opened.MovesUnderWay()
 	at := make(map[uint64]int, len(coming))
 	for i := range coming {
 		at[coming[i].Number] = i

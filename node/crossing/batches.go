@@ -36,10 +36,10 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 		room -= ledger.VoucherSize(0)
 	}
 	used, now := false, b.config.Now()
-	takes := func(id ledger.Hash, t *ledger.Transaction) bool {
+	late := b.late.propose(now, func(id ledger.Hash, t *ledger.Transaction) bool {
 		takes, err := b.takesLate(id, t, now)
 		return takes && err == nil
-	}
+	})
 	b.streams.Propose(min(room, max(largestEntry, room-room/8)),
 		func(carried []ledger.Carried, vouched []ledger.Vouched) {
 			used = true
@@ -48,13 +48,13 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 			for i := range carried {
 				left -= ledger.CarriedSize(len(carried[i].Bundle))
 			}
-			use(mempool.Input{Carried: append(carried, b.late.propose(left, now, takes)...),
+			use(mempool.Input{Carried: append(carried, within(late, left)...),
 				Verdicts: verdicts, Vouched: vouched})
 		})
 	if used {
 		return
 	}
-	if late := b.late.propose(room, now, takes); len(verdicts)+len(late) > 0 {
+	if late := within(late, room); len(verdicts)+len(late) > 0 {
 		use(mempool.Input{Carried: late, Verdicts: verdicts})
 	}
 }

@@ -128,8 +128,8 @@ func decodeLate(encoded []byte) (bundle *ledger.Bundle, id ledger.Hash, t *ledge
 	return bundle, bundle.ID(at), bundle.Transaction(at), nil
 }
 
-// verifyLate verifies a copy's signatures. Members refuse the batch of one who proposes what is not
-// signed.
+// verifyLate verifies a copy's signatures. Members refuse the batch of a member that proposes what
+// is not signed.
 func verifyLate(bundle *ledger.Bundle) error {
 	return ledger.NewVerifier().Bundles([]*ledger.Bundle{bundle})[0]
 }
@@ -187,20 +187,28 @@ func (l *lateCopies) forget(block *ledger.Block) {
 	}
 }
 
-// propose returns the copies that fit into room bytes of a batch and that the chain takes now. All
-// of the batch would be left out if the chain did not take any (state.Seal).
-func (l *lateCopies) propose(room int, now time.Time,
+// propose returns the copies that the chain takes now. All of a batch would be left out if the
+// chain did not take any (state.Seal). It calls takes without the mutex.
+func (l *lateCopies) propose(now time.Time,
 	takes func(id ledger.Hash, t *ledger.Transaction) bool) (some []ledger.Carried) {
 	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for i := range l.all {
-		each := &l.all[i]
-		size := ledger.CarriedSize(len(each.encoded))
-		if now.After(each.until) || size > room || !takes(each.id, each.transaction) {
-			continue
+	all := slices.Clone(l.all)
+	l.mutex.Unlock()
+	for i := range all {
+		if each := &all[i]; !now.After(each.until) && takes(each.id, each.transaction) {
+			some = append(some, ledger.Carried{Bundle: each.encoded})
 		}
-		room -= size
-		some = append(some, ledger.Carried{Bundle: each.encoded})
+	}
+	return some
+}
+
+// within returns those of the copies that fit into room bytes of a batch.
+func within(copies []ledger.Carried, room int) (some []ledger.Carried) {
+	for _, each := range copies {
+		if size := ledger.CarriedSize(len(each.Bundle)); size <= room {
+			room -= size
+			some = append(some, each)
+		}
 	}
 	return some
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,15 +29,16 @@ const (
 	strayPatience = 10 * time.Second
 	// strayPause is the time between a call that failed and the next one to the shard.
 	strayPause = 500 * time.Millisecond
-	// strayLifetime is for how long calls to a shard may fail, one after another, until a batch
-	// whose call fails is given up. Each further batch is then tried once.
+	// strayLifetime is for how long calls to a shard may fail or be refused for now, one after
+	// another, until what it does not take is given up. Each further batch is then tried once.
 	strayLifetime = time.Minute
 )
 
 // strays are bundles that a round carried and no block took, because they enter at another shard by
-// now. They are handed over in batches, to several shards at a time and in order to each. A batch
-// whose call fails is tried again for a while: the shard may be starting, or unreachable for a
-// moment. It may have taken some of them, and knows those again by their ids.
+// now. They are handed over in batches, to several shards at a time and in order to each. What a
+// shard refuses for now is tried again for a while, and so is a batch whose call fails: the shard
+// may be starting, full, unreachable for a moment, or wait for what an organisation takes along.
+// It may have taken some of them, and knows those again by their ids.
 type strays struct {
 	// entry returns the shard where a bundle enters.
 	entry  func(*ledger.Bundle) ledger.ShardID
@@ -53,22 +55,18 @@ type strays struct {
 	count, bytes, dropped int
 }
 
-// strayCall hands bundles over to a shard. It returns errUnheard if the call failed, and else how
-// many of them were refused, and why one of them was.
-type strayCall func(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) (refused int,
-	err error)
-
-// errUnheard reports that a call to a shard failed, so that nobody knows what it took.
-var errUnheard = errors.New("the shard does not answer")
+// strayCall hands bundles over to a shard. It returns those that it may take later: all if the call
+// failed. It also returns how many it refused for good, and why one of them all was not taken.
+type strayCall func(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle) (
+	again []*ledger.Bundle, refused int, err error)
 
 // strayBatchSent is a batch that a shard was called for.
 type strayBatchSent struct {
-	to    ledger.ShardID
-	batch []*ledger.Bundle
-	// again says that the call failed and is to be made again. failing is since when calls to the
-	// shard have failed, or zero.
-	again   bool
-	failing time.Time
+	to ledger.ShardID
+	// over are those of the batch that are done with, and again those to be handed over again.
+	// failing is since when the shard has not taken all, or zero.
+	over, again []*ledger.Bundle
+	failing     time.Time
 }
 
 func newStrays(logger *slog.Logger, entry func(*ledger.Bundle) ledger.ShardID,
@@ -136,43 +134,51 @@ func (s *strays) run(ctx context.Context) {
 			}
 		case done := <-sent:
 			delete(busy, done.to)
-			failing[done.to] = done.failing
-			if !done.again {
-				s.release(done.batch)
-				break
+			s.release(done.over)
+			if queue := append(done.again, queues[done.to]...); len(queue) > 0 {
+				queues[done.to], failing[done.to] = queue, done.failing
+			} else {
+				delete(failing, done.to)
 			}
-			s.back(queues, done)
 		}
-		for to, queue := range queues {
-			if busy[to] {
-				continue
+		for to, some := idle(queues, busy); some; to, some = idle(queues, busy) {
+			if batch := s.next(queues, to); len(batch) > 0 {
+				busy[to] = true
+				since := failing[to]
+				go func() { sent <- s.sendBatch(ctx, to, batch, since) }()
 			}
-			count := firstStrays(queue)
-			batch := queue[:count:count]
-			if queues[to] = queue[count:]; count == len(queue) {
-				delete(queues, to)
-			}
-			busy[to] = true
-			since := failing[to]
-			go func() { sent <- s.sendBatch(ctx, to, batch, since) }()
 		}
 	}
 }
 
-// back puts the bundles of a batch whose call failed before those that wait for the shard. Some may
-// enter at another one by now.
-func (s *strays) back(queues map[ledger.ShardID][]*ledger.Bundle, done strayBatchSent) {
-	var first []*ledger.Bundle
-	for _, bundle := range done.batch {
-		if entry := s.entry(bundle); entry != done.to {
-			queues[entry] = append(queues[entry], bundle)
-		} else {
-			first = append(first, bundle)
+// idle returns a shard with a queue that no call is under way to.
+func idle(queues map[ledger.ShardID][]*ledger.Bundle, busy map[ledger.ShardID]bool) (
+	to ledger.ShardID, some bool) {
+	for to := range queues {
+		if !busy[to] {
+			return to, true
 		}
 	}
-	if len(first) > 0 {
-		queues[done.to] = append(first, queues[done.to]...)
+	return 0, false
+}
+
+// next takes the first batch for a shard from its queue. Bundles that enter at another shard by now
+// wait for that one.
+func (s *strays) next(queues map[ledger.ShardID][]*ledger.Bundle,
+	to ledger.ShardID) (batch []*ledger.Bundle) {
+	queue := queues[to]
+	count := firstStrays(queue)
+	if queues[to] = queue[count:]; count == len(queue) {
+		delete(queues, to)
 	}
+	for _, bundle := range queue[:count] {
+		if entry := s.entry(bundle); entry != to {
+			queues[entry] = append(queues[entry], bundle)
+		} else {
+			batch = append(batch, bundle)
+		}
+	}
+	return batch
 }
 
 // firstStrays returns how many of the first bundles make a batch.
@@ -186,29 +192,34 @@ func firstStrays(queue []*ledger.Bundle) int {
 	return len(queue)
 }
 
-// sendBatch hands a batch over to a shard to which calls have failed since a time, or not. If the
-// call fails it waits for the next one.
+// sendBatch hands a batch over to a shard that has not taken all since a time, or has. If it does
+// not take all of this one, sendBatch waits for the next call.
 func (s *strays) sendBatch(ctx context.Context, to ledger.ShardID, batch []*ledger.Bundle,
 	failing time.Time) strayBatchSent {
 	within, cancel := context.WithTimeout(ctx, strayPatience)
 	defer cancel()
-	done := strayBatchSent{to: to, batch: batch}
-	refused, err := s.send(within, to, batch)
-	if errors.Is(err, errUnheard) {
+	done := strayBatchSent{to: to, over: batch}
+	again, refused, err := s.send(within, to, batch)
+	if len(again) > 0 {
 		if done.failing = failing; failing.IsZero() {
 			done.failing = time.Now()
 		}
-		if done.again = time.Since(done.failing) < s.lifetime; done.again {
+		if time.Since(done.failing) < s.lifetime {
+			done.again = again
+			done.over = slices.DeleteFunc(slices.Clone(batch), func(b *ledger.Bundle) bool {
+				return slices.Contains(again, b)
+			})
 			select {
 			case <-time.After(s.pause):
 			case <-ctx.Done():
 			}
-			return done
+		} else {
+			refused += len(again)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		s.logger.Warn("bundles that now enter at another shard were refused there: their clients "+
-			"send them again", "bundles", refused, "of", len(batch), "shard", to, "error", err)
+	if refused > 0 && ctx.Err() == nil {
+		s.logger.Warn("the shard where bundles enter by now did not take them: their clients send "+
+			"them again", "bundles", refused, "of", len(batch), "shard", to, "error", err)
 	}
 	return done
 }
@@ -228,14 +239,21 @@ func (b *book) handOver() { b.strays.run(b.context) }
 
 // handOverTo sends some of them to one shard, or to this node.
 func (b *book) handOverTo(ctx context.Context, entry ledger.ShardID,
-	batch []*ledger.Bundle) (refused int, err error) {
+	batch []*ledger.Bundle) (again []*ledger.Bundle, refused int, err error) {
+	take := func(bundle *ledger.Bundle, retry bool, reason error) {
+		if err = reason; retry {
+			again = append(again, bundle)
+		} else {
+			refused++
+		}
+	}
 	if entry == b.directory.Own() {
-		for _, refusal := range b.config.Node.Admit(ctx, batch, false) {
+		for i, refusal := range b.config.Node.Admit(ctx, batch, false) {
 			if refusal != nil {
-				refused, err = refused+1, refusal
+				take(batch[i], refusal.Retry(), refusal)
 			}
 		}
-		return refused, err
+		return again, refused, err
 	}
 	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED,
 		Queue: true} // they were admitted before
@@ -244,14 +262,15 @@ func (b *book) handOverTo(ctx context.Context, entry ledger.ShardID,
 	}
 	answer, err := b.Client(entry).SubmitMany(ctx, connect.NewRequest(request))
 	if err != nil {
-		return len(batch), fmt.Errorf("%w: %w", errUnheard, err)
+		return batch, 0, fmt.Errorf("the shard does not answer: %w", err)
 	}
-	for _, outcome := range answer.Msg.GetOutcomes() {
+	for i, outcome := range answer.Msg.GetOutcomes()[:min(len(batch),
+		len(answer.Msg.GetOutcomes()))] {
 		if reason := outcome.GetRefused(); reason != "" {
-			refused, err = refused+1, errors.New(reason)
+			take(batch[i], outcome.GetRetry(), errors.New(reason))
 		}
 	}
-	return refused, err
+	return again, refused, err
 }
 
 // Misrouted implements Crossing. Most bundles were routed before; it catches those from other

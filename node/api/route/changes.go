@@ -15,10 +15,11 @@ import (
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
-// The tree shows the changes of the shards that are under way, and those of late. This node's chain
+// The tree shows the changes of the shards that are under way, and recent ones. This node's chain
 // has all of them. But whether an organisation has arrived only its new home knows. So a node asks
 // the homes of moves that are under way, each at most once in askedAgain for all of its clients,
-// and no home that has said that all moves to it are over.
+// and no home that has said that all moves to it are over. Of the answer it takes only how far
+// moves have come that its own chain has: the member that answers may lie.
 
 // askedAgain is the least time between two questions to a shard about the moves to it.
 const askedAgain = 400 * time.Millisecond
@@ -34,11 +35,19 @@ type arrivals struct {
 
 // homeSaid is what a home said.
 type homeSaid struct {
-	asked    time.Time
-	answers  bool   // whether it did when it was asked last
-	upTo     uint64 // how many changes of the book its chain has
-	changes  map[uint64]*ledgerdv1.ShardChange
+	asked   time.Time
+	answers bool   // whether it did when it was asked last
+	upTo    uint64 // how many changes of the book its chain has
+	// moves are those that it lists, by number. If some had no room, more is set.
+	moves    map[uint64]moveSaid
+	more     bool
 	underWay bool // whether any of them is
+}
+
+// moveSaid is how far a move has come.
+type moveSaid struct {
+	state              string
+	doneHeight, doneMs uint64
 }
 
 // toAsk returns the homes to ask now. It notes that they are asked.
@@ -84,6 +93,8 @@ func (a *arrivals) ask(ctx context.Context, r *router) {
 	if len(shards) == 0 {
 		return
 	}
+	// It is for all clients, also if this one goes away.
+	ctx = context.WithoutCancel(ctx)
 	answers, failures := callAll(ctx, tellTime, shards, func(ctx context.Context,
 		shard ledger.ShardID) (*ledgerdv1.Tree, error) {
 		answer, err := r.shards.Client(shard).GetTree(ctx,
@@ -95,29 +106,57 @@ func (a *arrivals) ask(ctx context.Context, r *router) {
 	})
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
+	to := r.movesTo()
+	changes := r.backend.Store().BookChanges()
 	for i, shard := range shards {
-		a.homes[shard].take(shard, answers[i], failures[i])
+		a.homes[shard].take(to[shard], changes, answers[i], failures[i])
 	}
 }
 
-// take takes a home's answer.
-func (h *homeSaid) take(home ledger.ShardID, tree *ledgerdv1.Tree, err error) {
+// movesTo returns the numbers of all moves by their new home.
+func (r *router) movesTo() map[ledger.ShardID]map[uint64]bool {
+	to := make(map[ledger.ShardID]map[uint64]bool)
+	for _, move := range r.backend.Store().AllMoves() {
+		if to[move.To] == nil {
+			to[move.To] = make(map[uint64]bool)
+		}
+		to[move.To][move.Number] = true
+	}
+	return to
+}
+
+// take takes a home's answer about moves that this chain has, given how many changes of the book
+// that has.
+func (h *homeSaid) take(moves map[uint64]bool, changes uint64, tree *ledgerdv1.Tree,
+	err error) {
 	if h.answers = err == nil; err != nil {
 		return
 	}
-	h.upTo, h.underWay = tree.GetChangesTotal(), false
-	h.changes = make(map[uint64]*ledgerdv1.ShardChange)
-	for _, each := range tree.GetChanges() {
-		if each.GetKind() != "move" || each.From == nil || each.GetTo() != uint32(home) ||
-			len(h.changes) == api.MaxChangesShown {
-			continue
+	h.upTo, h.underWay, h.more = min(tree.GetChangesTotal(), changes), false, false
+	h.moves = make(map[uint64]moveSaid)
+	for _, over := range []bool{false, true} { // what is under way has room first, then the newest
+		for _, each := range slices.Backward(tree.GetChanges()) {
+			if each.GetKind() != "move" || !moves[each.GetNumber()] ||
+				api.IsOver(each) != over {
+				continue
+			}
+			switch each.GetState() {
+			case api.ChangeDeparting, api.ChangeArriving, api.ChangeDone, api.ChangeNever:
+			default:
+				continue
+			}
+			if len(h.moves) == api.MaxChangesShown {
+				h.more = true
+				return
+			}
+			h.moves[each.GetNumber()] = moveSaid{each.GetState(), each.GetDoneHeight(),
+				each.GetDoneMs()}
+			h.underWay = h.underWay || !over
 		}
-		h.changes[each.GetNumber()] = each
-		h.underWay = h.underWay || !api.IsOver(each)
 	}
 }
 
-// changes returns the changes of the shards that are under way, and those of late.
+// changes returns the changes of the shards that are under way, and recent ones.
 func (r *router) changes(ctx context.Context, tree *ledger.ShardTree,
 	states []report.ShardState) (shown []*ledgerdv1.ShardChange) {
 	if r.backend.Store().BookChanges() == 0 {
@@ -141,7 +180,7 @@ func (r *router) changes(ctx context.Context, tree *ledger.ShardTree,
 	return shown
 }
 
-// moves returns the moves of organisations that are under way, and those of late.
+// moves returns the moves of organisations that are under way, and recent ones.
 func (r *router) moves() []*ledgerdv1.ShardChange {
 	shown, opened := r.RecentMoves(), r.backend.Store()
 	r.arrivals.mutex.Lock()
@@ -154,21 +193,50 @@ func (r *router) moves() []*ledgerdv1.ShardChange {
 			r.arrivals.homes[home].describe(each, opened.Lost(home))
 		}
 	}
-	for _, said := range r.arrivals.homes {
-		for number, each := range said.changes {
-			if known[number] || api.IsOver(each) {
-				continue
-			}
-			// It is under way for long. Its height and time are not those of this chain.
-			from := each.GetFrom()
-			change := &ledgerdv1.ShardChange{Number: number, Kind: each.GetKind(),
-				Organisation: each.GetOrganisation(), From: &from, To: each.GetTo(),
-				SinceMs: each.GetSinceMs()}
-			said.describe(change, opened.Lost(ledger.ShardID(each.GetTo())))
-			shown = append(shown, change)
+	if !r.arrivals.unsettled(r.shards.Own()) {
+		return shown
+	}
+	// Some may be under way for long.
+	for _, move := range slices.Backward(opened.AllMoves()) {
+		said := r.arrivals.homes[move.To]
+		if len(shown) >= api.MaxChangesShown {
+			break
 		}
+		if known[move.Number] || move.To == r.shards.Own() || opened.Lost(move.To) ||
+			!said.mayBeUnderWay(move.Number) {
+			continue
+		}
+		from := uint32(move.From)
+		height, since := r.ChangedAt(move.Height)
+		change := &ledgerdv1.ShardChange{Number: move.Number, Kind: "move",
+			Organisation: string(move.Organisation), From: &from, To: uint32(move.To),
+			Height: height, SinceMs: since}
+		said.describe(change, false)
+		shown = append(shown, change)
 	}
 	return shown
+}
+
+// unsettled reports whether a home of another shard has not said that all moves to it are over. The
+// caller holds the mutex.
+func (a *arrivals) unsettled(own ledger.ShardID) bool {
+	for home, newest := range a.newest {
+		if said := a.homes[home]; home != own && (said == nil || said.upTo < newest ||
+			said.underWay) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeUnderWay reports whether a home has not said that a move to it is over.
+func (h *homeSaid) mayBeUnderWay(number uint64) bool {
+	if h == nil {
+		return true
+	}
+	said, listed := h.moves[number]
+	return h.upTo < number || listed && said.state != api.ChangeDone &&
+		said.state != api.ChangeNever
 }
 
 // describe fills in how far a move has come, as its new home said.
@@ -181,12 +249,14 @@ func (h *homeSaid) describe(change *ledgerdv1.ShardChange, lost bool) {
 	if h == nil {
 		return
 	}
-	said, listed := h.changes[change.GetNumber()]
+	said, listed := h.moves[change.GetNumber()]
 	switch {
-	case listed && (h.answers || api.IsOver(said)):
-		change.State, change.WaitsFor = said.GetState(), said.GetWaitsFor()
-		change.DoneHeight, change.DoneMs = said.GetDoneHeight(), said.GetDoneMs()
-	case listed || !h.answers && h.upTo < change.GetNumber():
+	case listed && (said.state == api.ChangeDone || said.state == api.ChangeNever):
+		change.State, change.WaitsFor = said.state, nil
+		change.DoneHeight, change.DoneMs = said.doneHeight, said.doneMs
+	case listed && h.answers:
+		change.State, change.WaitsFor = said.state, []uint32{change.GetFrom()}
+	case listed || h.more || !h.answers && h.upTo < change.GetNumber():
 	case h.upTo >= change.GetNumber():
 		change.State, change.WaitsFor = api.ChangeDone, nil
 	default:
@@ -219,7 +289,7 @@ func (r *router) additions(tree *ledger.ShardTree,
 	return shown
 }
 
-// rehangs returns the changes of the tree that are under way, and those of late.
+// rehangs returns the changes of the tree that are under way, and recent ones.
 func (r *router) rehangs(tree *ledger.ShardTree,
 	states []report.ShardState) (shown []*ledgerdv1.ShardChange) {
 	opened := r.backend.Store()
@@ -229,9 +299,10 @@ func (r *router) rehangs(tree *ledger.ShardTree,
 		}
 		carried := states[each.Shard].Carried
 		over := carried >= ledger.StreamBase(each.Number)
+		unheard := states[each.Shard].LastHeard.IsZero() && each.Shard != r.shards.Own()
 		height, since := r.ChangedAt(each.Height)
-		if over && !r.IsRecent(since) {
-			continue
+		if (over || unheard) && !r.IsRecent(since) {
+			continue // or nobody knows yet, since this node has just begun
 		}
 		from := uint32(each.From)
 		change := &ledgerdv1.ShardChange{Number: each.Number, Kind: "rehang",
@@ -242,6 +313,9 @@ func (r *router) rehangs(tree *ledger.ShardTree,
 				carried)
 			if states[each.Shard].Mode == report.ShardSilent {
 				change.WaitsFor = []uint32{uint32(each.Shard)}
+			}
+			if unheard {
+				change.State = api.ChangeUnknown
 			}
 		}
 		shown = append(shown, change)

@@ -346,6 +346,50 @@ func TestFailureOfACopyWhileTheSignersHomeIsSilent(t *testing.T) {
 	}
 }
 
+// Nor is a transaction shown as failed while the chain of its signer's home, which is behind, may
+// still take it. Once it has, the failure is shown.
+func TestFailureBeforeTheSignersHomeHasIt(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	b.startMove()
+	b.finishMove()
+	b.change(ledger.BookChange{Number: 2,
+		Move: &ledger.OrganisationMove{Organisation: "org2", To: 0}})
+	b.until("it has arrived in shard 0", func() bool {
+		return b.Shard(0).Node(0).Store().LivesHere("org2")
+	})
+	b.Stand(1, true)
+	payment := b.orgs[1].Transfer("org1:mint", "org2:absent", 1)
+	payment.Deadline = ledger.Milliseconds(time.Now().Add(time.Hour).UnixMilli())
+	paid := b.signed(payment)
+	if refused := b.Shard(0).Node(0).Admit(b.context(), []*ledger.Bundle{paid},
+		false); refused[0] != nil {
+		t.Fatal(refused[0])
+	}
+	b.until("shard 0 has it", func() bool {
+		known, err := b.Shard(0).Node(0).Store().Known(paid.ID(0))
+		return err == nil && known
+	})
+	get := func() *ledgerdv1.TransactionStatus {
+		b.Helper()
+		id := paid.ID(0)
+		answer, err := b.clients[0].GetTransaction(b.context(),
+			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return answer.Msg.GetTransaction().GetStatus()
+	}
+	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		!slices.Equal(status.GetWaitsFor(), []uint32{1}) {
+		t.Errorf("while the signer's home is behind: %v", status)
+	}
+	b.Stand(1, false)
+	b.until("the failure is shown", func() bool {
+		return get().GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+	})
+}
+
 // A list in which an organisation is missing, because only its old home knows of its move yet, says
 // that the new home does not answer. So does one of a node that does not know of the move itself.
 func TestListsBeforeAllKnowOfAMove(t *testing.T) {

@@ -301,6 +301,10 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 			return r.accountsOf(ctx, shard, request)
 		})
 	changes := r.catchUp(ctx, request, shards, pages, failures)
+	if name, whole := organisationOf(request.GetPrefix()); whole &&
+		r.backend.Store().HomeShard(name) != shards[0] {
+		failures[0] = errBehind // this chain learned only now that it has moved away from there
+	}
 	var unanswered []uint32
 	var answered []*ledgerdv1.ListAccountsResponse
 	for i, page := range pages {
@@ -309,6 +313,11 @@ func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.List
 			continue
 		}
 		answered = append(answered, page)
+	}
+	for _, shard := range r.shardsOfPrefix(request.GetPrefix()) {
+		if !slices.Contains(shards, shard) {
+			unanswered = append(unanswered, uint32(shard)) // it is new, and was not asked
+		}
 	}
 	answer := mergeAccounts(answered, size)
 	slices.Sort(unanswered)

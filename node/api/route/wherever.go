@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -261,11 +262,8 @@ func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 	}
 	if at := found.asked[home]; at.place() != nil && at.place().GetState() != api.PlacePassed {
 		shown = at.transaction
-	} else if status := shown.GetStatus(); failed(status) && r.backend.Store().HasMoves() &&
-		(at.silent || !slices.Contains(destinations, ledger.ShardID(status.GetShard()))) {
-		// After a move a copy may fail in one shard, although the transaction took effect before,
-		// or is still on its way to others.
-		shown.Status = waitsFor(status, home)
+	} else if failed(shown.GetStatus()) && r.mayBeApplied(shown, places, home, at.silent) {
+		shown.Status = waitsFor(shown.GetStatus(), home)
 	} else if state := shown.GetStatus().GetState(); state ==
 		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
 		shown.Status.WaitsFor = []uint32{uint32(home)}
@@ -275,4 +273,25 @@ func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 	}
 	shown.Places = places
 	return shown
+}
+
+// clockGrace is by how much the clocks of shards may differ, and more.
+const clockGrace = time.Minute
+
+// mayBeApplied reports whether a transaction that failed in a shard may have taken effect, or may
+// still do so, given that the chain of its signer's home does not have it, or that no node of the
+// home answers. After a move a copy may fail in one shard, although the transaction itself took
+// effect before, or is still on its way to others.
+func (r *router) mayBeApplied(shown *ledgerdv1.Transaction, places []*ledgerdv1.ShardPlace,
+	home ledger.ShardID, silent bool) bool {
+	opened, body := r.backend.Store(), shown.GetBody()
+	if !opened.HasMoves() || opened.Lost(home) || body.GetSigner() == "" ||
+		len(body.GetOrganisations()) > 0 || body.GetPolicy() != nil {
+		return false // all shards decide what concerns all of them alike
+	}
+	over := time.UnixMilli(int64(body.GetDeadline())).Add(clockGrace)
+	return silent || time.Now().Before(over) ||
+		slices.ContainsFunc(places, func(place *ledgerdv1.ShardPlace) bool {
+			return place.GetState() == api.PlaceWaiting
+		})
 }

@@ -110,7 +110,7 @@ export type ShardChange = Message<"ledgerd.v1.ShardChange"> & {
    *   departing  the old home settles what came before it
    *   arriving   what the organisation has is on its way
    *   done       the organisation lives in its new home
-   *   never      the old home is lost, and nothing arrives any more
+   *   never      the old home or the new one is lost, and nothing arrives any more
    *   unknown    the new home does not answer
    * An addition is ordered until the new shard orders, and then done. A shard that hangs elsewhere
    * is moving until it has all entries of its parents before, and then done.
