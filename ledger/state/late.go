@@ -25,20 +25,16 @@ func (s *State) TakesLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
 }
 
 // isLate reports whether a transaction may be one that a shard waits for in vain, and is too late.
+// Only clients' transactions that do not concern all shards have organisations that moved.
 func (s *State) isLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
 	return t.Deadline != 0 && (at >= t.Deadline || s.fault == FaultLateBeforeDeadline) &&
-		t.Ledger == s.ledger && !t.BookWide() && t.Cancellation == nil &&
-		t.Verdict == nil && t.Change == nil && t.Arrival == nil &&
-		s.registered(t) && s.MovedBefore(t)
+		t.Ledger == s.ledger && s.MovedBefore(t) && s.registered(t)
 }
 
 // registered reports whether all organisations of a transaction are. Else a registration in the
 // same block could change whom it concerns. No shard sets a transaction aside that names another
 // organisation.
 func (s *State) registered(t *ledger.Transaction) bool {
-	if s.organisations[t.Signer] == nil {
-		return false
-	}
 	for name := range t.Organisations() {
 		if s.organisations[name] == nil {
 			return false

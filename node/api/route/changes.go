@@ -104,10 +104,10 @@ func (a *arrivals) ask(ctx context.Context, r *router) {
 		}
 		return answer.Msg.GetTree(), nil
 	})
+	changes := r.backend.Store().BookChanges() // first: the moves are at least those among them
+	to := r.movesTo()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	to := r.movesTo()
-	changes := r.backend.Store().BookChanges()
 	for i, shard := range shards {
 		a.homes[shard].take(to[shard], changes, answers[i], failures[i])
 	}
