@@ -195,6 +195,13 @@ func TestCompareFindsADifference(t *testing.T) {
 		use{}, calls{}); !errors.Is(err, ErrServer) {
 		t.Errorf("a halted server: %v", err)
 	}
+	// Deliveries of batches that began before the window have no latency.
+	early := deliver(3, 0)
+	early.Window = Window{Seconds: 0.1, Counts: Counts{Requests: 4, Messages: 1, Rounds: 1}}
+	if result, err := combine(parameters(fabric.Memory), []report{early}, use{},
+		calls{}); !errors.Is(err, ErrServer) {
+		t.Errorf("a run that measured no latency: %+v, %v", result, err)
+	}
 }
 
 // Of a long payload the first bytes count in every round, and the others in some.

@@ -230,10 +230,11 @@ func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Ho
 	if err != nil {
 		return MulticastResult{}, err
 	}
-	if window.Requests == 0 {
+	// What began before the window has no latency.
+	if latency.total() == 0 {
 		return MulticastResult{},
-			fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer", ErrServer,
-				window.Seconds)
+			fmt.Errorf("%w: nothing began and was delivered within %.3f s; measure for longer",
+				ErrServer, window.Seconds)
 	}
 	return MulticastResult{
 		MulticastParameters: p,

@@ -179,6 +179,11 @@ func combine(p Parameters, reports []report, used use, counted calls) (Result, e
 		return Result{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer",
 			ErrServer, first.Window.Seconds)
 	}
+	// On a busy machine the few batches delivered in a short window all began before it.
+	if latency.total() == 0 {
+		return Result{}, fmt.Errorf("%w: no batch began and was delivered within %.3f s; "+
+			"measure for longer", ErrServer, first.Window.Seconds)
+	}
 	result := Result{
 		Parameters:        p,
 		Seconds:           first.Window.Seconds,
