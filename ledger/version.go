@@ -28,8 +28,11 @@ const (
 	// GrowthVersion is the version from which on the operators may change the shards of a book (see
 	// BookChange).
 	GrowthVersion = 6
+	// CrossingVersion is the version from which on what crosses shards costs less: the state digest
+	// has a Merkle tree over the transactions that wait for other shards.
+	CrossingVersion = 7
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = GrowthVersion
+	NewestVersion = CrossingVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.

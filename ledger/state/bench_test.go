@@ -65,6 +65,7 @@ func BenchmarkShard(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			genesis := ledgertest.ShardedGenesis(1, 0, 0)
+			genesis.Version = ledger.NewestVersion
 			client, other := ledgertest.NewClient(genesis, "org0"),
 				ledgertest.NewClient(genesis, "org1")
 			var setup []*ledger.Bundle
@@ -84,6 +85,7 @@ func BenchmarkShard(b *testing.B) {
 				transactions := make([]ledger.Transaction, 500)
 				for i := range transactions {
 					transactions[i] = client.Transfer("org0:issuer", ledger.AccountPath(to), 1)
+					transactions[i].Deadline = 60_000
 				}
 				bundle := client.Bundle(transactions...)
 				bundles = append(bundles, bundle)

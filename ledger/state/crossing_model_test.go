@@ -720,7 +720,7 @@ func storyOf(fail func(string, ...any), random *rand.Rand, parents []ledger.Shar
 	version := random.IntN(8)
 	genesis.VouchedCrossings = random.IntN(2) == 0
 	genesis.Version = []int{1, 2, 2, ledger.DeadlineVersion, ledger.CancelVersion,
-		ledger.CancelVersion, ledger.GrowthVersion, ledger.GrowthVersion}[version]
+		ledger.CancelVersion, ledger.GrowthVersion, ledger.NewestVersion}[version]
 	n := newNetworkOf(fail, genesis)
 	n.fault = fault
 	for _, c := range n.shards {
@@ -759,7 +759,8 @@ func storyOf(fail func(string, ...any), random *rand.Rand, parents []ledger.Shar
 		if step == 8 && n.upgrades {
 			charter := genesis.Charter()
 			charter.Number = 1
-			charter.Version = ledger.DeadlineVersion + random.IntN(2)
+			charter.Version = []int{ledger.DeadlineVersion, ledger.CancelVersion,
+				ledger.GrowthVersion, ledger.NewestVersion}[random.IntN(4)]
 			n.submit(n.tree.Root(), ledgertest.Signed(ledger.Operator, []string{"operator"},
 				ledger.Transaction{Ledger: genesis.Book(),
 					Charter: &ledger.CharterChange{Charter: charter}}))

@@ -18,6 +18,7 @@ const digestLanes = 1024
 const (
 	digestDomain     = "ledgerd/state/1\x00"
 	treeDigestDomain = "ledgerd/state/2\x00"
+	slotDigestDomain = "ledgerd/state/3\x00"
 )
 
 // Digest is the LtHash of a set of entries. It depends only on the set, not on the order in which
@@ -119,7 +120,7 @@ func (s *State) sum() ledger.Hash {
 	if s.accountTree == nil {
 		return s.digest.Sum()
 	}
-	root, others := s.accountTree.root(s.divide), s.digest.Sum()
+	root, others := s.accountTree.root(s.divide), s.othersDigest()
 	to := append(make([]byte, 0, len(treeDigestDomain)+8+2*ledger.HashSize), treeDigestDomain...)
 	to = binary.BigEndian.AppendUint64(to, uint64(s.accountTree.accounts()))
 	return sha256.Sum256(append(append(to, root[:]...), others[:]...))
@@ -195,6 +196,11 @@ func (s *State) digestAll() {
 		addAll(&s.digest, slices.Collect(s.accounts.all()), s.divide)
 	}
 	addAll(&s.digest, s.others(), s.divide)
+	if s.slotTree = nil; s.takesSlotTree() {
+		s.slotTree = restoredSlots(s.pending.slots)
+	} else {
+		addAll(&s.digest, s.waitingEntries(), s.divide)
+	}
 	s.stateDigest = s.sum()
 }
 

@@ -344,6 +344,9 @@ func (s *State) finish() *Changes {
 	if s.accountTree == nil && s.Version() >= ledger.AccountTreeVersion {
 		s.digestAll()
 	}
+	if s.slotTree == nil && s.takesSlotTree() {
+		s.beginSlotTree()
+	}
 	s.stateDigest = s.sum()
 	changes.Entries.arena = s.arena
 	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)-inTree

@@ -347,7 +347,7 @@ func (s *State) touchSlot(found *slot) {
 	if found.mark.touched {
 		return
 	}
-	if found.entry == nil {
+	if found.entry == nil || s.slotTree != nil {
 		found.mark = mark{touched: true}
 	} else {
 		found.mark = s.keep(found.appendEntry)
@@ -357,7 +357,7 @@ func (s *State) touchSlot(found *slot) {
 
 func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
-	to = append(binary.BigEndian.AppendUint32(append(to, kindPending), x.number), 0)
+	to = appendSlotKey(to, x.number)
 	keyLength = len(to) - start
 	p := x.entry
 	to = append(to, p.id[:]...)

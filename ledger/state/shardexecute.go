@@ -64,6 +64,9 @@ type shardExecution struct {
 func (s *State) executeShard(block *ledger.Block) Crossings {
 	var crossings Crossings
 	s.pending.fillSlots()
+	if s.slotTree != nil {
+		s.slotTree.fill(s.pending.slots, s.divide)
+	}
 	s.verdicts, s.settlements = nil, nil
 	if s.fault == FaultReleasedAlone {
 		s.releaseOld()
@@ -137,8 +140,8 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 	t := entry.Transaction()
 	switch {
 	case t.Verdict != nil:
-		if t.Ledger != s.ledger || seal.Number != 0 || len(seal.IDs) != 1 ||
-			len(seal.Signatures) != 0 {
+		if t.Ledger != s.ledger || seal.Number != 0 || len(seal.Signatures) != 0 ||
+			len(seal.IDs) != 1 && !s.sharesVerdicts() {
 			return whole(ledger.OutOfPlace)
 		}
 		return s.applyVerdict(t.Verdict)
@@ -180,6 +183,9 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 	}
 	return s.decides(entry.ID, result, others)
 }
+
+// sharesVerdicts reports whether good verdicts of one shard share a bundle in blocks.
+func (s *State) sharesVerdicts() bool { return s.Version() >= ledger.CrossingVersion }
 
 // decides notes this shard's verdict on a transaction, for others.
 func (s *State) decides(id ledger.Hash, result ledger.Result,
@@ -248,13 +254,17 @@ func (s *State) finishShard(changes *Changes) {
 		}
 		each.mark = mark{}
 	}
-	for _, each := range s.touchedSlots {
-		if each.entry == nil {
-			s.remove(changes, each.mark)
-		} else {
-			s.settle(changes, each.mark, each.appendEntry)
+	if s.slotTree != nil {
+		s.settleSlots(changes)
+	} else {
+		for _, each := range s.touchedSlots {
+			if each.entry == nil {
+				s.remove(changes, each.mark)
+			} else {
+				s.settle(changes, each.mark, each.appendEntry)
+			}
+			each.mark = mark{}
 		}
-		each.mark = mark{}
 	}
 	s.touchedStreams, s.touchedSlots = s.touchedStreams[:0], s.touchedSlots[:0]
 }

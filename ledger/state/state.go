@@ -105,9 +105,11 @@ type State struct {
 	cancelled     cancelledSet
 
 	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
-	// are in accountTree instead, which is nil before. stateDigest has both.
+	// are in accountTree instead, which is nil before, and from ledger.CrossingVersion on the
+	// transactions that wait in slotTree. stateDigest has all.
 	digest      Digest
 	accountTree *accountTree
+	slotTree    *slotTree
 	stateDigest ledger.Hash
 	divide      Divide
 
@@ -365,15 +367,29 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 			return err
 		}
 	}
-	for _, each := range s.others() {
-		if err := show(each); err != nil {
-			return err
+	for _, some := range [][]entry{s.others(), s.waitingEntries()} {
+		for _, each := range some {
+			if err := show(each); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// others returns all entries but the accounts, in no particular order.
+// waitingEntries returns the entries of the transactions that wait.
+func (s *State) waitingEntries() []entry {
+	all := make([]entry, 0, len(s.pending.byID))
+	for _, each := range s.pending.slots {
+		if each.entry != nil {
+			all = append(all, each)
+		}
+	}
+	return all
+}
+
+// others returns all entries but the accounts and the transactions that wait, in no particular
+// order.
 func (s *State) others() []entry {
 	all := make([]entry, 0, len(s.organisations)+len(s.windows)+len(s.records))
 	for _, each := range s.organisations {
@@ -413,11 +429,6 @@ func (s *State) others() []entry {
 	}
 	for _, each := range s.children {
 		if each.number > 0 {
-			all = append(all, each)
-		}
-	}
-	for _, each := range s.pending.slots {
-		if each.entry != nil {
 			all = append(all, each)
 		}
 	}

@@ -295,17 +295,33 @@ func TestRestoreTakesOneEncoding(t *testing.T) {
 // moves streams, and to the shard below it later. Each digest is that of the shard's entries.
 func TestUpgradeOfShards(t *testing.T) {
 	t.Parallel()
+	for version := ledger.FirstVersion + 1; version <= ledger.NewestVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			t.Parallel()
+			upgradeShards(t, version)
+		})
+	}
+}
+
+func upgradeShards(t *testing.T, version int) {
 	genesis := ledgertest.ShardedGenesis(1, 0, 0)
 	n := newNetwork(t.Fatalf, genesis.Tree)
 	waiting(n)
 	client := ledgertest.NewClient(genesis, "org0")
 	client.Sequence = 20
+	transfer := func(amount int64) ledger.Transaction {
+		t := client.Transfer("org0:issuer", "org1:a", amount)
+		if ledger.TakesDeadlines(n.shards[0].state.Version()) {
+			t.Deadline = n.time + 60_000
+		}
+		return t
+	}
 	charter := genesis.Charter()
-	charter.Number, charter.Version = 1, 2
-	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 3)))
+	charter.Number, charter.Version = 1, version
+	n.submit(0, client.Bundle(transfer(3)))
 	n.submit(0, ledgertest.Signed(ledger.Operator, []string{"operator"}, ledger.Transaction{
 		Ledger: genesis.Book(), Charter: &ledger.CharterChange{Charter: charter}}))
-	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 4)))
+	n.submit(0, client.Bundle(transfer(4)))
 	check := func(versions ...int) {
 		t.Helper()
 		for i, c := range n.shards {
@@ -319,16 +335,20 @@ func TestUpgradeOfShards(t *testing.T) {
 	}
 	n.shards[1].stopped = true
 	n.flush()
-	if root := n.shards[0]; len(root.state.AllPending()) != 2 || root.state.Streamed(1) == 0 {
+	wait := 2
+	if ledger.TakesDeadlines(version) {
+		wait = 1 // the payment after the change names no deadline
+	}
+	if root := n.shards[0]; len(root.state.AllPending()) != wait || root.state.Streamed(1) == 0 {
 		t.Fatalf("%d transactions wait", len(root.state.AllPending()))
 	}
-	check(2, 1)
+	check(version, 1)
 	n.shards[1].stopped = false
 	n.flush()
-	check(2, 2)
-	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 5)))
+	check(version, version)
+	n.submit(0, client.Bundle(transfer(5)))
 	n.flush()
-	check(2, 2)
+	check(version, version)
 }
 
 // TestBlocksCostTheirChanges: only a restore and the upgrade compute over the whole state, divided

@@ -32,13 +32,13 @@
 //
 // They register organisations, some pinned to a shard, open accounts, move amounts, write records
 // and change policies (workload.go). They submit some bundles twice, at the wrong shard, or before
-// what these need. A chain begins with any version up to ledger.CancelVersion or with
-// ledger.GrowthVersion, and in some books the operators raise it on the way. Where chains take
-// deadlines, many of them end while the transaction or a verdict on it is on its way, some have
-// passed, and some are missing or too far.
+// what these need. A chain begins with any version up to ledger.CancelVersion, or with
+// ledger.GrowthVersion or the newest one, and in some books the operators raise it on the way.
+// Where chains take deadlines, many of them end while the transaction or a verdict on it is on its
+// way, some have passed, and some are missing or too far.
 // Where chains take cancellations, clients cancel many transactions, their own and others', at some
 // shards, before the transaction is submitted there and after. In a third of the books the version
-// is ledger.GrowthVersion, in the beginning or later, and the operators move organisations, whose
+// is one of these two, in the beginning or later, and the operators move organisations, whose
 // earlier bundles are submitted again (moves.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any

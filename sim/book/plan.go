@@ -211,6 +211,13 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 	default:
 		genesis.Version = ledger.GrowthVersion
 	}
+	// Half of the books with that version have the newest one instead, which is decided by what is
+	// drawn already.
+	if newest := (shards+members)%2 == 0; newest && genesis.Version == ledger.GrowthVersion {
+		genesis.Version = ledger.NewestVersion
+	} else if newest && p.upgrade == ledger.GrowthVersion {
+		p.upgrade = ledger.NewestVersion
+	}
 	groups := make([]order.GroupID, shards)
 	for shard := range parents {
 		groups[shard] = order.GroupID(parents[shard])
