@@ -373,17 +373,46 @@ func (b *Block) decodeBundle(r *reader, slab *blockSlab) error {
 		if err := decodeBody(body, transaction, slab.postings); err != nil {
 			return err
 		}
-		if (transaction.alone() || transaction.Verdict != nil) && count > 1 {
+		if transaction.alone() && count > 1 {
 			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
 		}
 		seal.IDs[place] = TransactionID(body)
 		b.Unpacked = append(b.Unpacked, Entry{ID: seal.IDs[place], Decoded: transaction,
 			Body: body, Result: result, Bundle: index, Place: place})
 	}
+	if err := b.checkVerdicts(index); err != nil {
+		return err
+	}
 	seal.Signatures = r.signatures()
 	seal.tree = newIDTree(seal.IDs)
 	seal.Root = seal.tree.root()
 	return r.Err
+}
+
+// checkVerdicts returns ErrMalformed if the last bundle, which has this index, has a verdict and
+// something else than good verdicts of that shard.
+func (b *Block) checkVerdicts(index int) error {
+	seal := &b.Bundles[index]
+	if len(seal.IDs) == 1 {
+		return nil
+	}
+	first := len(b.Unpacked)
+	for first > 0 && b.Unpacked[first-1].Bundle == index {
+		first--
+	}
+	entries := b.Unpacked[first:]
+	has := func(e Entry) bool { return e.Decoded.Verdict != nil }
+	if !slices.ContainsFunc(entries, has) {
+		return nil
+	}
+	for i := range entries {
+		verdict := entries[i].Decoded.Verdict
+		if len(entries) < len(seal.IDs) || verdict == nil ||
+			!mayShare(entries[0].Decoded.Verdict, verdict) {
+			return fmt.Errorf("%w: %w", ErrMalformed, errVerdictsApart)
+		}
+	}
+	return nil
 }
 
 // decodePacked is decodeBundle for a packed bundle.

@@ -89,8 +89,9 @@ type span struct{ start, end uint32 }
 // ErrBundleSize reports that a bundle is empty or too large.
 var ErrBundleSize = errors.New("ledger: bundle size")
 
-var errNotAlone = errors.New("a change of the membership or of the shards, or a verdict, is " +
-	"alone in its bundle")
+var errNotAlone = errors.New("a change of the membership or of the shards is alone in its bundle")
+
+var errVerdictsApart = errors.New("only good verdicts of one shard share a bundle")
 
 // NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The caller
 // must not change the transactions afterwards.

@@ -150,7 +150,7 @@ type Transaction struct {
 	// note, and its Signer is Operator.
 	Change *MembershipChange `json:"change,omitempty"`
 	// Verdict makes the transaction another shard's verdict on a cross-shard transaction. Members
-	// put it into a block, unsigned and alone in its bundle. Clients cannot submit it. The
+	// put it into a block, unsigned, in a bundle of verdicts. Clients cannot submit it. The
 	// transaction holds nothing else, not even a note.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Policy makes the transaction a change of the policy of its signer (see PolicyChange). It is

@@ -51,35 +51,71 @@ func (r *reader) verdict() Verdict {
 	return verdict
 }
 
-// Entry returns the verdict as an entry of a block: without signature or nonce, and alone in its
-// bundle. Book is Genesis.Book.
+// Entry returns the verdict as an entry of a block: without signature or nonce, and in a bundle of
+// verdicts. Book is Genesis.Book.
 func (v Verdict) Entry(book Hash) Entry {
-	entries, _ := VerdictEntries(book, []Verdict{v}, 0)
+	entries, _ := VerdictEntries(book, []Verdict{v}, 0, false)
 	return entries[0]
 }
 
 // verdictBodySize is the largest size of the body of a verdict.
 const verdictBodySize = 1 + 2*HashSize + binary.MaxVarintLen32 + ResultSize
 
-// VerdictEntries returns verdicts as entries of a block, and the seal of each one's bundle, of
-// which the first has this index in the block. Book is Genesis.Book. The entries share the memory
-// of verdicts, which must not change any more. All are made at once, because a block has many.
-func VerdictEntries(book Hash, verdicts []Verdict, bundle int) ([]Entry, []BundleSeal) {
+// VerdictEntries returns verdicts as entries of a block, and the seals of their bundles, of which
+// the first has this index in the block. Each verdict has a bundle of its own, or if shared is set,
+// good ones of one shard that follow each other share bundles. Book is Genesis.Book. The entries
+// share the memory of verdicts, which must not change any more. All are made at once, because a
+// block has many.
+func VerdictEntries(book Hash, verdicts []Verdict, bundle int, shared bool) ([]Entry,
+	[]BundleSeal) {
 	count := len(verdicts)
-	entries, seals := make([]Entry, count), make([]BundleSeal, count)
+	entries, seals := make([]Entry, count), make([]BundleSeal, 0, bundlesOf(verdicts, shared))
 	transactions, bodies := make([]Transaction, count), make([]byte, 0, count*verdictBodySize)
 	ids, kept := make([]Hash, count), make([]bool, count)
-	for i := range verdicts {
-		transactions[i].Ledger, transactions[i].Verdict = book, &verdicts[i]
-		start := len(bodies)
-		bodies = transactions[i].appendBody(bodies)
-		body := bodies[start:len(bodies):len(bodies)]
-		ids[i], kept[i] = TransactionID(body), true
-		entries[i] = Entry{ID: ids[i], Decoded: &transactions[i], Body: body, Bundle: bundle + i}
-		seals[i] = BundleSeal{IDs: ids[i : i+1 : i+1], Kept: kept[i : i+1 : i+1],
-			Root: leafHash(ids[i][:])}
+	for first := 0; first < count; {
+		next := first + 1
+		if shared {
+			next = first + sharedBundle(verdicts[first:])
+		}
+		for i := first; i < next; i++ {
+			transactions[i].Ledger, transactions[i].Verdict = book, &verdicts[i]
+			start := len(bodies)
+			bodies = transactions[i].appendBody(bodies)
+			body := bodies[start:len(bodies):len(bodies)]
+			ids[i], kept[i] = TransactionID(body), true
+			entries[i] = Entry{ID: ids[i], Decoded: &transactions[i], Body: body,
+				Bundle: bundle + len(seals), Place: i - first}
+		}
+		seals = append(seals, BundleSeal{IDs: ids[first:next:next], Kept: kept[first:next:next],
+			Root: IDRoot(ids[first:next])})
+		first = next
 	}
 	return entries, seals
+}
+
+// sharedBundle returns how many of these verdicts, from the first one on, share a bundle.
+func sharedBundle(verdicts []Verdict) int {
+	most, next := min(len(verdicts), MaxBundleTransactions), 1
+	for next < most && mayShare(&verdicts[0], &verdicts[next]) {
+		next++
+	}
+	return next
+}
+
+// mayShare reports whether two verdicts may be in one bundle.
+func mayShare(one, other *Verdict) bool {
+	return one.Good() && other.Good() && one.Shard == other.Shard
+}
+
+// bundlesOf returns how many bundles these verdicts have.
+func bundlesOf(verdicts []Verdict, shared bool) (bundles int) {
+	if !shared {
+		return len(verdicts)
+	}
+	for first := 0; first < len(verdicts); first += sharedBundle(verdicts[first:]) {
+		bundles++
+	}
+	return bundles
 }
 
 // checkVerdict checks that the transaction holds only the verdict.

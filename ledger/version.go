@@ -29,7 +29,8 @@ const (
 	// BookChange).
 	GrowthVersion = 6
 	// CrossingVersion is the version from which on what crosses shards costs less: the state digest
-	// has a Merkle tree over the transactions that wait for other shards.
+	// has a Merkle tree over the transactions that wait for other shards, and the good verdicts of
+	// one shard share bundles in blocks.
 	CrossingVersion = 7
 	// NewestVersion is the newest version that this package knows.
 	NewestVersion = CrossingVersion

@@ -52,6 +52,11 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 		times.Add(batch.Header.Time, batch.Clocks)
 		decoded = append(decoded, batch)
 	}
+	most := 0
+	for _, batch := range decoded {
+		most = max(most, len(batch.Verdicts))
+	}
+	sealing.verdicts = make([]ledger.Verdict, 0, most) // members propose the same ones
 	if s.genesis.VouchedCrossings {
 		sealing.tallies = s.tally(decoded)
 		sealing.once = sealing.tallies.inOrder != nil
@@ -164,11 +169,43 @@ func (s *sealing) takeVerdict(verdict *ledger.Verdict) {
 	s.verdicts = append(s.verdicts, *verdict)
 }
 
-// addVerdicts adds the verdicts that were taken. Nothing else is in the draft yet.
+// addVerdicts adds the verdicts that were taken. Nothing else is in the draft yet. From version
+// ledger.CrossingVersion of the chain on, the good ones of a shard come one after the other and
+// share a bundle, and the others follow. A good verdict that came after a bad one on the same
+// transaction was not taken, so it does not matter that it would come before.
 func (s *sealing) addVerdicts() {
-	entries, seals := ledger.VerdictEntries(s.state.ledger, s.verdicts, 0)
+	shared := s.state.sharesVerdicts()
+	if shared {
+		s.verdicts = byShard(s.verdicts)
+	}
+	entries, seals := ledger.VerdictEntries(s.state.ledger, s.verdicts, 0, shared)
 	s.block.Unpacked = append(s.block.Unpacked, entries...)
 	s.block.Bundles = append(s.block.Bundles, seals...)
+}
+
+// byShard returns the good verdicts, shard by shard, and then the others, each in their order.
+func byShard(verdicts []ledger.Verdict) []ledger.Verdict {
+	const others = ledger.MaxShards
+	group := func(verdict *ledger.Verdict) int {
+		if verdict.Good() {
+			return int(verdict.Shard)
+		}
+		return others
+	}
+	var first [others + 2]int // the place of the first verdict of each group
+	for i := range verdicts {
+		first[group(&verdicts[i])+1]++
+	}
+	for i := range others {
+		first[i+1] += first[i]
+	}
+	ordered := make([]ledger.Verdict, len(verdicts))
+	for i := range verdicts {
+		place := &first[group(&verdicts[i])]
+		ordered[*place] = verdicts[i]
+		*place++
+	}
+	return ordered
 }
 
 // addStream adds the entries of the parent's stream that follow the last one in the chain.

@@ -55,6 +55,7 @@ type shardExecution struct {
 	forward        []bool
 	verdicts       []OwnVerdict
 	settlements    []Settlement
+	decided        int // verdicts of this shard in the block before
 	// rehanging is the change of the tree in the bundle, until its entry is on its way.
 	rehanging *ledger.BookChange
 }
@@ -68,6 +69,12 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 		s.slotTree.fill(s.pending.slots, s.divide)
 	}
 	s.verdicts, s.settlements = nil, nil
+	if verdicts := leadingVerdicts(block); verdicts > 0 {
+		s.settlements = make([]Settlement, 0, verdicts)
+	}
+	if s.decided > 0 { // a block has about as many as the one before
+		s.verdicts = make([]OwnVerdict, 0, min(s.decided+s.decided/4, block.Len()))
+	}
 	if s.fault == FaultReleasedAlone {
 		s.releaseOld()
 	}
@@ -99,7 +106,16 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 		}
 	}
 	crossings.Verdicts, crossings.Settlements = s.verdicts, s.settlements
+	s.decided = len(s.verdicts)
 	return crossings
+}
+
+// leadingVerdicts returns how many verdicts of other shards a block begins with.
+func leadingVerdicts(block *ledger.Block) (count int) {
+	for count < len(block.Unpacked) && block.Unpacked[count].Decoded.Verdict != nil {
+		count++
+	}
+	return count
 }
 
 // skipsFirst reports whether the entry is left out of the stream to a child. It is a bug:
