@@ -2,6 +2,7 @@ package crossing
 
 import (
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/crossing/streams"
@@ -90,6 +91,7 @@ func (b *book) applied(block *ledger.Block) {
 	b.verdicts.Applied(block)
 	b.late.forget(block)
 	b.moving(block)
+	b.obstacles.Applied(time.Now(), b.config.Node.Store().PendingCount())
 	b.announcer.Soon()
 }
 

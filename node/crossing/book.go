@@ -110,6 +110,11 @@ func newBook(config Config) (*book, error) {
 		RefuseAfter: config.RefuseAfter, Logger: config.Logger,
 		Waiting: func(shard ledger.ShardID) int {
 			return config.Node.Store().WaitingFor(shard)
+		},
+		Filled: func() {
+			if b.started.Load() { // else the first announcement says it
+				b.announcer.Filled()
+			}
 		}}); err != nil {
 		return nil, err
 	}
@@ -173,7 +178,7 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	b.directory.SetOwn(node.Store().Membership())
 	announcing := shards.AnnouncerConfig{Directory: b.directory, Control: lane,
 		Own: b.announcement, Full: b.obstacles.OwnFull, Waiting: b.Waiting, Gap: announceGap,
-		Logger: logger}
+		FullChanged: func() { b.obstacles.Look(time.Now()) }, Logger: logger}
 	if b.directory.Vouched() {
 		if b.trails, err = shards.NewTrailExchange(shards.TrailExchangeConfig{
 			Directory: b.directory, Host: host, Own: b.ownTrail, Logger: logger}); err != nil {

@@ -3,6 +3,7 @@ package shards
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,9 @@ type AnnouncerConfig struct {
 	// Full returns the shards that this node's shard is full for; see Obstacles. It is called after
 	// Own, and must not block either. It may be nil.
 	Full func() []ledger.ShardID
+	// FullChanged is called when what this node believes of the shards that another one is full for
+	// changed. The announcer's goroutine calls it. It must not block for long. It may be nil.
+	FullChanged func()
 	// Waiting returns what entries of this node's chain wait for. The announcer's goroutine calls
 	// it before each announcement. It must not block for long. It may be nil.
 	Waiting func() report.Waiting
@@ -55,6 +59,8 @@ type Announcer struct {
 	config AnnouncerConfig
 	met    atomic.Bool // a member of the own shard connected since the last relay
 	soon   chan struct{}
+	filled chan struct{}
+	others chan struct{} // what other shards are full for changed
 	closed chan struct{}
 	done   sync.WaitGroup
 	once   sync.Once
@@ -80,6 +86,9 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Full == nil {
 		config.Full = func() []ledger.ShardID { return nil }
 	}
+	if config.FullChanged == nil {
+		config.FullChanged = func() {}
+	}
 	if config.Newer == nil {
 		config.Newer = func(rdmanet.PeerID, ledger.ShardID, ledger.MembersEpoch) {}
 	}
@@ -92,7 +101,8 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Gap <= 0 {
 		config.Gap = AnnounceGapDefault
 	}
-	a := &Announcer{config: config, soon: make(chan struct{}, 1), closed: make(chan struct{})}
+	a := &Announcer{config: config, soon: make(chan struct{}, 1), filled: make(chan struct{}, 1),
+		others: make(chan struct{}, 1), closed: make(chan struct{})}
 	if err := errors.Join(config.Control.Register(wire.KindShard, a.receive),
 		config.Control.Register(wire.KindWaiting, a.receiveWaiting)); err != nil {
 		return nil, err
@@ -106,9 +116,16 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 
 // Soon asks for an announcement at once, or as soon as Gap allows. The node calls it after a
 // significant change.
-func (a *Announcer) Soon() {
+func (a *Announcer) Soon() { wake(a.soon) }
+
+// Filled tells the others at once what this node's shard is full for, whatever the gap. The node
+// calls it when the shard becomes full for another one; see ObstaclesConfig.
+func (a *Announcer) Filled() { wake(a.filled) }
+
+// wake leaves a value in a channel for one, unless it has one.
+func wake(c chan<- struct{}) {
 	select {
-	case a.soon <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -148,32 +165,40 @@ func (a *Announcer) run() {
 	defer gap.Stop()
 	var relayed time.Time
 	changed := a.config.Directory.Changed()
-	for {
-		// Wait for the gap first, so requests in the meantime share one announcement.
-		select {
-		case <-a.closed:
-			return
-		case <-gap.C:
-		}
-		a.announce()
-		news := a.met.Swap(false)
-		select {
-		case <-changed:
-			changed, news = a.config.Directory.Changed(), true
-		default:
-		}
-		if news || time.Since(relayed) >= relayShare*a.config.Every {
-			a.relay()
-			relayed = time.Now()
+	// Announcements wait for the gap first, so requests in the meantime share one of them.
+	for pausing := true; ; {
+		due, asked := every.C, a.soon
+		if pausing {
+			due, asked = nil, nil
 		}
 		select {
 		case <-a.closed:
 			return
-		case <-every.C:
+		case <-a.filled:
+			a.announceFull()
+		case <-a.others:
+			a.config.FullChanged()
+		case <-due:
 			every.Reset(a.untilNext())
-		case <-a.soon:
+			gap.Reset(a.config.Gap)
+			pausing = true
+		case <-asked:
+			gap.Reset(a.config.Gap)
+			pausing = true
+		case <-gap.C:
+			pausing = false
+			a.announce()
+			news := a.met.Swap(false)
+			select {
+			case <-changed:
+				changed, news = a.config.Directory.Changed(), true
+			default:
+			}
+			if news || time.Since(relayed) >= relayShare*a.config.Every {
+				a.relay()
+				relayed = time.Now()
+			}
 		}
-		gap.Reset(a.config.Gap)
 	}
 }
 
@@ -188,8 +213,12 @@ func (a *Announcer) announce() {
 	a.tellWaiting()
 	own := a.config.Own()
 	a.sendToOthers(wire.KindShard, own.Encode())
-	// Separate messages, which nodes of earlier versions ignore. That of full shards is sent as
-	// long as there is something to say, and once more.
+	a.announceFull()
+}
+
+// announceFull tells the others what this node's shard is full for, as long as there is something
+// to say, and once more. It is a separate message, which nodes of earlier versions ignore.
+func (a *Announcer) announceFull() {
 	full := a.config.Full()
 	if len(full) > 0 || a.full {
 		a.sendToOthers(wire.KindFull, encodeFull(full))
@@ -307,5 +336,9 @@ func (a *Announcer) receiveFull(from rdmanet.Peer, payload []byte) {
 		a.config.Logger.Error("full shards dropped", "peer", from, "shard", shard, "error", err)
 		return
 	}
+	before := d.fullFor(shard)
 	d.HeardFull(from.ID, awaited, time.Now())
+	if !slices.Equal(d.fullFor(shard), before) {
+		wake(a.others)
+	}
 }

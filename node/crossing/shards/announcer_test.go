@@ -132,6 +132,62 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	})
 }
 
+// A shard that becomes full says so at once, whatever the gap between announcements. The members of
+// another shard look at it at once, and only when it changes what they believe.
+func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
+	t.Parallel()
+	network := memory.NewNetwork()
+	var full atomic.Bool
+	directories, announcers := map[int]*Directory{}, map[int]*Announcer{}
+	var looks [7]atomic.Int32
+	for _, i := range []int{0, 3, 4, 6} {
+		d := directory(t, i)
+		d.vouched = i == 6 // and needs two members of shard 1 to say so
+		_, c := controlOf(t, network, peerOf(t, i))
+		announcer, err := NewAnnouncer(AnnouncerConfig{
+			Directory: d, Control: c, Logger: quiet, Every: time.Hour, Gap: time.Hour,
+			Own: func() Announcement {
+				return Announcement{Shard: d.Own(), Mode: report.ModeOrdering}
+			},
+			Full: func() []ledger.ShardID {
+				if d.Own() == 1 && full.Load() {
+					return []ledger.ShardID{0, 2}
+				}
+				return nil
+			},
+			FullChanged: func() {
+				if len(d.fullFor(1)) == 2 {
+					looks[i].Add(1)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(announcer.Close)
+		directories[i], announcers[i] = d, announcer
+	}
+	eventually(t, "the first announcement was made", func() bool {
+		return directories[0].States()[1].Mode == report.ShardOrdering &&
+			directories[6].States()[1].Mode == report.ShardOrdering
+	})
+	full.Store(true)
+	announcers[3].Filled()
+	eventually(t, "shard 0 looks", func() bool { return looks[0].Load() == 1 })
+	said := func(i, by int) bool {
+		directories[i].mu.RLock()
+		defer directories[i].mu.RUnlock()
+		return len(directories[i].full[peerOf(t, by)].awaited) == 2
+	}
+	eventually(t, "shard 2 hears it, too", func() bool { return said(6, 3) })
+	announcers[4].Filled()
+	eventually(t, "shard 2 looks", func() bool { return looks[6].Load() == 1 })
+	eventually(t, "shard 0 hears it again", func() bool { return said(0, 4) })
+	if got := looks[0].Load(); got != 1 {
+		t.Errorf("shard 0 looked %d times at one change", got)
+	}
+}
+
 // Announcements of an unknown peer, of a member for another shard, and malformed ones change
 // nothing.
 func TestWhoMayAnnounce(t *testing.T) {

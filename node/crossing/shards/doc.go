@@ -80,9 +80,10 @@
 // shards they would wait for nothing but that shard, with what they set aside. What a node knows
 // of this may be late or wrong. So it decides only on admission, never on what is in a chain.
 //
-//	obstacles, err := shards.NewObstacles(shards.ObstaclesConfig{Directory: directory, RefuseAfter: 30 * time.Second, Waiting: store.WaitingFor})
-//	announcer, err := shards.NewAnnouncer(shards.AnnouncerConfig{..., Full: obstacles.OwnFull})
-//	obstacles.Look(time.Now())                             // with each announcement
+//	obstacles, err := shards.NewObstacles(shards.ObstaclesConfig{Directory: directory, RefuseAfter: 30 * time.Second, Waiting: store.WaitingFor, Filled: announcer.Filled})
+//	announcer, err := shards.NewAnnouncer(shards.AnnouncerConfig{..., Full: obstacles.OwnFull, FullChanged: look})
+//	obstacles.Look(time.Now())                             // with each announcement, and in FullChanged
+//	obstacles.Applied(time.Now(), store.PendingCount())    // after each block
 //	for _, obstacle := range obstacles.List() { ... }      // at admission
 //
 // The obstacles:
@@ -90,8 +91,8 @@
 //   - Down: no member has reported for RefuseAfter that the shard orders. Time in which this node
 //     was paused does not count. The shard is up again once it has ordered for a while.
 //   - Full: most of the transactions that may wait in a shard for one other shard do. A node sees
-//     this of its own shard and tells the others, which forget it unless it is repeated. With
-//     vouched crossings more than half of the members have to say so.
+//     this of its own shard and tells the others at once, which forget it unless it is repeated.
+//     With vouched crossings more than half of the members have to say so.
 //   - A member that lies can only keep a shard that is down from being refused. Then the tables of
 //     the other shards fill, and their own members see that.
 //

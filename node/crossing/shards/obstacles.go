@@ -14,7 +14,8 @@ import (
 )
 
 // A shard is full for another one from fullFrom waiting transactions on, until fewer than fullUntil
-// wait. What other nodes admit until they hear of it, in a quarter of a second, still finds room.
+// wait. What other nodes admit until they hear of it, which they do at once, still finds room. So
+// a shard says at most once in fullFrom-fullUntil transactions that it is full.
 const (
 	fullFrom  = state.MaxWaiting / 4 * 3
 	fullUntil = state.MaxWaiting / 2
@@ -36,6 +37,10 @@ type ObstaclesConfig struct {
 	RefuseAfter time.Duration
 	// Waiting returns how many transactions of this node's shard wait for a shard.
 	Waiting func(ledger.ShardID) int
+	// Filled is called when this node's shard becomes full for another one, so that the others hear
+	// of it at once: what they admit until then still has to find room. It must not block, and may
+	// be nil.
+	Filled func()
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -91,6 +96,9 @@ func (o *outage) look(now time.Time, step time.Duration, orders bool, after time
 func NewObstacles(config ObstaclesConfig) (*Obstacles, error) {
 	if config.Directory == nil || config.Waiting == nil {
 		return nil, errors.New("shards: obstacles need a directory, and how many transactions wait")
+	}
+	if config.Filled == nil {
+		config.Filled = func() {}
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -175,7 +183,27 @@ func (o *Obstacles) ownFull() (awaited []ledger.ShardID) {
 	return awaited
 }
 
-// change replaces the list, and logs what is new and what is over.
+// Applied looks at this node's shard only. The node calls it after each block, with the number of
+// transactions that wait in all, so that the shard does not fill up between two looks. That the
+// shard is not full any more is left to the next Look.
+func (o *Obstacles) Applied(now time.Time, pending int) {
+	if o.config.RefuseAfter == 0 || pending < fullFrom {
+		return
+	}
+	o.mutex.Lock()
+	own := o.config.Directory.Own()
+	filled := slices.ContainsFunc(o.ownFull(), func(awaited ledger.ShardID) bool {
+		_, before := o.full[fullShard{own, awaited}]
+		return !before
+	})
+	o.mutex.Unlock()
+	if filled {
+		o.Look(now)
+	}
+}
+
+// change replaces the list, tells the node that its shard filled up, and logs what is new and what
+// is over.
 func (o *Obstacles) change(list []report.Obstacle) {
 	before := o.List()
 	same := func(obstacle report.Obstacle) func(report.Obstacle) bool {
@@ -184,12 +212,14 @@ func (o *Obstacles) change(list []report.Obstacle) {
 				other.Awaited == obstacle.Awaited && other.Lost == obstacle.Lost
 		}
 	}
+	filled := false
 	clear(o.full)
 	for _, each := range list {
 		if each.Full {
 			o.full[fullShard{each.Shard, each.Awaited}] = each.Since
 		}
 		if !slices.ContainsFunc(before, same(each)) {
+			filled = filled || each.Full && each.Shard == o.config.Directory.Own()
 			o.config.Logger.Warn("transactions that cross to a shard are refused from now on",
 				"reason", each.Refusal())
 		}
@@ -201,4 +231,7 @@ func (o *Obstacles) change(list []report.Obstacle) {
 		}
 	}
 	o.list.Store(&list)
+	if filled {
+		o.config.Filled()
+	}
 }

@@ -147,6 +147,7 @@ type watched struct {
 	d       *Directory
 	now     time.Time
 	waiting map[ledger.ShardID]int
+	filled  int // how often the own shard became full for another one
 	log     strings.Builder
 }
 
@@ -157,6 +158,7 @@ func newWatched(t *testing.T, after time.Duration) *watched {
 	var err error
 	if w.Obstacles, err = NewObstacles(ObstaclesConfig{Directory: w.d, RefuseAfter: after,
 		Waiting: func(shard ledger.ShardID) int { return w.waiting[shard] },
+		Filled:  func() { w.filled++ },
 		Logger:  slog.New(slog.NewTextHandler(&w.log, nil))}); err != nil {
 		t.Fatal(err)
 	}
@@ -262,6 +264,49 @@ func TestOwnShardIsFull(t *testing.T) {
 	if got := w.OwnFull(); len(got) != 0 {
 		t.Errorf("the others are told of %v", got)
 	}
+}
+
+// After each block the node looks at its own shard only, and says at once that it is full: once for
+// each shard that it becomes full for, and not while it stays so.
+func TestOwnShardFillsUpWithABlock(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, time.Second)
+	w.pass(1, 3, 6)
+	applied := func(filled int) {
+		t.Helper()
+		w.Applied(w.now, max(w.waiting[1], w.waiting[2]))
+		if w.filled != filled {
+			t.Errorf("%v wait: told %d times, want %d", w.waiting, w.filled, filled)
+		}
+	}
+	w.waiting[1], w.waiting[2] = fullUntil, fullFrom-1
+	applied(0)
+	w.want("less than what is full")
+	w.waiting[2] = fullFrom
+	applied(1)
+	first := report.Obstacle{Shard: 0, Since: w.now, Full: true, Awaited: 2}
+	w.want("full for shard 2", first)
+	applied(1)
+	w.waiting[2] = fullFrom - 1
+	applied(1)
+	w.now = w.now.Add(time.Millisecond)
+	w.waiting[1] = fullFrom
+	applied(2)
+	w.want("full for both", report.Obstacle{Shard: 0, Since: w.now, Full: true, Awaited: 1}, first)
+	w.waiting[2] = fullUntil - 1
+	applied(2) // that is over, which can wait for the next look
+	w.pass(1, 3, 6)
+	if got := w.OwnFull(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("full for %v", got)
+	}
+	w.waiting[2] = fullFrom
+	w.Look(w.now) // as for a client that asks for the state
+	applied(3)
+	without := newWatched(t, 0)
+	without.waiting[1] = state.MaxWaiting
+	without.pass(1)
+	without.Applied(without.now, state.MaxWaiting)
+	without.want("refuse_after is 0")
 }
 
 // Without vouched crossings each member is believed that its shard is full. With them, more than
