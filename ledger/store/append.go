@@ -39,11 +39,24 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	if err := s.admit(s.head.Header.Height+1, draft); err != nil {
 		return nil, err
 	}
+	return s.executeSealed(draft)
+}
+
+// executeSealed executes a block that this node sealed, and appends it. No correct node makes one
+// with transactions out of place: others would refuse it, and so would this one's next start. So
+// the store accepts no more blocks then, and nobody reads this one.
+func (s *Store) executeSealed(draft *state.Draft) (*ledger.Block, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	block, changes := s.state.Execute(draft)
 	if err := s.checkVersion(block); err != nil {
 		return nil, err
+	}
+	if changes.OutOfPlace > 0 {
+		s.failure = fmt.Errorf("%w: the round of block %d was sealed with %d transactions out of "+
+			"place", ErrFailed, block.Header.Height, changes.OutOfPlace)
+		s.changed.Broadcast()
+		return nil, s.failure
 	}
 	s.publish(block, changes)
 	return block, nil

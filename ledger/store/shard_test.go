@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -315,6 +316,56 @@ func TestShardIsKept(t *testing.T) {
 		len(page) != 1 {
 		t.Errorf("the stream after the snapshot: %d entries, %v", len(page), err)
 	}
+}
+
+// A sealed round with a transaction out of place, which only a bug can make, stops the store before
+// the block can be read, written or sent.
+func TestRoundOutOfPlaceStopsTheStore(t *testing.T) {
+	t.Parallel()
+	genesis, random := shardGenesis(), rand.New(rand.NewPCG(3, 3))
+	dir := t.TempDir()
+	s := openBook(t, filepath.Join(dir, "one"), genesis, small())
+	twin := openBook(t, filepath.Join(dir, "two"), genesis, small())
+	b := newShardBook(1)
+	for range 5 {
+		if err := twin.Append(b.apply(t, s, 3, random)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head, batch := s.Head(), b.batch(s, 3, random)
+	sealed, err := twin.Apply(1, ledger.Round(head.Height+1), [][]byte{batch.Encode()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft := *sealed
+	draft.Bundles = slices.Clone(draft.Bundles)
+	carried := slices.IndexFunc(draft.Bundles, func(seal ledger.BundleSeal) bool {
+		return seal.Number > 0
+	})
+	draft.Bundles[carried].Number += 10 // as if the entries before it had been lost
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	block, err := s.executeSealed(state.Redraft(&draft))
+	if block != nil || !errors.Is(err, ErrFailed) {
+		t.Errorf("a block with a transaction out of place: %v", err)
+	}
+	if s.Head() != head {
+		t.Errorf("the head is %+v, not %+v", s.Head(), head)
+	}
+	if _, err := s.Block(head.Height + 1); err == nil {
+		t.Error("the block can be read")
+	}
+	if _, err := s.Apply(1, ledger.Round(head.Height+1), [][]byte{batch.Encode()}); !errors.Is(err,
+		ErrFailed) {
+		t.Errorf("the next round: %v", err)
+	}
+	_ = s.Close()
+	s = openBook(t, filepath.Join(dir, "one"), genesis, small())
+	if s.Head() != head {
+		t.Errorf("after a start the head is %+v, not %+v", s.Head(), head)
+	}
+	b.apply(t, s, 3, random)
 }
 
 // otherShard returns another shard that an entry of a block concerns, or else shard 0.
