@@ -81,6 +81,7 @@
 //     which it was needed, after their patience and then at once for a while.
 //   - Members change: the node asks new members and drops departed ones. A node that was no member
 //     itself begins.
+//   - The operators settle with a child that is lost: the stream to it ends.
 //   - The shard gets a child: the node begins a stream to it. The child's members ignore its asks
 //     until they know it, and it repeats them.
 //

@@ -76,7 +76,8 @@ type Directory interface {
 	// Tree returns the book's tree of shards as it is now, as far as the chain here has it durably.
 	// It may change before Changed tells.
 	Tree() *ledger.ShardTree
-	// Members returns a shard's members, ascending by index; read-only.
+	// Members returns a shard's members, ascending by index; read-only. A shard with which the
+	// operators settled has none.
 	Members(shard ledger.ShardID) []Member
 	// Changed returns a channel that is closed at the next change of any shard's members, or of the
 	// tree.

@@ -20,11 +20,24 @@ import (
 //   - A new parent may ask too early, before the child has executed the change. Then no member
 //     answers, and it asks again.
 
-// branch begins the streams to the present children, and to former ones that may need entries.
+// branch begins the streams to the present children, and to former ones that may need entries. It
+// ends those to shards without members: the operators have settled with these.
 func (s *Streams) branch(tree *ledger.ShardTree) {
 	own := s.config.Directory.Own()
+	deserted := func(child ledger.ShardID) bool {
+		return len(s.config.Directory.Members(child)) == 0
+	}
+	var kept []*outgoing
+	for _, o := range s.out {
+		if !deserted(o.child) {
+			kept = append(kept, o)
+			continue
+		}
+		o.end()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.out = kept
 	children := tree.Children(own)
 	for _, child := range tree.FormerChildren(own) {
 		if known, done := s.done[child]; !done || known != len(tree.Rehung()) {
@@ -32,7 +45,7 @@ func (s *Streams) branch(tree *ledger.ShardTree) {
 		}
 	}
 	for _, child := range children {
-		if !slices.ContainsFunc(s.out, func(o *outgoing) bool { return o.child == child }) {
+		if !deserted(child) && !slices.ContainsFunc(s.out, func(o *outgoing) bool { return o.child == child }) {
 			s.out = append(s.out, &outgoing{s: s, child: child,
 				outlets: map[order.ServerID]*outlet{}})
 		}

@@ -55,6 +55,38 @@ func TestFormerChild(t *testing.T) {
 	})
 }
 
+// The operators settle with a child, which nobody hears then. Its members are nobody's any more. So
+// nothing can tell that it has all entries, and the parent lets go, also members that begin again.
+func TestLostChild(t *testing.T) {
+	bothWays(t, func(t *testing.T, vouched bool) {
+		for _, former := range []bool{false, true} {
+			t.Run(map[bool]string{false: "right below", true: "elsewhere"}[former],
+				func(t *testing.T) {
+					w := newWorld(t, 3, 2)
+					w.vouched = vouched
+					tree := (&ledger.Genesis{Tree: []ledger.ShardID{0, 0, 0},
+						Shards: make([][]ledger.Member, 3)}).ShardTree()
+					w.setTree(tree)
+					w.startAll()
+					w.extend(100, 300)
+					w.mustArrive()
+					w.stop("1/0")
+					w.stop("1/1")
+					w.extend(20, 300)
+					if former {
+						w.setTree(tree.Rehang(1, &ledger.ShardRehang{Shard: childShard,
+							Parent: 2}))
+					}
+					w.setMembers(childShard, nil)
+					w.mustLetGo()
+					w.stop("0/2")
+					w.start("0/2", 1)
+					w.mustLetGo()
+				})
+		}
+	})
+}
+
 // setChild makes the child execute the change of the tree.
 func (w *world) setChild(tree *ledger.ShardTree) {
 	w.mu.Lock()
