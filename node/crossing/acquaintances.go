@@ -89,7 +89,8 @@ func readAcquaintances(path string) (changes []shards.Change, err error) {
 	return changes, nil
 }
 
-// remember writes the memberships of other shards to disk on every change, until the node ends.
+// remember writes the memberships of other shards to disk on every change, and what former children
+// have, until the node ends.
 func (b *book) remember() {
 	for {
 		changed := b.directory.Changed()
@@ -106,6 +107,11 @@ func (b *book) remember() {
 		case <-b.context.Done():
 			return
 		case <-changed:
+		case <-b.former.changed:
+			if err := b.former.write(); err != nil {
+				b.config.Logger.Warn("what shards that hung below this one have could not be "+
+					"saved", "error", err)
+			}
 		}
 	}
 }

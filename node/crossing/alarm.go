@@ -228,9 +228,19 @@ func (b *book) fed() []ledger.ShardID {
 	return slices.Sorted(slices.Values(append(tree.FormerChildren(own), tree.Children(own)...)))
 }
 
-// takenBy returns how many entries of its stream a child is known to have: durably, as its members
-// tell the streams, or else in its chain, as they announce.
+// takenBy returns how many entries of its stream a child is known to have. What a former child had
+// counts also if it was heard before this node started.
 func (b *book) takenBy(child ledger.ShardID) (uint64, bool) {
+	taken, known := b.heardTaken(child)
+	if parent, _ := b.directory.Tree().Parent(child); parent != b.directory.Own() {
+		return b.former.has(child, taken, known)
+	}
+	return taken, known
+}
+
+// heardTaken returns how many entries of its stream a child has: durably, as its members tell the
+// streams, or else in its chain, as they announce.
+func (b *book) heardTaken(child ledger.ShardID) (uint64, bool) {
 	if b.started.Load() {
 		for _, out := range b.streams.Status().Outgoing {
 			if out.Child == child && out.Position > 0 {

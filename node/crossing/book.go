@@ -68,6 +68,7 @@ type book struct {
 	// written identifies the memberships of other shards that the home's file has (remember).
 	written [][2]uint64
 	growth  growth
+	former  *formerChildren
 
 	// strays are bundles that a round carried and no block took, because they enter at another
 	// shard by now.
@@ -121,6 +122,10 @@ func newBook(config Config) (*book, error) {
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.alarm = newAlarm(config.AlarmAfter, b.takenBy, b.gone, b.fed)
 	b.alarm.settledWith = b.isLost
+	if b.former, err = readFormerChildren(config.Dir); err != nil {
+		config.Logger.Warn("shards that hung below this one count as waiting for its entries "+
+			"until they are heard", "error", err)
+	}
 	b.fetcher = b.newFetcher()
 	b.strays = newStrays(config.Logger, func(bundle *ledger.Bundle) ledger.ShardID {
 		return config.Node.Store().BundleEntry(bundle)

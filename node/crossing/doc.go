@@ -55,6 +55,7 @@
 //	late.go           transactions that wait for a shard that they never reach
 //	losses.go         shards that are lost for good
 //	alarm.go          entries that wait for another shard for longer than a bound
+//	former.go         what shards have that hung below this one, on disk
 //	states.go         this node's announcement, and the other shards for the API
 //	acquaintances.go  the members of other shards, on disk
 //	proofs.go         certified proofs of other shards' verdicts
