@@ -137,6 +137,16 @@ func (t *ShardTree) Before(shards, rehung int) *ShardTree {
 	return t.with(parents[:shards], slices.Clip(t.rehung[:rehung]))
 }
 
+// FirstParents returns the parents of the shards before all changes of the tree, by shard: of one
+// that was added, the shard below which it was added.
+func (t *ShardTree) FirstParents() []ShardID {
+	parents := slices.Clone(t.parents)
+	for _, change := range slices.Backward(t.rehung) {
+		parents[change.Shard] = change.From
+	}
+	return parents
+}
+
 // Was reports whether there was such a tree (Before), of which shards hang below these only.
 func (t *ShardTree) Was(shards, rehung int) bool {
 	return shards >= t.homes && shards <= t.Shards() && rehung >= 0 && rehung <= len(t.rehung) &&

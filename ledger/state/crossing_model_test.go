@@ -184,6 +184,9 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 		c.state.PlantUncounted()
 	}
 	n.checkWaiting(shard, c.state)
+	if err := judgeLegs(shard, c.state); err != nil {
+		n.fail("shard %d: %v", shard, err)
+	}
 	for i := range block.Len() {
 		c.places[block.Entry(i).ID] = len(c.entries)
 		c.entries = append(c.entries, &block.Unpacked[i])

@@ -147,7 +147,7 @@ func (s *State) Legs() []Leg {
 	if s.tree == nil {
 		return nil
 	}
-	return s.legs(func(leg *Leg) bool { return leg.Parent == s.shard })
+	return s.legs(func(_, parent ledger.ShardID) bool { return parent == s.shard })
 }
 
 // LegsAbove returns the parts of the streams from those shards that are or were right above this
@@ -156,38 +156,40 @@ func (s *State) LegsAbove() []Leg {
 	if s.tree == nil {
 		return nil
 	}
-	return s.legs(func(leg *Leg) bool { return leg.Child == s.shard })
+	return s.legs(func(child, _ ledger.ShardID) bool { return child == s.shard })
 }
 
-func (s *State) legs(own func(*Leg) bool) (legs []Leg) {
-	open := make([]Leg, s.tree.Shards())
-	first := s.tree.Before(s.tree.Shards(), 0)
-	for i := range open {
-		child := ledger.ShardID(i)
-		open[i].Child = child
-		open[i].Parent, _ = first.Parent(child)
-		open[i].Height, _ = s.AddedAt(child)
-	}
-	add := func(leg *Leg, last uint64, ended ledger.Height) {
-		if leg.Child != leg.Parent && own(leg) {
-			leg.Last, leg.Ended = last, ended
-			legs = append(legs, *leg)
+// legs returns those parts of streams that are own. It takes no longer than a look at each shard and
+// each change of the tree, since writers ask for them often.
+func (s *State) legs(own func(child, parent ledger.ShardID) bool) (legs []Leg) {
+	for i, parent := range s.tree.FirstParents() {
+		if child := ledger.ShardID(i); parent != child && own(child, parent) {
+			height, _ := s.AddedAt(child)
+			legs = append(legs, Leg{Child: child, Parent: parent, Height: height})
 		}
 	}
+	var ended int // how many of legs are followed by another part of the stream to the child
 	for _, each := range s.growth.rehung {
-		leg := &open[each.Shard]
-		add(leg, each.last, each.height)
-		*leg = Leg{Child: each.Shard, Parent: each.To, Change: each.Number, Height: each.height}
-	}
-	for i := range open {
-		leg := &open[i]
-		last := uint64(0)
-		if of := s.streamOf(leg.Child); of != nil && leg.Parent == s.shard {
-			last = of.number
-		} else if leg.Child == s.shard {
-			last = s.Carried()
+		if own(each.Shard, each.From) {
+			at := ended + slices.IndexFunc(legs[ended:], func(leg Leg) bool {
+				return leg.Child == each.Shard
+			})
+			legs[at].Last, legs[at].Ended = each.last, each.height
+			legs[at], legs[ended] = legs[ended], legs[at]
+			ended++
 		}
-		add(leg, last, 0)
+		if own(each.Shard, each.To) {
+			legs = append(legs, Leg{Child: each.Shard, Parent: each.To, Change: each.Number,
+				Height: each.height})
+		}
+	}
+	for i := range legs[ended:] {
+		leg := &legs[ended+i]
+		if of := s.streamOf(leg.Child); of != nil && leg.Parent == s.shard {
+			leg.Last = of.number
+		} else if leg.Child == s.shard {
+			leg.Last = s.Carried()
+		}
 	}
 	slices.SortFunc(legs, func(a, b Leg) int {
 		return cmp.Or(cmp.Compare(a.Height, b.Height), cmp.Compare(a.Change, b.Change),

@@ -1,6 +1,8 @@
 package state_test
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -43,6 +45,78 @@ func (a *airlines) parentsOf(t *testing.T, want ...ledger.ShardID) {
 		if got := c.state.ShardTree().Parents(); !slices.Equal(got, want) {
 			t.Errorf("shard %d: the parents %v, want %v", shard, got, want)
 		}
+	}
+}
+
+// judgeLegs compares the parts of the streams to and from a shard with what the trees say that the
+// book had, one after another.
+func judgeLegs(own ledger.ShardID, s *state.State) error {
+	tree := s.ShardTree()
+	if tree == nil {
+		return nil
+	}
+	all := make(map[ledger.ShardID][]state.Leg) // by child
+	first := tree.Before(tree.Shards(), 0)
+	for child := range ledger.ShardID(tree.Shards()) {
+		parent, below := first.Parent(child)
+		if height, _ := s.AddedAt(child); below {
+			all[child] = []state.Leg{{Child: child, Parent: parent, Height: height}}
+		}
+	}
+	for i, each := range s.Rehangs() {
+		open := &all[each.Shard][len(all[each.Shard])-1]
+		open.Last, open.Ended = each.Last, each.Height
+		parent, _ := tree.Before(tree.Shards(), i+1).Parent(each.Shard)
+		all[each.Shard] = append(all[each.Shard], state.Leg{Child: each.Shard, Parent: parent,
+			Change: each.Number, Height: each.Height})
+	}
+	var to, from []state.Leg
+	for child := range ledger.ShardID(tree.Shards()) {
+		for i, leg := range all[child] {
+			if i == len(all[child])-1 && leg.Parent == own {
+				leg.Last = s.Streamed(child)
+			} else if i == len(all[child])-1 && child == own {
+				leg.Last = s.Carried()
+			}
+			if leg.Parent == own {
+				to = append(to, leg)
+			}
+			if child == own {
+				from = append(from, leg)
+			}
+		}
+	}
+	slices.SortFunc(to, func(a, b state.Leg) int {
+		return cmp.Or(cmp.Compare(a.Height, b.Height), cmp.Compare(a.Change, b.Change),
+			cmp.Compare(a.Child, b.Child))
+	})
+	if got := s.Legs(); !slices.Equal(got, to) {
+		return fmt.Errorf("the streams to children are %+v, want %+v", got, to)
+	}
+	if got := s.LegsAbove(); !slices.Equal(got, from) {
+		return fmt.Errorf("the streams from parents are %+v, want %+v", got, from)
+	}
+	return nil
+}
+
+// The parts of a shard's streams cost what they are, not what the whole tree is.
+func TestLegsAreCheap(t *testing.T) {
+	parents := make([]ledger.ShardID, 1000)
+	for i := range parents {
+		parents[i] = ledger.ShardID(max(0, i-1)) / 2
+	}
+	genesis := growing(parents...)
+	s := state.New(genesis)
+	batch := &ledger.Batch{Bundles: [][]byte{rehang(genesis, 1, 999, 1).Encode()}}
+	draft := s.Seal(state.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}, 1, 1,
+		ledger.VerifyBatches([][]byte{batch.Encode()}),
+		func(ledger.Hash, *ledger.Transaction) bool { return false })
+	s.Execute(draft)
+	if err := judgeLegs(0, s); err != nil || len(s.Rehangs()) != 1 {
+		t.Fatal(len(s.Rehangs()), err)
+	}
+	if got := testing.AllocsPerRun(100, func() { s.Legs() }); got > 5 {
+		t.Errorf("%v allocations for the two children of the root of 1,000 shards", got)
 	}
 }
 
