@@ -78,7 +78,8 @@ type Options struct {
 	// AlarmAfter is how long a transaction may wait for other shards before it is shown as overdue;
 	// default: as long as it takes.
 	AlarmAfter time.Duration
-	// Clock returns the time of day that AlarmAfter is compared with; default: time.Now.
+	// Clock returns the time of day that deadlines and AlarmAfter are compared with; default:
+	// time.Now.
 	Clock func() time.Time
 
 	// The minimum time between two messages of WatchCluster; default 250 ms.

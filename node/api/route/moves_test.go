@@ -1,8 +1,10 @@
 package route_test
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,15 +14,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
 // newChangingBook is a book of three shards in which org2:a has 5, and whose shards may change.
 func newChangingBook(t *testing.T) *book {
 	t.Helper()
+	return newChangingBookAt(t, nil)
+}
+
+// newChangingBookAt is newChangingBook whose nodes have another clock, unless that is nil.
+func newChangingBookAt(t *testing.T, clock func() time.Time) *book {
+	t.Helper()
 	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0)
 	genesis.Version = ledger.NewestVersion
 	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
-	b := newBookFrom(t, genesis)
+	b := newBookWith(t, genesis, api.Options{Clock: clock})
 	b.settled(b.submit(2, ledgerdv1.Level_LEVEL_DURABLE,
 		b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))), 2)
 	return b
@@ -302,10 +311,14 @@ func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
 }
 
 // A copy that failed where the other organisation lives now is not the outcome: the signer's home
-// has that. While it is silent, the transaction is not shown as failed.
+// has that. While it is silent, the transaction is not shown as failed, however long its deadline is
+// over: it may have taken effect before.
 func TestFailureOfACopyWhileTheSignersHomeIsSilent(t *testing.T) {
 	t.Parallel()
-	b := newChangingBook(t)
+	var late atomic.Int64 // by which the nodes' clocks are ahead
+	b := newChangingBookAt(t, func() time.Time {
+		return time.Now().Add(time.Duration(late.Load()))
+	})
 	b.startMove()
 	b.finishMove()
 	payment := b.orgs[1].Transfer("org1:mint", "org2:a", 1)
@@ -344,13 +357,26 @@ func TestFailureOfACopyWhileTheSignersHomeIsSilent(t *testing.T) {
 		!slices.Equal(status.GetWaitsFor(), []uint32{1}) {
 		t.Errorf("while it is silent: %v", status)
 	}
+	late.Store(int64(48 * time.Hour))
+	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		!slices.Equal(status.GetWaitsFor(), []uint32{1}) {
+		t.Errorf("while it is silent after the deadline: %v", status)
+	}
+	b.Silence(1, false)
+	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+		t.Errorf("when it answers again: %v", status)
+	}
 }
 
 // Nor is a transaction shown as failed while the chain of its signer's home, which is behind, may
-// still take it. Once it has, the failure is shown.
+// still take it. Once it has, the failure is shown. So it is once the deadline has been over for a
+// while.
 func TestFailureBeforeTheSignersHomeHasIt(t *testing.T) {
 	t.Parallel()
-	b := newChangingBook(t)
+	var late atomic.Int64 // by which the nodes' clocks are ahead
+	b := newChangingBookAt(t, func() time.Time {
+		return time.Now().Add(time.Duration(late.Load()))
+	})
 	b.startMove()
 	b.finishMove()
 	b.change(ledger.BookChange{Number: 2,
@@ -384,6 +410,16 @@ func TestFailureBeforeTheSignersHomeHasIt(t *testing.T) {
 		!slices.Equal(status.GetWaitsFor(), []uint32{1}) {
 		t.Errorf("while the signer's home is behind: %v", status)
 	}
+	for after, want := range map[time.Duration]ledgerdv1.TransactionState{
+		time.Hour:     ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING, // clocks differ
+		2 * time.Hour: ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED,
+	} {
+		late.Store(int64(after))
+		if status := get(); status.GetState() != want {
+			t.Errorf("while the signer's home is behind %v later: %v", after, status)
+		}
+	}
+	late.Store(0)
 	b.Stand(1, false)
 	b.until("the failure is shown", func() bool {
 		return get().GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
@@ -439,4 +475,67 @@ func TestListsBeforeAllKnowOfAMove(t *testing.T) {
 			t.Errorf("at shard %d: %v", door, page)
 		}
 	}
+}
+
+// held is a shard whose list of accounts comes only after something else has happened.
+type held struct {
+	ledgerdv1connect.LedgerServiceClient
+	asked, goOn chan struct{}
+}
+
+func (h *held) ListAccounts(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
+	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	h.asked <- struct{}{}
+	select {
+	case <-h.goOn:
+		return h.LedgerServiceClient.ListAccounts(ctx, request)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// An organisation leaves its home while that is asked for its accounts, and the node that asks
+// learns of it meanwhile. Its list does not come out empty without a word: neither home answered.
+func TestListWhileTheOrganisationLeaves(t *testing.T) {
+	t.Parallel()
+	b := newChangingBook(t)
+	home := &held{b.Shards(0).Client(2), make(chan struct{}, 9), make(chan struct{})}
+	node := b.serveBent(0, 2, home)
+	list := func() (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+		return node.ListAccounts(b.context(),
+			connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "org2:"}))
+	}
+	type answer struct {
+		page *connect.Response[ledgerdv1.ListAccountsResponse]
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		page, err := list()
+		answered <- answer{page, err}
+	}()
+	<-home.asked
+	b.change(ledger.BookChange{Number: 1,
+		Move: &ledger.OrganisationMove{Organisation: "org2", To: 1}})
+	b.until("it lives in shard 1", func() bool {
+		return b.Shard(0).Node(0).Store().HomeShard("org2") == 1 &&
+			b.Shard(1).Node(0).Store().LivesHere("org2") &&
+			b.Shard(2).Node(0).Store().HomeShard("org2") == 1
+	})
+	close(home.goOn)
+	got := <-answered
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if len(got.page.Msg.GetAccounts()) > 0 ||
+		!slices.Equal(got.page.Msg.GetUnansweredShards(), []uint32{1, 2}) {
+		t.Errorf("%v, shards %v do not answer", got.page.Msg.GetAccounts(),
+			got.page.Msg.GetUnansweredShards())
+	}
+	b.until("a list has its accounts again", func() bool {
+		again, err := list()
+		return err == nil && len(again.Msg.GetUnansweredShards()) == 0 &&
+			len(again.Msg.GetAccounts()) == 2
+	})
 }

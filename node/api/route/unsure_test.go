@@ -62,12 +62,19 @@ func (r *refusing) SubmitMany(_ context.Context,
 	return answer, nil
 }
 
-// serveBent serves a node of shard 1 that sees shard 0 bent.
-func (b *book) serveBent(there *refusing) ledgerdv1connect.LedgerServiceClient {
+// serveRefusing serves a node of shard 1 that shard 0 refuses.
+func (b *book) serveRefusing(there *refusing) ledgerdv1connect.LedgerServiceClient {
 	b.Helper()
-	shards := b.Shards(1)
-	there.LedgerServiceClient = shards.Client(0)
-	server, err := route.New(b.Shard(1).Node(0), &bent{shards, 0, there}, api.Options{})
+	there.LedgerServiceClient = b.Shards(1).Client(0)
+	return b.serveBent(1, 0, there)
+}
+
+// serveBent serves a node of one shard that sees another one bent.
+func (b *book) serveBent(own, shard ledger.ShardID,
+	there ledgerdv1connect.LedgerServiceClient) ledgerdv1connect.LedgerServiceClient {
+	b.Helper()
+	server, err := route.New(b.Shard(own).Node(0), &bent{b.Shards(own), shard, there},
+		api.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,7 +101,7 @@ func TestRefusalOfOneMember(t *testing.T) {
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeInvalidArgument,
 		connect.CodeInternal} {
 		for _, unsure := range []bool{false, true} {
-			node := b.serveBent(&refusing{code: code, unsure: unsure})
+			node := b.serveRefusing(&refusing{code: code, unsure: unsure})
 			want := unsure || code == connect.CodeInternal // which is no refusal
 			payment := api.BundleToProto(b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5)))
 			_, err := node.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{

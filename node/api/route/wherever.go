@@ -290,7 +290,7 @@ func (r *router) mayBeApplied(shown *ledgerdv1.Transaction, places []*ledgerdv1.
 		return false // all shards decide what concerns all of them alike
 	}
 	over := time.UnixMilli(int64(body.GetDeadline())).Add(clockGrace)
-	return silent || time.Now().Before(over) ||
+	return silent || r.Options().Clock().Before(over) ||
 		slices.ContainsFunc(places, func(place *ledgerdv1.ShardPlace) bool {
 			return place.GetState() == api.PlaceWaiting
 		})
