@@ -14,8 +14,10 @@ import (
 // over by the time of the block. From there on it could only be refused, so nothing depends on the
 // order. docs/design/moves.md says why that is final.
 
-// lateMax bounds the copies that a block takes beside the order. Others are proposed again.
-const lateMax = 64
+// lateMax bounds the copies that a block takes beside the order, and lateBytes their size in batches
+// if there is more than one: each has the ids of all transactions of its bundle. Others are proposed
+// again.
+const lateMax, lateBytes = 64, ledger.MaxBundleBytes
 
 // TakesLate reports whether a block of a time may refuse a transaction that has no place in this
 // shard's stream, and does not enter here: its deadline is over, one of its organisations moved,
@@ -74,21 +76,52 @@ func (s *State) refuseLate(id ledger.Hash) ledger.Result {
 		s.present(without(s.destinations, s.shard)))
 }
 
-// addLate adds copies of transactions that are too late in a block of a time.
+// addLate adds copies of transactions that are too late in a block of a time. The batches take turns,
+// and another one begins in each round. So a member whose copies are many or large does not keep
+// those of others out.
 func (s *sealing) addLate(batches []*ledger.VerifiedBatch, time ledger.Milliseconds) {
-	first := len(s.block.Unpacked)
+	first, room := len(s.block.Unpacked), lateBytes
 	late := func(t *ledger.Transaction, _ *ledger.Hash, _ uint64) bool {
 		return len(s.block.Unpacked)-first < lateMax && s.state.TakesLate(t, time)
 	}
-	for _, batch := range batches {
-		for i := range batch.Carried {
-			if batch.Carried[i].Number != 0 {
-				continue
-			}
-			// It needs no vouchers: its clients have signed it.
-			if proposal := &batch.Stream[i]; !s.closed && s.takes(proposal, s.version) {
-				s.addBundle(proposal.Bundle, proposal.Kept, 0, late)
-			}
+	for _, each := range lateCopies(batches, s.block.Header.Round) {
+		// It needs no vouchers: its clients have signed it.
+		if s.closed || !s.takes(each.proposal, s.version) ||
+			each.size > room && len(s.block.Unpacked) > first {
+			continue
+		}
+		before := len(s.block.Unpacked)
+		s.addBundle(each.proposal.Bundle, each.proposal.Kept, 0, late)
+		if len(s.block.Unpacked) > before {
+			room -= each.size
 		}
 	}
+}
+
+// lateCopy is a copy in a batch, of a size in bytes.
+type lateCopy struct {
+	proposal *ledger.Proposal
+	size     int
+}
+
+// lateCopies returns the copies in the batches of a round: the first one of each batch, then the
+// second ones, and so on.
+func lateCopies(batches []*ledger.VerifiedBatch, round ledger.Round) (all []lateCopy) {
+	var turns [][]lateCopy
+	for i := range batches {
+		batch := batches[(uint64(i)+uint64(round))%uint64(len(batches))]
+		turn := 0
+		for j := range batch.Carried {
+			if batch.Carried[j].Number != 0 {
+				continue
+			}
+			if turn == len(turns) {
+				turns = append(turns, nil)
+			}
+			turns[turn] = append(turns[turn], lateCopy{proposal: &batch.Stream[j],
+				size: len(batch.Carried[j].Bundle)})
+			turn++
+		}
+	}
+	return slices.Concat(turns...)
 }

@@ -37,13 +37,34 @@ func copyOf(bundle *ledger.Bundle) []byte {
 	return block.CarriedCopy(0)
 }
 
+// rounds is round with several batches. It returns the block.
+func (w *waited) rounds(at ledger.Milliseconds, batches ...[]ledger.Carried) *ledger.Block {
+	w.t.Helper()
+	_, block, _ := w.seal(at, batches...)
+	if block == nil {
+		w.t.Fatal("no block")
+	}
+	return block
+}
+
 // round seals and executes a round at a time. It returns nil for no block.
 func (w *waited) round(at ledger.Milliseconds, carried ...ledger.Carried) (*state.Draft,
 	*ledger.Block, *state.Changes) {
 	w.t.Helper()
-	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: at}, Carried: carried}
+	return w.seal(at, carried)
+}
+
+// seal seals and executes a round of batches at a time.
+func (w *waited) seal(at ledger.Milliseconds, batches ...[]ledger.Carried) (*state.Draft,
+	*ledger.Block, *state.Changes) {
+	w.t.Helper()
+	var payloads [][]byte
+	for _, carried := range batches {
+		batch := &ledger.Batch{Header: ledger.BatchHeader{Time: at}, Carried: carried}
+		payloads = append(payloads, batch.Encode())
+	}
 	draft := w.state.Seal(w.parent, 1, ledger.Round(w.parent.Header.Height)+1,
-		ledger.VerifyBatches([][]byte{batch.Encode()}),
+		ledger.VerifyBatches(payloads),
 		func(id ledger.Hash, _ *ledger.Transaction) bool { return w.seen[id] })
 	if draft == nil {
 		return nil, nil, nil
@@ -161,6 +182,65 @@ func TestLateCopiesAreFewAndConcernTheShard(t *testing.T) {
 	}
 	if _, block, _ := w.round(deadline, copies...); block != nil {
 		t.Error("copies are refused twice")
+	}
+}
+
+// Each copy has the ids of all transactions of its bundle. So the bytes of copies in a block are
+// bounded, too, and all batches get their turn: one whose copies are many or large does not keep
+// those of others out.
+func TestLateCopiesAreBoundedInBytesAndTakeTurns(t *testing.T) {
+	t.Parallel()
+	w := newWaited(t)
+	m := &mover{t: t, own: w.own}
+	acme := ledgertest.NewClient(w.own, "acme")
+	registration := acme.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
+	w.next(m.signed(registration, "acme"))
+	deadline := w.parent.Header.Time + 1000
+	large := ledger.Block{}
+	transactions, kept := make([]ledger.Transaction, 4096), make([]bool, 4096)
+	for i := range transactions {
+		transactions[i] = acme.Transfer("acme:a", "acme:b", 1)
+		transactions[i].Deadline, kept[i] = deadline, true
+	}
+	bundle, err := ledger.NewBundle(transactions...)
+	if err == nil {
+		err = bundle.Sign("acme", ledgertest.Key("acme"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range transactions {
+		large.Unpacked = append(large.Unpacked, bundle.Entry(i, 0))
+	}
+	large.Bundles = append(large.Bundles, bundle.Seal(kept))
+	var many, few []ledger.Carried
+	for i := range 20 {
+		many = append(many, ledger.Carried{Bundle: large.CarriedCopy(i)})
+	}
+	size, small := len(many[0].Bundle), make(map[ledger.Hash]bool)
+	for range 70 {
+		payment := acme.Transfer("acme:a", "acme:b", 1)
+		payment.Deadline = deadline
+		one := m.signed(payment, "acme")
+		few, small[one.ID(0)] = append(few, ledger.Carried{Bundle: copyOf(one)}), true
+	}
+	w.next(m.move(1, 1))
+	perBlock := 1 << 20 / size
+	if block := w.rounds(deadline, many); block.Len() != perBlock {
+		t.Errorf("a block has %d copies of %d bytes each, not %d", block.Len(), size, perBlock)
+	}
+	// The first turn goes to another batch in each round.
+	for range 2 {
+		block, others := w.rounds(deadline, many, few[:35], few[35:]), 0
+		for _, entry := range block.All() {
+			if small[entry.ID] {
+				others++
+			}
+		}
+		if others < 12 || block.Len()-others < 5 {
+			t.Errorf("a block has %d large copies and %d others", block.Len()-others, others)
+		}
 	}
 }
 

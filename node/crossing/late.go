@@ -25,8 +25,10 @@ const (
 	// latePath is where a node takes copies from members of other shards.
 	latePath = "/ledgerd/late"
 	// lateMax bounds the copies that wait for a block, and lateOfShard those from one shard. What
-	// does not fit is handed over again.
-	lateMax, lateOfShard = 64, 16
+	// does not fit is handed over again. A copy has the ids of all transactions of its bundle, so
+	// lateBytes and lateBytesOfShard bound their sizes. One always has room.
+	lateMax, lateOfShard        = 64, 16
+	lateBytes, lateBytesOfShard = 4 * ledger.MaxBundleBytes, ledger.MaxBundleBytes
 	// lateLasts is how long a copy waits for a block. Clocks may differ a little.
 	lateLasts = 30 * time.Second
 )
@@ -158,17 +160,20 @@ func (l *lateCopies) add(added lateCopy, now time.Time) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(each lateCopy) bool { return now.After(each.until) })
-	ofShard := 0
+	ofShard, bytes, bytesOfShard := 0, len(added.encoded), len(added.encoded)
 	for i := range l.all {
-		if l.all[i].id == added.id {
-			l.all[i].until = added.until
+		each := &l.all[i]
+		if each.id == added.id {
+			each.until = added.until
 			return true
 		}
-		if l.all[i].from == added.from {
-			ofShard++
+		bytes += len(each.encoded)
+		if each.from == added.from {
+			ofShard, bytesOfShard = ofShard+1, bytesOfShard+len(each.encoded)
 		}
 	}
-	if len(l.all) >= lateMax || ofShard >= lateOfShard {
+	if len(l.all) >= lateMax || ofShard >= lateOfShard || bytes > lateBytes ||
+		bytesOfShard > lateBytesOfShard {
 		return false
 	}
 	l.all = append(l.all, added)

@@ -97,3 +97,34 @@ func TestLateCopiesAreBounded(t *testing.T) {
 		t.Error("old copies make no room")
 	}
 }
+
+// What copies have in memory is bounded in bytes, too, for each shard and for all.
+func TestLateCopiesAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	var late lateCopies
+	now := time.Unix(1000, 0)
+	add := func(from ledger.ShardID, number byte, size int) bool {
+		return late.add(lateCopy{from: from, id: ledger.Hash{byte(from), number},
+			encoded: make([]byte, size), until: now.Add(lateLasts)}, now)
+	}
+	const half = ledger.MaxBundleBytes / 2
+	for shard := range ledger.ShardID(4) {
+		if !add(shard, 1, half) || !add(shard, 2, half) {
+			t.Fatalf("no room for two copies of shard %d", shard)
+		}
+		if add(shard, 3, half) {
+			t.Errorf("shard %d takes more than its room", shard)
+		}
+	}
+	if !add(0, 1, half) {
+		t.Error("a copy that is here is not known")
+	}
+	if add(4, 1, half) {
+		t.Error("all shards together take more than the room")
+	}
+	late.forget(&ledger.Block{Unpacked: []ledger.Entry{{ID: ledger.Hash{3, 1}},
+		{ID: ledger.Hash{3, 2}}}})
+	if !add(4, 1, ledger.MaxBundleBytes) {
+		t.Error("no room for the largest copy")
+	}
+}
