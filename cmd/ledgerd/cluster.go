@@ -105,9 +105,10 @@ type membershipSession struct {
 	membership ledger.Membership
 	others     map[ledger.ShardID][]ledger.Member // of other shards, once needed
 	cluster    *ledgerdv1.ClusterState
-	tree       *ledgerdv1.Tree // of the book's shards, as it is now
-	progress   io.Writer
-	force      bool
+	// tree asks for the tree of the book's shards as it is now. Only a refusal needs it.
+	tree     func(context.Context) (*ledgerdv1.Tree, error)
+	progress io.Writer
+	force    bool
 }
 
 // connect asks a node for the chain and its members, and reads the operator's key.
@@ -135,12 +136,9 @@ func (o *changeOptions) connect(command *cobra.Command) (c *membershipSession, c
 		}
 	}(done)
 	c = &membershipSession{nodes: nodes, operators: operators, progress: command.ErrOrStderr(),
-		force: o.force}
+		force: o.force, tree: nodes.Tree}
 	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
 		err = c.refresh(ctx)
-	}
-	if err == nil && c.genesis.Sharded() {
-		c.tree, err = nodes.Tree(ctx)
 	}
 	if err == nil {
 		c.charter, err = api.CharterFromProto(c.cluster.GetCharter())
@@ -290,7 +288,8 @@ var errLastHolder = errors.New("blocks would be lost")
 
 // checkHolder refuses to remove a member that has, or may have, blocks that no other answering
 // member has. For a member that is away, --force gives these blocks up.
-func (c *membershipSession) checkHolder(leaving *ledger.GroupMember) error {
+func (c *membershipSession) checkHolder(ctx context.Context,
+	leaving *ledger.GroupMember) error {
 	absent := c.absent(leaving.Index)
 	at := slices.IndexFunc(c.cluster.GetMembers(), func(member *ledgerdv1.MemberState) bool {
 		return ledger.MemberIndex(member.GetIndex()) == leaving.Index
@@ -308,7 +307,7 @@ func (c *membershipSession) checkHolder(leaving *ledger.GroupMember) error {
 			"(ledgerd status shows how far they are), or start a member that has them; to give "+
 			"them up, stop %s and use --force%s",
 			errLastHolder, leaving.Name, member.GetAbsentHeight()+1, absent, leaving.Name,
-			c.waitBelow())
+			c.waitBelow(ctx))
 	case c.force:
 		return nil
 	}
@@ -316,12 +315,16 @@ func (c *membershipSession) checkHolder(leaving *ledger.GroupMember) error {
 		"not answer, may have them; start it, or another member that has them, until a member "+
 		"that stays has fetched them (ledgerd status shows how far they are); if they are lost, "+
 		"or to give them up, use --force%s", errLastHolder, absent, leaving.Name,
-		c.waitBelow())
+		c.waitBelow(ctx))
 }
 
-// waitBelow returns what it would mean for the shards below to give blocks up, if there are any.
-func (c *membershipSession) waitBelow() string {
-	if !feeds(c.tree, uint32(c.genesis.Shard)) {
+// waitBelow returns what it would mean for the shards below to give blocks up, if there are any, or
+// may be: the node may not be able to tell.
+func (c *membershipSession) waitBelow(ctx context.Context) string {
+	if !c.genesis.Sharded() {
+		return ""
+	}
+	if tree, err := c.tree(ctx); err == nil && !feeds(tree, uint32(c.genesis.Shard)) {
 		return ""
 	}
 	return fmt.Sprintf(": a shard below shard %d that ledgerd shards shows as BEHIND may then "+

@@ -155,7 +155,7 @@ func (c *membershipSession) leave(ctx context.Context, who leavingMember) (*leav
 	if err := c.checkMajority(len(c.membership.Members)-1, c.running(member.Index)); err != nil {
 		return nil, err
 	}
-	if err := c.checkHolder(&member); err != nil {
+	if err := c.checkHolder(ctx, &member); err != nil {
 		return nil, err
 	}
 	done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeLeave,

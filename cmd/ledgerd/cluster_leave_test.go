@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 )
 
 // TestLastHolderAboveOtherShards: the refusal to give blocks up says what that would mean for the
-// shards below, where there are any.
+// shards below, where there are any, or may be. Only then is the tree asked for.
 func TestLastHolderAboveOtherShards(t *testing.T) {
 	t.Parallel()
 	const away = ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE
@@ -28,22 +29,35 @@ func TestLastHolderAboveOtherShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, leaver := range []*ledgerdv1.MemberState{{Index: 0}, {Index: 0, Standing: away}} {
-			c := &membershipSession{genesis: genesis, tree: tree, cluster: &ledgerdv1.ClusterState{
-				Members: []*ledgerdv1.MemberState{leaver, {Index: 1, AbsentHeight: 7}}}}
-			err := c.checkHolder(leaving)
+			asked, silent := 0, error(nil)
+			c := &membershipSession{genesis: genesis,
+				tree: func(context.Context) (*ledgerdv1.Tree, error) {
+					asked++
+					return tree, silent
+				}, cluster: &ledgerdv1.ClusterState{
+					Members: []*ledgerdv1.MemberState{leaver, {Index: 1, AbsentHeight: 7}}}}
+			err := c.checkHolder(t.Context(), leaving)
 			if !errors.Is(err, errLastHolder) || strings.Contains(err.Error(), "BEHIND") != below {
 				t.Errorf("shard %d, %s: %v", shard, leaver.GetStanding(), err)
 			}
-			c.force = true
-			if err := c.checkHolder(leaving); (err == nil) != isAway(leaver) {
+			silent = errors.New("no answer")
+			err = c.checkHolder(t.Context(), leaving)
+			if !errors.Is(err, errLastHolder) || !strings.Contains(err.Error(), "BEHIND") {
+				t.Errorf("shard %d, whose tree is not known: %v", shard, err)
+			}
+			if c.force, asked = true, 0; (c.checkHolder(t.Context(), leaving) == nil) !=
+				isAway(leaver) {
 				t.Errorf("shard %d, %s, forced: %v", shard, leaver.GetStanding(), err)
+			}
+			if isAway(leaver) && asked > 0 {
+				t.Error("the tree is asked for though nothing is refused")
 			}
 		}
 	}
 	one := &membershipSession{genesis: ledgertest.OperatedGenesis(2),
 		cluster: &ledgerdv1.ClusterState{Members: []*ledgerdv1.MemberState{{Index: 0},
 			{Index: 1, AbsentHeight: 7}}}}
-	if err := one.checkHolder(leaving); err == nil || strings.Contains(err.Error(), "BEHIND") {
+	if err := one.checkHolder(t.Context(), leaving); err == nil || strings.Contains(err.Error(), "BEHIND") {
 		t.Errorf("a book of one shard: %v", err)
 	}
 }
