@@ -23,17 +23,21 @@ type Verifier struct {
 	mu sync.Mutex
 	// recent and older hold signatures that were found to be good, by their message: a node
 	// verifies a bundle when it admits it, and again meets it in the round that it proposed.
+	// signatures counts those of recent.
 	recent, older map[string][][96]byte
+	signatures    int
 	entries       decodedEntries
 }
 
 const (
 	// verifierKeys is how many expanded keys a Verifier remembers, at about 1.3 kB each.
 	verifierKeys = 4096
-	// verifierMessages is how many messages recent and older each hold.
-	verifierMessages = 1 << 15
-	// verifierSignatures is the most signatures of a message that is remembered.
-	verifierSignatures = 4
+	// verifierMessages and verifierSignatures are how many messages recent and older each hold, and
+	// how many signatures in all.
+	verifierMessages   = 1 << 15
+	verifierSignatures = 1 << 16
+	// alone is how many signatures are verified faster one by one than in a batch.
+	alone = 2
 )
 
 // NewVerifier makes a verifier that remembers nothing yet.
@@ -66,21 +70,31 @@ func (v *Verifier) known(all *signed) bool {
 	return len(all.signatures) > 0
 }
 
-// remember records that all signatures of a message are good.
+// remember records that all signatures of a message are good, beside others that it knows of that
+// message: members of a shard sign the same voucher.
 func (v *Verifier) remember(all *signed) {
-	if len(all.signatures) == 0 || len(all.signatures) > verifierSignatures {
+	if len(all.signatures) == 0 {
 		return
-	}
-	seals := make([][96]byte, len(all.signatures))
-	for i := range seals {
-		seals[i] = sealOf(&all.signatures[i])
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.recent) >= verifierMessages {
+	if len(v.recent) >= verifierMessages ||
+		v.signatures+len(all.signatures) > verifierSignatures {
 		v.recent, v.older = make(map[string][][96]byte, verifierMessages), v.recent
+		v.signatures = 0
 	}
-	v.recent[string(all.message)] = seals
+	good := v.recent[string(all.message)]
+	before := len(good)
+	for i := range all.signatures {
+		if seal := sealOf(&all.signatures[i]); !slices.Contains(good, seal) {
+			good = append(good, seal)
+		}
+	}
+	if more := len(good) - MaxBundleSignatures; more > 0 {
+		good = good[more:]
+	}
+	v.recent[string(all.message)] = good
+	v.signatures += len(good) - before
 }
 
 // verifier is the package's own.
@@ -128,11 +142,11 @@ func (v *Verifier) verify(all []signed) []int {
 
 // find sets wrong for the elements at places, which have count signatures.
 func (v *Verifier) find(all []signed, places []int, count int, wrong []int) {
-	if count < 2 {
+	if count <= alone {
 		for _, i := range places {
 			for j := range all[i].signatures {
 				s := &all[i].signatures[j]
-				if !v.keys.Verify(s.Key[:], all[i].message, s.Bytes[:]) {
+				if wrong[i] < 0 && !v.keys.Verify(s.Key[:], all[i].message, s.Bytes[:]) {
 					wrong[i] = j
 				}
 			}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -163,6 +164,11 @@ func TestGoodSignaturesAreRemembered(t *testing.T) {
 			t.Errorf("%+v is taken for the good one", wrong.signatures[0])
 		}
 	}
+	wrong := other.signatures[0]
+	two := []Signature{wrong, wrong}
+	if at := NewVerifier().verify([]signed{{other.message, two}}); at[0] != 0 {
+		t.Errorf("the first of two wrong signatures is %d", at[0])
+	}
 	if v.known(&signed{message: good.message}) {
 		t.Error("no signatures are known")
 	}
@@ -171,6 +177,55 @@ func TestGoodSignaturesAreRemembered(t *testing.T) {
 	}
 	if len(v.recent) > verifierMessages || len(v.older) > verifierMessages || v.known(&good) {
 		t.Errorf("remembers %d and %d messages", len(v.recent), len(v.older))
+	}
+}
+
+// TestManySignaturesOfAMessageAreRemembered: the consents of many organisations to a bundle, and
+// the members' signatures of the same voucher, one after the other. Both stay bounded.
+func TestManySignaturesOfAMessageAreRemembered(t *testing.T) {
+	t.Parallel()
+	v := NewVerifier()
+	seal := func(message, number int) Signature {
+		var s Signature
+		binary.BigEndian.PutUint64(s.Key[:], uint64(message)<<32|uint64(number))
+		return s
+	}
+	all := func(message, count int) signed {
+		many := signed{message: []byte(fmt.Sprint("message ", message))}
+		for i := range count {
+			many.signatures = append(many.signatures, seal(message, i))
+		}
+		return many
+	}
+	most := all(0, MaxBundleSignatures)
+	for i := range most.signatures {
+		v.remember(&signed{most.message, most.signatures[i : i+1]})
+		v.remember(&signed{most.message, most.signatures[:1]}) // again
+	}
+	if !v.known(&most) || v.signatures != MaxBundleSignatures {
+		t.Errorf("remembers %d signatures of a message, and not all that it was shown", v.signatures)
+	}
+	one := signed{most.message, []Signature{seal(1, 0)}}
+	if v.remember(&one); !v.known(&one) || v.known(&most) || v.signatures != MaxBundleSignatures {
+		t.Errorf("remembers %d signatures of a message that has more than a bundle may have",
+			v.signatures)
+	}
+	last := verifierSignatures/MaxBundleSignatures + 1
+	for message := range last {
+		many := all(message+2, MaxBundleSignatures)
+		if v.remember(&many); !v.known(&many) {
+			t.Fatalf("message %d is not known", message)
+		}
+		count := 0
+		for _, good := range v.recent {
+			count += len(good)
+		}
+		if v.signatures != count || count > verifierSignatures {
+			t.Fatalf("remembers %d signatures, and counts %d", count, v.signatures)
+		}
+	}
+	if count := len(v.recent); count >= last || len(v.older) == 0 {
+		t.Errorf("all %d messages are recent", count)
 	}
 }
 

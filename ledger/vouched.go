@@ -4,6 +4,8 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"fmt"
+
+	voi "github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
 )
 
 // In a book with Genesis.VouchedCrossings a block takes input from other shards only if more than
@@ -59,7 +61,7 @@ func VoucherSize(entries int) int {
 func (b *Batch) Vouch(key ed25519.PrivateKey, chain Hash, stream []Vouched) {
 	b.Voucher = &Voucher{Chain: chain, Key: PublicKey(key.Public().(ed25519.PublicKey)),
 		Stream: stream}
-	copy(b.Voucher.Signature[:], ed25519.Sign(key, b.voucherMessage()))
+	copy(b.Voucher.Signature[:], voi.Sign(voi.PrivateKey(key), b.voucherMessage()))
 }
 
 // voucherMessage returns what the batch's voucher signs.
