@@ -67,6 +67,14 @@ type exchange struct {
 	verdicts *verdicts.Exchange
 	asking   *verdicts.Asking
 	opened   bool
+	// vouched is the last voucher, which serves again for a batch with the same content.
+	vouched vouched
+}
+
+// vouched is a voucher with the verdicts of its batch.
+type vouched struct {
+	voucher  *ledger.Voucher
+	verdicts []ledger.Verdict
 }
 
 // heard is an entry that members of a shard sent, the parent of then.
@@ -382,7 +390,13 @@ func (m *member) vouch(batch *ledger.Batch) {
 	slices.SortFunc(entries, func(a, b ledger.Vouched) int {
 		return cmp.Compare(a.Number, b.Number)
 	})
+	if last := &m.vouched; last.voucher != nil && slices.Equal(last.verdicts, batch.Verdicts) &&
+		slices.Equal(last.voucher.Stream, entries) {
+		batch.Voucher = last.voucher
+		return
+	}
 	batch.Vouch(m.key, m.group.origin.Hash, entries)
+	m.vouched = vouched{voucher: batch.Voucher, verdicts: batch.Verdicts}
 }
 
 // String describes a letter.
