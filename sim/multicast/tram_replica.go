@@ -33,12 +33,16 @@ type tramClient struct {
 	waiting []order.Multicast
 }
 
-// tramPlants names the bugs that can be planted. An entry that is rewritten in place only shows if
-// a leader is stopped between two words; the test of package replica checks that at every instant.
+// tramPlants names the bugs that can be planted, and that seeds show. Others show only between two
+// words of an entry, or if a fabric is late with completions: the tests of package replica plant
+// them, and look at every instant.
 func tramPlants() []string {
 	var names []string
 	for _, fault := range replica.Faults() {
-		if fault != replica.FaultRewrittenInPlace {
+		switch fault {
+		case replica.FaultRewrittenInPlace, replica.FaultFirstHole, replica.FaultOwnMarkKept,
+			replica.FaultLentReused:
+		default:
 			names = append(names, fault.String())
 		}
 	}

@@ -27,7 +27,8 @@ func (r *Replica) campaign() bool {
 	busy := false
 	switch r.role {
 	case following:
-		if !mine || r.wiring.now < r.notLead || r.wiring.lent > 0 {
+		if !mine || r.wiring.now < r.notLead ||
+			r.wiring.lent > 0 && r.options.Fault != FaultLentReused {
 			return false
 		}
 		if r.begins(); r.role == following {
@@ -139,7 +140,9 @@ func (r *Replica) look(m *member) {
 				"holds %d", index, m.server, h.index))
 			return
 		}
-		if m.empty++; m.empty < r.options.Window && m.reached-m.from < uint64(r.options.LogSlots) {
+		m.empty++
+		if m.empty < r.options.Window && m.reached-m.from < uint64(r.options.LogSlots) &&
+			r.options.Fault != FaultFirstHole {
 			continue
 		}
 		m.known = true

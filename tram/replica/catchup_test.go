@@ -59,12 +59,15 @@ func TestEntriesBehindHoles(t *testing.T) {
 				t.Fatalf("entry %d, seed %d: %v", last, seed, err)
 			}
 		}
-		found := false
-		for seed := uint64(0); seed < 20 && !found; seed++ {
-			found = run(seed, last, FaultRewrittenInPlace) != nil
-		}
-		if !found {
-			t.Errorf("entry %d: an entry that is rewritten in place is not noticed", last)
+		for _, fault := range []Fault{FaultRewrittenInPlace, FaultFirstHole} {
+			var found error
+			for seed := uint64(0); seed < 20 && found == nil; seed++ {
+				found = run(seed, last, fault)
+			}
+			if found == nil {
+				t.Errorf("entry %d: the planted bug is not noticed: %s", last, fault)
+			}
+			t.Logf("entry %d, %s: %v", last, fault, found)
 		}
 	}
 }
@@ -94,7 +97,18 @@ func (l *markedLog) Store(offset int, value uint64) {
 // the new entry is whole.
 func TestOwnMarkIsErased(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 1, 1, Options{PayloadMax: 700})
+	if err := putsUnderNoMark(t, FaultNone); err != nil {
+		t.Error(err)
+	}
+	if putsUnderNoMark(t, FaultOwnMarkKept) == nil {
+		t.Error("a mark that is kept is not noticed")
+	}
+}
+
+// putsUnderNoMark puts entries of one index into a replica's log. The error says that one was
+// written under the mark of another one.
+func putsUnderNoMark(t *testing.T, fault Fault) error {
+	g := newGroup(t, 1, 1, Options{PayloadMax: 700, Fault: fault})
 	r := g.replicas[0]
 	log := &markedLog{Region: r.log, mark: r.ring.end(1) + logIndex}
 	r.log = log
@@ -106,12 +120,14 @@ func TestOwnMarkIsErased(t *testing.T) {
 			t.Fatalf("only %d writes were seen", len(log.marks))
 		}
 		if slices.Contains(log.marks, 1) {
-			t.Errorf("entry %d is written under a mark that is there: %v", counter+1, log.marks)
+			return fmt.Errorf("entry %d is written under a mark that is there: %v", counter+1,
+				log.marks)
 		}
 		if h := r.at(1); h.index != 1 || !bytes.Equal(r.message(h), message) {
 			t.Errorf("entry %d is not there: %+v", counter+1, h)
 		}
 	}
+	return nil
 }
 
 // loans checks that the bytes of writes that are under way do not change.
@@ -135,8 +151,7 @@ func (l loans) poll(g *group, server int) error {
 		case lent > 0 && !has:
 			l[place] = bytes.Clone(slot(place))
 		case has && !bytes.Equal(before, slot(place)):
-			return fmt.Errorf("at %v, the bytes of a write under way change in slot %d: %v",
-				g.network.Now(), place, r)
+			return fmt.Errorf("at %v, %w in slot %d: %v", g.network.Now(), errChanged, place, r)
 		}
 	}
 	return nil
@@ -190,13 +205,28 @@ func newLending(t *testing.T, options Options) *lending {
 	return l
 }
 
+// lent runs a story of bytes that are lent, as it is and with the planted bug that they are used
+// again.
+func lent(t *testing.T, story func(t *testing.T, fault Fault) error) {
+	t.Parallel()
+	if err := story(t, FaultNone); err != nil {
+		t.Fatal(err)
+	}
+	err := story(t, FaultLentReused)
+	if !errors.Is(err, errChanged) {
+		t.Errorf("the planted bug is not noticed: %v", err)
+	}
+	t.Logf("planted: %v", err)
+}
+
+var errChanged = errors.New("the bytes of a write under way change")
+
 // run polls all replicas until something is so.
-func (l *lending) run(t *testing.T, what string, until func() bool) {
-	t.Helper()
+func (l *lending) run(what string, until func() bool) error {
 	for end := l.network.Now() + 50*time.Millisecond; !until(); {
 		l.network.Step()
 		if err := l.loans.poll(l.group, 0); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		for server := 1; server <= 2; server++ {
 			if server == l.silent {
@@ -207,9 +237,10 @@ func (l *lending) run(t *testing.T, what string, until func() bool) {
 			l.replicas[server].Delivered()
 		}
 		if l.network.Now() > end {
-			t.Fatalf("not so: %s: %v", what, l.leader)
+			return fmt.Errorf("not so: %s: %v", what, l.leader)
 		}
 	}
+	return nil
 }
 
 // lends reports whether a write to replica 2 is under way, and holds its completion if so.
@@ -223,13 +254,16 @@ func (l *lending) lends() bool {
 // TestLentBytesOfEarlierLead makes a leader lose the lead while a write is under way that never
 // arrives. The next leader puts another entry into the slot, and then the first one may lead again.
 // It does not change the bytes of its write before that has completed.
-func TestLentBytesOfEarlierLead(t *testing.T) {
-	t.Parallel()
+func TestLentBytesOfEarlierLead(t *testing.T) { lent(t, lentOfEarlierLead) }
+
+func lentOfEarlierLead(t *testing.T, fault Fault) error {
 	first, second := slices.Repeat([]byte("first"), 100), slices.Repeat([]byte("other"), 100)
-	l := newLending(t, Options{PayloadMax: 700})
+	l := newLending(t, Options{PayloadMax: 700, Fault: fault})
 	l.silent = 1
 	l.leaveEntry(0, 1, 1, 1, first)
-	l.run(t, "a write is under way", l.lends)
+	if err := l.run("a write is under way", l.lends); err != nil {
+		return err
+	}
 	l.network.Cut("0", "2")
 	l.leader.stepDown("the test says so")
 	for server := range 2 {
@@ -237,13 +271,17 @@ func TestLentBytesOfEarlierLead(t *testing.T) {
 	}
 	l.leader.counter, l.silent = 5, 0
 	again := l.leader.notLead + 5*time.Millisecond
-	l.run(t, "it could lead again", func() bool { return l.network.Now() > again })
+	if err := l.run("it could lead again", func() bool {
+		return l.network.Now() > again
+	}); err != nil {
+		return err
+	}
 	if l.leader.wiring.lent == 0 {
-		t.Fatal("no write is under way when it could lead again")
+		return errors.New("no write is under way when it could lead again")
 	}
 	l.network.Mend("0", "2")
 	l.queue.held = false
-	l.run(t, "all have the other entry under its new lead", func() bool {
+	return l.run("all have the other entry under its new lead", func() bool {
 		return !slices.ContainsFunc(l.replicas, func(r *Replica) bool {
 			h := r.at(1)
 			return h.index != 1 || h.timestamp.server() != 0 || !bytes.Equal(r.message(h), second)
@@ -254,10 +292,12 @@ func TestLentBytesOfEarlierLead(t *testing.T) {
 // TestLentBytesOfFullLog excludes a member while a write to it is under way. The log wraps around
 // meanwhile. The slot that the write takes its bytes from is not used again before it has
 // completed.
-func TestLentBytesOfFullLog(t *testing.T) {
-	t.Parallel()
+func TestLentBytesOfFullLog(t *testing.T) { lent(t, lentOfFullLog) }
+
+func lentOfFullLog(t *testing.T, fault Fault) error {
 	const slots, messages = 8, 40
-	l := newLending(t, Options{PayloadMax: 700, LogSlots: slots, Window: 2, BufferSlots: 64})
+	l := newLending(t, Options{PayloadMax: 700, LogSlots: slots, Window: 2, BufferSlots: 64,
+		Fault: fault})
 	client, err := NewClient(l.leader.options, 0, l.hosts[3])
 	if err != nil {
 		t.Fatal(err)
@@ -280,23 +320,27 @@ func TestLentBytesOfFullLog(t *testing.T) {
 		attach(l.hosts[3], client)
 		delivered += len(l.leader.Delivered())
 	}
-	l.run(t, "a write is under way", func() bool {
+	if err := l.run("a write is under way", func() bool {
 		feed()
 		return delivered > 2 && l.lends()
-	})
+	}); err != nil {
+		return err
+	}
 	l.leader.Exclude(2)
 	end := l.network.Now() + 5*time.Millisecond
-	l.run(t, "the log wraps around", func() bool {
+	if err := l.run("the log wraps around", func() bool {
 		feed()
 		return l.network.Now() > end
-	})
+	}); err != nil {
+		return err
+	}
 	if s := l.leader.Status(); l.leader.wiring.lent == 0 || delivered == messages ||
 		s.Taken+slots <= s.End {
-		t.Fatalf("no slot is lent and otherwise free, with %d messages delivered: %+v", delivered,
-			s)
+		return fmt.Errorf("no slot is lent and otherwise free, with %d messages delivered: %+v",
+			delivered, s)
 	}
 	l.queue.held = false
-	l.run(t, "all is delivered", func() bool {
+	return l.run("all is delivered", func() bool {
 		feed()
 		return delivered == messages
 	})
@@ -305,10 +349,11 @@ func TestLentBytesOfFullLog(t *testing.T) {
 // TestLentBytesOfClient makes a client's buffer wrap around while a write to one replica is under
 // way, whose fellows have taken the message. The client has no room for another one in that slot
 // before the write has completed.
-func TestLentBytesOfClient(t *testing.T) {
-	t.Parallel()
+func TestLentBytesOfClient(t *testing.T) { lent(t, lentOfClient) }
+
+func lentOfClient(t *testing.T, fault Fault) error {
 	const slots = 4
-	l := newLending(t, Options{PayloadMax: 700, BufferSlots: slots})
+	l := newLending(t, Options{PayloadMax: 700, BufferSlots: slots, Fault: fault})
 	client, err := NewClient(l.leader.options, 0, l.hosts[3])
 	if err != nil {
 		t.Fatal(err)
@@ -334,29 +379,36 @@ func TestLentBytesOfClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream := client.streams[0]
-	l.run(t, "a write is under way", func() bool {
+	if err := l.run("a write is under way", func() bool {
 		poll()
 		queue.held = slices.ContainsFunc(client.wiring.posts, func(p post) bool {
 			return p.lent != nil && p.link.peer.ID == "2"
 		})
 		return queue.held
-	})
+	}); err != nil {
+		return err
+	}
 	before := bytes.Clone(stream.slots[:client.options.bufferRing().slot])
-	l.run(t, "the other messages are taken", func() bool {
+	if err := l.run("the other messages are taken", func() bool {
 		poll()
 		for sent < slots && send() == nil {
 			continue
 		}
 		return sent == slots && stream.taken >= 1
-	})
+	}); err != nil {
+		return err
+	}
 	if err := send(); !errors.Is(err, order.ErrNotNow) {
+		if !bytes.Equal(before, stream.slots[:len(before)]) {
+			return errChanged
+		}
 		t.Errorf("a message for a slot that is lent: %v", err)
 	}
 	if !bytes.Equal(before, stream.slots[:len(before)]) {
-		t.Error("the bytes of a write under way change")
+		return errChanged
 	}
 	queue.held = false
-	l.run(t, "there is room again", func() bool {
+	return l.run("there is room again", func() bool {
 		poll()
 		return send() == nil
 	})

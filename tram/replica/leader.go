@@ -140,7 +140,8 @@ func (r *Replica) hasRoom() bool {
 		return true
 	}
 	old := r.end + 1 - slots
-	if r.applied < old || r.staged.lent[r.ring.place(old)] > 0 {
+	if r.applied < old ||
+		r.staged.lent[r.ring.place(old)] > 0 && r.options.Fault != FaultLentReused {
 		return false
 	}
 	for _, c := range r.children {

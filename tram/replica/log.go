@@ -31,7 +31,7 @@ func (r *Replica) message(h header) []byte {
 // same index, put erases its mark first.
 func (r *Replica) put(h header, message []byte) {
 	end := r.ring.end(h.index)
-	if r.log.Load(end+logIndex) == h.index {
+	if r.log.Load(end+logIndex) == h.index && r.options.Fault != FaultOwnMarkKept {
 		r.log.Store(end+logIndex, 0)
 	}
 	copy(r.log.Bytes()[end-logTrailer-padded(h.length):], message)

@@ -88,11 +88,19 @@ const (
 	FaultRewrittenInPlace
 	// FaultDecidedEarly treats an entry as ordered as soon as it is in the leader's own log.
 	FaultDecidedEarly
+	// FaultFirstHole makes a new leader take the first empty slot of a member's log for its end.
+	FaultFirstHole
+	// FaultOwnMarkKept makes a replica put an entry into its own log without erasing the mark of
+	// another one of the same index first.
+	FaultOwnMarkKept
+	// FaultLentReused makes a process put other bytes where a write under way takes its own from.
+	FaultLentReused
 	faultsEnd
 )
 
 var faultNames = [...]string{"", "no-permission-check", "slot-reused-early", "no-tree-catch-up",
-	"no-group-catch-up", "buffer-reused-early", "rewritten-in-place", "decided-early"}
+	"no-group-catch-up", "buffer-reused-early", "rewritten-in-place", "decided-early",
+	"first-hole", "own-mark-kept", "lent-reused"}
 
 // String returns the fault's name, "" for FaultNone.
 func (f Fault) String() string {

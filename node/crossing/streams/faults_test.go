@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -203,6 +204,16 @@ func TestHeights(t *testing.T) {
 // also if it carries less, or nothing.
 func TestHeightsGoBack(t *testing.T) {
 	t.Parallel()
+	if wrongs := goBack(0); len(wrongs) > 0 {
+		t.Error(wrongs)
+	}
+	if len(goBack(faultHeightsKept)) == 0 {
+		t.Error("the planted bug is not found")
+	}
+}
+
+// goBack makes chains go back, and says which positions are wrong.
+func goBack(fault fault) (wrongs []string) {
 	for name, test := range map[string]struct {
 		again   []rise // the blocks that replace 7, 8 and 9
 		durable []position
@@ -218,7 +229,7 @@ func TestHeightsGoBack(t *testing.T) {
 		"the last only": {[]rise{{9, 10}},
 			[]position{{10, 9, true}, {10, 10, true}, {10, 10, true}}},
 	} {
-		var h heights
+		h := heights{fault: fault}
 		h.applied(6, 7)
 		h.durableTo(6)
 		h.applied(7, 9)
@@ -230,10 +241,12 @@ func TestHeightsGoBack(t *testing.T) {
 		for i, want := range test.durable {
 			h.durableTo(ledger.Height(7 + i))
 			if got := h.position(); got != want {
-				t.Errorf("%s: durable to %d is %+v, want %+v", name, 7+i, got, want)
+				wrongs = append(wrongs, fmt.Sprintf("%s: durable to %d is %+v, want %+v", name, 7+i,
+					got, want))
 			}
 		}
 	}
+	return wrongs
 }
 
 func FuzzMessage(f *testing.F) {

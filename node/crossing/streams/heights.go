@@ -26,6 +26,8 @@ type heights struct {
 	settled uint64
 	known   bool
 	durable ledger.Height
+	// fault is a bug to plant.
+	fault fault
 }
 
 // rise is the carried number from a height on.
@@ -49,7 +51,8 @@ func (h *heights) applied(height ledger.Height, carried uint64) {
 }
 
 func (h *heights) rise(height ledger.Height, carried uint64) {
-	for len(h.rising) > 0 && h.rising[len(h.rising)-1].height >= height { // the chain went back
+	for len(h.rising) > 0 && h.rising[len(h.rising)-1].height >= height &&
+		h.fault != faultHeightsKept { // the chain went back
 		h.rising = h.rising[:len(h.rising)-1]
 	}
 	last := len(h.rising) - 1

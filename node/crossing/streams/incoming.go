@@ -266,9 +266,11 @@ func (in *incoming) drop(writer order.ServerID) {
 		return
 	}
 	delete(in.rings, writer)
-	if err := r.region.Revoke(r.writer); err != nil {
-		// The region or the host is closed.
-		in.s.config.Logger.Debug("streams: a ring is revoked", "peer", r.writer, "error", err)
+	if in.s.config.fault != faultNotRevoked {
+		if err := r.region.Revoke(r.writer); err != nil {
+			// The region or the host is closed.
+			in.s.config.Logger.Debug("streams: a ring is revoked", "peer", r.writer, "error", err)
+		}
 	}
 	in.s.mu.Lock()
 	if in.carrier != nil {

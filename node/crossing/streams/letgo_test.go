@@ -85,42 +85,56 @@ func (r *watchedRing) Close() error {
 // here or fails at its writer: none is complete there and lost here.
 func TestRingIsRevokedBeforeItIsLetGo(t *testing.T) {
 	bothWays(t, func(t *testing.T, vouched bool) {
-		w := newWorld(t, 2, 1)
-		w.vouched = vouched
-		watch, listen := &ringWatch{}, w.listen
-		w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) {
-			host, err := listen(id)
-			if err != nil || id != "1/0" {
-				return host, err
-			}
-			return watchedHost{RegionHost: host, watch: watch}, nil
-		}
-		w.startAll()
-		w.extend(10, 10)
-		w.mustArrive()
-		w.attached(1)
-		// A writer comes back, and another one leaves.
-		w.stop("0/0")
-		w.start("0/0", 1)
-		w.extend(10, 10)
-		w.mustArrive()
-		w.attached(1)
-		w.setMembers(parentShard, w.present[parentShard][:1]) // only this test changes them
-		w.stop("0/1")
-		w.extend(10, 10)
-		w.mustArrive()
-		err := eventually(20*time.Second, func() (bool, error) {
-			watch.mu.Lock()
-			defer watch.mu.Unlock()
-			return watch.letGo >= 2, nil
-		}, func() string { return "the rings are not let go" })
-		if err != nil {
-			t.Fatal(err)
-		}
-		watch.mu.Lock()
-		defer watch.mu.Unlock()
-		for _, wrong := range watch.wrongs {
+		for _, wrong := range wrongsOfRings(t, vouched, 0) {
 			t.Error(wrong)
 		}
 	})
+}
+
+// A ring that is let go and not revoked is noticed.
+func TestRingThatIsNotRevokedIsNoticed(t *testing.T) {
+	t.Parallel()
+	if len(wrongsOfRings(t, false, faultNotRevoked)) == 0 {
+		t.Error("the planted bug is not found")
+	}
+}
+
+// wrongsOfRings lets a writer come back and another one leave, and says what was not in order with
+// the rings that were let go.
+func wrongsOfRings(t *testing.T, vouched bool, fault fault) []string {
+	w := newWorld(t, 2, 1)
+	w.vouched, w.fault = vouched, fault
+	watch, listen := &ringWatch{}, w.listen
+	w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) {
+		host, err := listen(id)
+		if err != nil || id != "1/0" {
+			return host, err
+		}
+		return watchedHost{RegionHost: host, watch: watch}, nil
+	}
+	w.startAll()
+	w.extend(10, 10)
+	w.mustArrive()
+	w.attached(1)
+	// A writer comes back, and another one leaves.
+	w.stop("0/0")
+	w.start("0/0", 1)
+	w.extend(10, 10)
+	w.mustArrive()
+	w.attached(1)
+	w.setMembers(parentShard, w.present[parentShard][:1]) // only this test changes them
+	w.stop("0/1")
+	w.extend(10, 10)
+	w.mustArrive()
+	err := eventually(20*time.Second, func() (bool, error) {
+		watch.mu.Lock()
+		defer watch.mu.Unlock()
+		return watch.letGo >= 2, nil
+	}, func() string { return "the rings are not let go" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	return watch.wrongs
 }

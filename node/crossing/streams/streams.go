@@ -147,6 +147,10 @@ const (
 	faultHasty
 	// faultLetGo ends the stream to a shard as soon as that hangs below another one.
 	faultLetGo
+	// faultHeightsKept keeps the positions of blocks that the chain took back.
+	faultHeightsKept
+	// faultNotRevoked lets a ring go that its writer can still write.
+	faultNotRevoked
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -226,7 +230,7 @@ func New(config Config) (*Streams, error) {
 		config: config, self: config.Host.ID(), began: now, bell: make(chan struct{}, 1),
 		// A number is never used twice, not even by an earlier process on this host.
 		numbers: uint64(now.UnixNano()), connections: map[uint64]*connection{},
-		done: map[ledger.ShardID]int{},
+		done: map[ledger.ShardID]int{}, heights: heights{fault: config.fault},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	changed := config.Directory.Changed()
