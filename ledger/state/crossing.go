@@ -237,16 +237,20 @@ func (s *State) attemptHold(index int) ledger.Code {
 	if _, has := found.find(p.asset); !has {
 		// Earlier parts of this transaction may also need new assets in this account.
 		assets, more := len(found.balances)+found.reserved(p.asset), uint64(0)
+		if s.fault == FaultReservedIgnored {
+			assets = len(found.balances)
+		}
 		for i := range s.parts[:index] {
 			earlier := &s.parts[i]
-			if earlier.account.Organisation() != p.account.Organisation() || !s.isNew(earlier) {
+			if earlier.account.Organisation() != p.account.Organisation() || !s.isNew(earlier) ||
+				s.fault == FaultNewAssetsAlone {
 				continue
 			}
 			if more++; earlier.account == p.account {
 				assets++
 			}
 		}
-		if assets >= ledger.MaxAssets {
+		if assets >= s.assetsMax {
 			return ledger.TooManyAssets
 		}
 		if s.isNew(p) && !s.roomForAsset(found, more) {

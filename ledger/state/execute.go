@@ -646,7 +646,7 @@ func (s *State) post(item int, t *ledger.Transaction, signatures []ledger.Signat
 		return ledger.AssetRefused
 	}
 	place, held := found.find(p.Asset)
-	if !held && len(found.balances)+found.reserved(p.Asset) >= ledger.MaxAssets {
+	if !held && len(found.balances)+found.reserved(p.Asset) >= s.assetsMax {
 		return ledger.TooManyAssets
 	}
 	more := false

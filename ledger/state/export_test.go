@@ -80,7 +80,7 @@ func (s *State) LimitCancelled(sure, ofOne, ofAll int) {
 func (s *State) PlantMovedTwice(nets []ledger.Posting) {
 	for _, each := range nets {
 		s.accounts.find(each.Account).move(&part{account: each.Account, asset: each.Asset,
-			net: each.Amount})
+			net: each.Amount}, s.assetsMax)
 	}
 }
 

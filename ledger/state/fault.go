@@ -67,6 +67,10 @@ const (
 	FaultPositionKept
 	// FaultLateBeforeDeadline refuses copies beside the order before their deadlines are over.
 	FaultLateBeforeDeadline
+	// FaultReservedIgnored gives a crossing places of assets that other crossings wait for.
+	FaultReservedIgnored
+	// FaultNewAssetsAlone gives each new asset of a crossing a place as if it were the only one.
+	FaultNewAssetsAlone
 	faults
 )
 
@@ -76,7 +80,7 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"testimony-outdated", "homes-grow", "child-early", "child-late", "directory-short",
 	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
 	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
-	"position-kept", "late-before-deadline"}
+	"position-kept", "late-before-deadline", "reserved-ignored", "new-assets-alone"}
 
 // String returns the fault's name.
 func (f Fault) String() string {
@@ -101,6 +105,9 @@ func (s *State) Plant(fault Fault) { s.fault = fault }
 // LimitWaiting lowers MaxWaiting for one state. Only tests and simulators do: all members of a
 // shard must have the same limit.
 func (s *State) LimitWaiting(limit int) { s.pending.limit = limit }
+
+// LimitAssets lowers ledger.MaxAssets for one state, as LimitWaiting lowers MaxWaiting.
+func (s *State) LimitAssets(limit int) { s.assetsMax = limit }
 
 // impatience is after how many blocks FaultReleasedAlone releases a transaction.
 const impatience = 4

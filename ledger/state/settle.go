@@ -75,9 +75,9 @@ func (s *State) takeEffect(entry *pending) {
 		s.touchAccount(found)
 		s.changeHold(found, p, true)
 		before := found.pairs()
-		found.move(p)
+		found.move(p, s.assetsMax)
 		if s.fault == FaultAppliedTwice {
-			found.move(p)
+			found.move(p, s.assetsMax)
 		}
 		s.count(found.path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
@@ -89,8 +89,8 @@ func (s *State) takeEffect(entry *pending) {
 	}
 }
 
-// move adds the net amount of a part to the balance.
-func (a *account) move(p *part) {
+// move adds the net amount of a part to the balance of an account that may have so many assets.
+func (a *account) move(p *part, most int) {
 	if p.net.Sign() == 0 {
 		return
 	}
@@ -99,7 +99,7 @@ func (a *account) move(p *part) {
 		a.insert(place, p.asset)
 	}
 	after, err := a.balances[place].amount.Add(p.net)
-	if err != nil || len(a.balances) > ledger.MaxAssets {
+	if err != nil || len(a.balances) > most {
 		panic("ledger: what was set aside does not fit into " + string(a.path))
 	}
 	a.balances[place].amount = after

@@ -169,7 +169,7 @@ func (t *transfers) transfer(place int, result *ledger.Result) bool {
 
 // hasRoom reports whether it is certain that an account without holds may have one more asset.
 func (t *transfers) hasRoom(a *account) bool {
-	return t.charter.Quotas.Assets == 0 && len(a.balances) < ledger.MaxAssets
+	return t.charter.Quotas.Assets == 0 && len(a.balances) < t.assetsMax
 }
 
 // addAsset gives an account an asset that it does not have, at its place.

@@ -40,7 +40,7 @@ func (w *world) conserve(cut []int) {
 		}
 		r := g.records[cut[g.shard]-1]
 		for name, held := range r.holdings {
-			for _, asset := range assets {
+			for _, asset := range w.plan.workload.assets {
 				add(sums, asset, held[asset])
 				add(sums, asset, ledger.Amount{}.Minus(r.brought[name][asset]))
 			}
@@ -54,7 +54,7 @@ func (w *world) conserve(cut []int) {
 	if len(w.plan.losses) > 0 {
 		w.addLost(sums, cut)
 	}
-	for _, asset := range assets {
+	for _, asset := range w.plan.workload.assets {
 		if sums[asset].Sign() != 0 {
 			w.fail(Conservation, fmt.Sprintf("%s adds up to %v over all shards at blocks %v", asset,
 				sums[asset], cut))
@@ -305,7 +305,7 @@ func (w *world) compareBalances(want map[balanceKey]ledger.Amount) {
 		}
 		g := w.groups[w.finalHome(path.Organisation())]
 		account, _ := g.members[0].account(path)
-		for _, asset := range assets {
+		for _, asset := range w.plan.workload.assets {
 			key := balanceKey{path, asset}
 			if got := settled(&account, asset); got.Compare(want[key]) != 0 {
 				w.fail(Outcome, fmt.Sprintf("%s has %v %s, and what took effect adds up to %v",

@@ -194,6 +194,9 @@ func (m *member) newState(restore bool) *state.State {
 	if limit := m.group.world.plan.limit; limit > 0 {
 		s.LimitWaiting(limit)
 	}
+	if limit := m.group.world.plan.assetsMax; limit > 0 {
+		s.LimitAssets(limit)
+	}
 	return s
 }
 

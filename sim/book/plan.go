@@ -28,6 +28,8 @@ type plan struct {
 	limit    int
 	bounds   verdicts.Bounds
 	proposed int
+	// assetsMax replaces ledger.MaxAssets unless it is 0.
+	assetsMax int
 	// memory is how many accounts a member may keep in memory, 0 for all.
 	memory int
 	// indexes are those of each shard's members.
@@ -150,6 +152,7 @@ func newPlan(options *Options) (*plan, error) {
 		p.workload.far = nearerDeadline
 	}
 	p.submit(random, count)
+	p.issue(options.Seed)
 	if p.mixed {
 		p.mix(mixing)
 	} else {
@@ -455,9 +458,9 @@ func (p *plan) String() string {
 		version += fmt.Sprintf(" and then %d", p.upgrade)
 	}
 	return fmt.Sprintf("%d shards of %d, parents %v, %d added, version %s, vouched: %v, at most "+
-		"%d waiting, %d accounts in memory, %d%% of messages lost, %d%% repeated, up to %d turns "+
+		"%d waiting, %d accounts in memory, assets in one: %d, %d%% of messages lost, %d%% repeated, up to %d turns "+
 		"late, %d bundles, %d faults%s",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
-		p.vouched(), p.limit, p.memory, p.loss, p.repeats, p.delay, len(p.submissions),
+		p.vouched(), p.limit, p.memory, p.assetsMax, p.loss, p.repeats, p.delay, len(p.submissions),
 		len(p.faults), p.lossesInWords()+p.changesInWords()+p.replacementsInWords())
 }

@@ -38,6 +38,8 @@ func (c *client) account(name string) ledger.AccountPath {
 type workload struct {
 	book    ledger.Hash
 	clients []*client
+	// assets are those that there may be.
+	assets []ledger.AssetName
 	// funds is how much money each account has in the beginning.
 	funds int64
 	// began is the time of block 0. deadlines says that transactions may name deadlines from the
@@ -70,7 +72,7 @@ var assets = []ledger.AssetName{"gold", "unit"}
 // newWorkload makes the workload of a book whose version is raised on the way, unless upgrade is 0.
 func newWorkload(random *rand.Rand, genesis *ledger.Genesis, upgrade int) *workload {
 	w := &workload{book: genesis.Book(), funds: []int64{10, 40, 1 << 40}[random.IntN(3)],
-		far: farDeadline, began: genesis.Time,
+		far: farDeadline, began: genesis.Time, assets: slices.Clone(assets),
 		deadlines: ledger.TakesDeadlines(max(genesis.Version, upgrade)),
 		cancels:   ledger.TakesCancellations(max(genesis.Version, upgrade))}
 	for i := range 3 + random.IntN(3) {
