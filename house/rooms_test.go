@@ -253,8 +253,8 @@ var rooms = []room{
 		purpose: "the judge of whole books: the production ledger at every member of every " +
 			"shard, over chains that lose what is not durable and messages that get lost; " +
 			"crashes, lost disks, snapshots; atomicity, conservation, one order",
-		imports: []string{"order", "tram", "ledger", "ledger/state", "ledger/verdicts",
-			"sim/trace", "sim/faults", "sim/sweep"},
+		imports: []string{"order", "tram", "tram/stream", "ledger", "ledger/state",
+			"ledger/verdicts", "sim/trace", "sim/faults", "sim/sweep"},
 	},
 	{folder: "ledger/ledgertest",
 		purpose: "signed input from fixed keys; tests only",

@@ -12,7 +12,8 @@
 //
 // What runs is what production runs: ledger/state seals each round at each member, and executes
 // it. Package ledger/verdicts decides which verdicts of other shards a member believes, proposes,
-// asks for and forgets, and which members tell which. ledger/state says which ids are looked up
+// asks for and forgets, and which members tell which. Package tram/stream says up to where a member
+// knows its chain to have the parent's stream durably. ledger/state says which ids are looked up
 // before a block takes a transaction. The rest is the simulator's:
 //
 //	ordering   a shard's members agree on rounds (package sim judges that), until fewer than half
@@ -39,7 +40,8 @@
 // Where chains take cancellations, clients cancel many transactions, their own and others', at some
 // shards, before the transaction is submitted there and after. In a third of the books the version
 // is one of these two, in the beginning or later, and the operators move organisations, whose
-// earlier bundles are submitted again (moves.go).
+// earlier bundles are submitted again (moves.go). In some books accounts may have few assets, and
+// clients issue new ones to the same accounts (assets.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all
@@ -57,7 +59,9 @@
 //	stop     all members of a shard lose power at once
 //	replace  members of a shard lose their disks, one after the other. Each begins again with the
 //	         entries of a fellow's state at a durable block.
-//	slow     a member's disk flushes nothing for a while
+//	slow     a member's disk flushes nothing for a while. In some books no disk of a shard does, and
+//	         then more than half of its members lose power: several blocks are lost at once, which
+//	         the others still have in memory
 //	network  messages between shards are lost, repeated and held up
 //	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
 //	         entries of streams, in a book with vouched crossings (lies.go)
@@ -111,7 +115,9 @@
 // # What is not judged here
 //
 // How a shard agrees on rounds and generations: package sim does. How streams use memory: package
-// sim/multicast does, with tram/stream's machines. Streams go through no rings here. How a shard
+// sim/multicast does, with tram/stream's machines. Streams go through no rings here: rings come and
+// go with goroutines and a fabric, and the tests of node/crossing/streams judge that, with planted
+// bugs (a ring that is let go before it is revoked, or given to a writer twice). How a shard
 // changes over to other members: here it counts a new member from the moment when that has all
 // durable blocks, and an old one until enough others have them.
 //

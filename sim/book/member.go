@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
 // member is a member of a shard. What is above the line of memory survives a loss of power.
@@ -48,6 +49,9 @@ type member struct {
 	pool        []pooled
 	// accounts are the entries of all accounts, as a store keeps them: state may have only some.
 	accounts map[ledger.AccountPath][]byte
+	// taken is how far the chain has the parent's stream. A new generation does not change it, but
+	// the blocks that replace others do.
+	taken stream.Positions
 	exchange
 }
 
@@ -75,7 +79,7 @@ const patience = 30
 func (m *member) crash() {
 	m.up, m.state, m.records, m.pool = false, nil, nil, nil
 	m.next, m.durable, m.ids, m.looked = 0, 0, nil, nil
-	m.exchange = exchange{}
+	m.taken, m.exchange = stream.Positions{}, exchange{}
 }
 
 // loseDisk loses a member's disk. If the shard might lose a durable block with it, it does not
@@ -178,6 +182,7 @@ func (m *member) open(fromLatest bool) {
 		m.note(each)
 	}
 	m.told = len(m.records) // others ask for what is missing
+	m.beginTaking()
 	m.findRound()
 }
 
@@ -252,10 +257,13 @@ func (m *member) join() {
 		g.world.say("%v takes back %d blocks", m, len(m.disk)-common(m.disk, base))
 	}
 	m.disk, m.joined = slices.Clone(base), g.generation
-	pool, heard := m.pool, m.verdicts
+	pool, heard, before := m.pool, m.verdicts, m.records
 	m.open(g.world.random.IntN(3) > 0)
 	m.pool, m.verdicts = pool, heard
 	m.verdicts.Reset()
+	for i := common(before, m.records); i < len(m.records); i++ {
+		m.taken.Applied(uint64(i+1), m.positionAt[i])
+	}
 }
 
 // step does what a member does in a turn by itself.
@@ -283,6 +291,8 @@ func (m *member) step() {
 	}
 	if w.random.IntN(2) == 0 {
 		m.durable = max(m.durable, min(len(m.records), m.group.durable))
+		m.taken.DurableTo(uint64(m.durable))
+		m.judgeTaken()
 	}
 	m.pool = slices.DeleteFunc(m.pool, func(p pooled) bool {
 		return w.turn > p.since+patience || m.hasAll(p.bundle)
@@ -340,6 +350,7 @@ func (m *member) execute(r *round) {
 	m.note(m.group.take(m, r, block.Hash, func() *record {
 		return m.group.newRecord(m, block, changes)
 	}))
+	m.taken.Applied(uint64(block.Header.Height), m.positionAt[len(m.records)-1])
 	m.verdicts.Applied(block)
 }
 

@@ -106,6 +106,8 @@ const (
 	plantLetGo = "parent-lets-go"
 	// plantNotHandedOver hands no copy of a transaction over to a shard that never gets it.
 	plantNotHandedOver = "late-not-handed-over"
+	// plantHeightsKept keeps the positions in the parent's stream of blocks that were lost.
+	plantHeightsKept = "heights-kept"
 )
 
 // Plants returns the names of the bugs that can be planted.
@@ -119,7 +121,8 @@ func Plants() []string {
 			plants = append(plants, fault.String())
 		}
 	}
-	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver)
+	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver,
+		plantHeightsKept)
 }
 
 // Options describes a run. The same options give the same run.

@@ -164,6 +164,7 @@ func newPlan(options *Options) (*plan, error) {
 		p.loss, p.repeats, p.delay = random.IntN(50), random.IntN(40), 1+random.IntN(12)
 	}
 	p.strike(random, options.Faults)
+	p.forget(options)
 	p.replace(options.Faults)
 	if options.OnlySubmissions != nil {
 		p.submissions = slices.DeleteFunc(p.submissions, func(s submission) bool {
@@ -448,6 +449,33 @@ func (p *plan) strike(random *rand.Rand, kinds Faults) {
 			f.members = []int{one}
 			add(f)
 		}
+	}
+}
+
+// forget draws, in some books, that a shard loses several blocks at once: for a while no disk of it
+// flushes anything, and then more than half of its members lose power. In memory the others still
+// have what is lost. The chance is apart from others, so that other books stay as they were.
+func (p *plan) forget(options *Options) {
+	random := rand.New(rand.NewPCG(options.Seed, 1<<45))
+	if options.Faults&FaultStop == 0 || options.Faults&FaultSlow == 0 || random.IntN(4) > 0 {
+		return
+	}
+	members := len(p.keys[0])
+	for range 1 + random.IntN(3) {
+		slow := fault{number: len(p.faults) + 1, kind: FaultSlow,
+			at: Turn(40 + random.IntN(max(1, int(p.calm)-60))), length: Turn(10 + random.IntN(30)),
+			shard: ledger.ShardID(random.IntN(p.shards()))}
+		struck := random.Perm(members)
+		slow.members = slices.Clone(struck)
+		stop := slow
+		stop.number, stop.kind, stop.at = slow.number+1, FaultStop, slow.at+slow.length
+		stop.members = struck[:members/2+1]
+		if random.IntN(4) == 0 {
+			stop.members = struck
+		}
+		stop.length = Turn(1 + random.IntN(20))
+		p.faults = append(p.faults, slow, stop)
+		p.calm = max(p.calm, stop.at+stop.length)
 	}
 }
 

@@ -14,7 +14,7 @@ var caughtBy = map[string]uint64{
 	"answered-to-strangers": 643, "directory-short": 48, "homes-grow": 29,
 	"lost-verdict-taken": 101, "never-told": 38, "released-unasked": 60,
 	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 253,
-	"late-not-handed-over": 341,
+	"late-not-handed-over": 341, plantHeightsKept: 241,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
 // Changes of the tree. Each shard executes them at its own time, so at any moment there are several
@@ -87,8 +88,31 @@ func (m *member) tellAbove(tree *ledger.ShardTree) {
 	if former := tree.FormerParents(m.group.shard); len(former) > 0 && w.random.IntN(2) == 0 {
 		parent = former[w.random.IntN(len(former))]
 	}
-	position := m.positionAt[m.durable-1]
-	m.send(m.someone(parent), letter{position: &position})
+	if at := m.taken.Position(); at.Known {
+		m.send(m.someone(parent), letter{position: &at.Durable})
+	}
+}
+
+// beginTaking begins with what the chain has of the streams from above, unless that is known.
+func (m *member) beginTaking() {
+	if m.group.world.options.Plant == plantHeightsKept {
+		m.taken.Plant(stream.FaultHeightsKept)
+	}
+	height, position := len(m.records), m.state.Carried()
+	life, _ := m.taken.Begun()
+	m.taken.Base(life, uint64(height), position)
+}
+
+// judgeTaken judges that a shard never loses what a member would tell that it has.
+func (m *member) judgeTaken() {
+	g, at, has := m.group, m.taken.Position(), uint64(0)
+	if g.durable > 0 {
+		has = g.records[g.durable-1].position
+	}
+	if at.Known && at.Durable > has {
+		g.world.fail(Durability, fmt.Sprintf("%v believes that its chain has the stream from above "+
+			"durably up to %d, and that has it up to %d", m, at.Durable, has))
+	}
 }
 
 // hang draws changes of the tree. Some are refused: a shard hangs there already, or the place is

@@ -197,6 +197,8 @@ const (
 	FaultRepeatedWitness
 	// FaultTrustedPosition makes one carrier's position count for the child of a witnessed stream.
 	FaultTrustedPosition
+	// FaultHeightsKept keeps the positions of blocks that the log took back.
+	FaultHeightsKept
 	faultEnd
 )
 
@@ -221,6 +223,8 @@ func (f Fault) String() string {
 		return "repeated-witness"
 	case FaultTrustedPosition:
 		return "trusted-position"
+	case FaultHeightsKept:
+		return "heights-kept"
 	default:
 		return fmt.Sprintf("fault(%d)", uint8(f))
 	}

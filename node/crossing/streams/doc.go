@@ -101,7 +101,7 @@
 //	incoming.go  the carrier and its rings
 //	outgoing.go  a writer, and the entries that it is offered
 //	outlet.go    the connection from a writer to one carrier
-//	heights.go   which carried number is durable
+//	heights.go   which carried number is durable (stream.Positions)
 //	vouching.go  what this node vouches for, and the members of the parent that lie
 //	mail.go      input that arrived since the loop last looked
 //	wire.go      the messages

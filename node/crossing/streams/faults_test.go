@@ -1,11 +1,9 @@
 package streams
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -152,101 +150,6 @@ func TestForeignMessages(t *testing.T) {
 	if after := carrier.Status(); after.Incoming.Rings != before.Incoming.Rings {
 		t.Fatalf("rings: %d, then %d", before.Incoming.Rings, after.Incoming.Rings)
 	}
-}
-
-// The durable carried number is that of the last durable block executed here, in whatever order the
-// reports arrive.
-func TestHeights(t *testing.T) {
-	t.Parallel()
-	var h heights
-	check := func(ordered, durable uint64, known bool) {
-		t.Helper()
-		if got := h.position(); got != (position{ordered, durable, known}) {
-			t.Fatalf("got %+v, want %d, %d, %t", got, ordered, durable, known)
-		}
-	}
-	check(0, 0, false)
-	h.durableTo(4)
-	check(0, 0, false)
-	h.base(0, 5, 7)
-	check(7, 0, false)
-	h.applied(6, 7)
-	h.applied(7, 9)
-	h.durableTo(5)
-	check(9, 7, true)
-	h.durableTo(6)
-	check(9, 7, true)
-	h.applied(7, 9) // again
-	h.base(0, 3, 1) // too late
-	h.durableTo(100)
-	check(9, 9, true)
-	h.applied(8, 9)
-	h.applied(9, 12)
-	check(12, 12, true)
-	h.reset()
-	check(0, 0, false)
-	h.base(0, 5, 7) // of the life before
-	check(0, 0, false)
-	for height := ledger.Height(1); height < 3*heightsMax; height++ {
-		h.applied(height, uint64(height))
-	}
-	h.durableTo(10)
-	check(3*heightsMax-1, 10, true)
-	h.durableTo(2 * heightsMax)
-	if got := h.position(); got.durable > 2*heightsMax {
-		t.Fatalf("durable is %d of %d", got.durable, 2*heightsMax)
-	}
-	h.durableTo(3 * heightsMax)
-	check(3*heightsMax-1, 3*heightsMax-1, true)
-}
-
-// A chain that goes back takes its positions along: what replaced the blocks says what is durable,
-// also if it carries less, or nothing.
-func TestHeightsGoBack(t *testing.T) {
-	t.Parallel()
-	if wrongs := goBack(0); len(wrongs) > 0 {
-		t.Error(wrongs)
-	}
-	if len(goBack(faultHeightsKept)) == 0 {
-		t.Error("the planted bug is not found")
-	}
-}
-
-// goBack makes chains go back, and says which positions are wrong.
-func goBack(fault fault) (wrongs []string) {
-	for name, test := range map[string]struct {
-		again   []rise // the blocks that replace 7, 8 and 9
-		durable []position
-	}{
-		"nothing carried": {[]rise{{7, 7}, {8, 7}, {9, 7}},
-			[]position{{7, 7, true}, {7, 7, true}, {7, 7, true}}},
-		"less carried": {[]rise{{7, 8}, {8, 8}, {9, 9}},
-			[]position{{9, 8, true}, {9, 8, true}, {9, 9, true}}},
-		"later carried": {[]rise{{7, 7}, {8, 9}, {9, 12}},
-			[]position{{12, 7, true}, {12, 9, true}, {12, 12, true}}},
-		"in the middle": {[]rise{{8, 9}, {9, 9}},
-			[]position{{9, 9, true}, {9, 9, true}, {9, 9, true}}},
-		"the last only": {[]rise{{9, 10}},
-			[]position{{10, 9, true}, {10, 10, true}, {10, 10, true}}},
-	} {
-		h := heights{fault: fault}
-		h.applied(6, 7)
-		h.durableTo(6)
-		h.applied(7, 9)
-		h.applied(8, 10)
-		h.applied(9, 15)
-		for _, each := range test.again {
-			h.applied(each.height, each.carried)
-		}
-		for i, want := range test.durable {
-			h.durableTo(ledger.Height(7 + i))
-			if got := h.position(); got != want {
-				wrongs = append(wrongs, fmt.Sprintf("%s: durable to %d is %+v, want %+v", name, 7+i,
-					got, want))
-			}
-		}
-	}
-	return wrongs
 }
 
 func FuzzMessage(f *testing.F) {

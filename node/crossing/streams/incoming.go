@@ -109,7 +109,7 @@ func (in *incoming) asked(l received) {
 // step advances the stream from the parent.
 func (in *incoming) step(now time.Time) {
 	at := in.s.heights.position()
-	if !in.present || !at.known {
+	if !in.present || !at.Known {
 		return
 	}
 	if in.carrier == nil && !in.begin(at) {
@@ -130,12 +130,12 @@ func (in *incoming) step(now time.Time) {
 }
 
 // begin makes the carrier.
-func (in *incoming) begin(at position) bool {
+func (in *incoming) begin(at stream.Position) bool {
 	if in.s.config.fault == faultEarlyPosition {
-		at.durable = at.ordered
+		at.Durable = at.Ordered
 	}
-	carrier, err := stream.NewCarrier(in.s.machine(in.writers, in.own, in.self), at.ordered,
-		at.durable)
+	carrier, err := stream.NewCarrier(in.s.machine(in.writers, in.own, in.self), at.Ordered,
+		at.Durable)
 	if err != nil {
 		in.s.config.Logger.Error("streams: the stream from the parent", "error", err)
 		return false
@@ -147,15 +147,15 @@ func (in *incoming) begin(at position) bool {
 }
 
 // advance passes the chain's position to the carrier. The caller holds the lock.
-func (in *incoming) advance(at position) {
+func (in *incoming) advance(at stream.Position) {
 	if in.s.config.fault == faultEarlyPosition {
-		at.durable = at.ordered
+		at.Durable = at.Ordered
 	}
-	in.carrier.Advance(at.ordered, at.durable)
+	in.carrier.Advance(at.Ordered, at.Durable)
 }
 
 // look polls the carrier's rings, and reports whether there is something to propose.
-func (in *incoming) look(at position, now time.Time) (ready bool) {
+func (in *incoming) look(at stream.Position, now time.Time) (ready bool) {
 	in.s.mu.Lock()
 	in.carrier.Poll()
 	in.advance(at)

@@ -66,7 +66,7 @@ type OutgoingStatus struct {
 // this chain, once that is known.
 func (s *Streams) CarriedDurably() (number uint64, known bool) {
 	at := s.heights.position()
-	return at.durable, at.known
+	return at.Durable, at.Known
 }
 
 // Status returns the state of the streams.
@@ -76,8 +76,8 @@ func (s *Streams) Status() Status {
 	var status Status
 	if in := s.in; in != nil {
 		at := s.heights.position()
-		status.Incoming = &IncomingStatus{Parent: in.parent, Known: at.known, Ordered: at.ordered,
-			Durable: at.durable, Writers: len(s.config.Directory.Members(in.parent))}
+		status.Incoming = &IncomingStatus{Parent: in.parent, Known: at.Known, Ordered: at.Ordered,
+			Durable: at.Durable, Writers: len(s.config.Directory.Members(in.parent))}
 		status.Incoming.Liars, status.Incoming.Lies = in.listed(), in.lies
 		if in.carrier != nil {
 			c := in.carrier.Status()

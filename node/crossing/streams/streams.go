@@ -147,8 +147,6 @@ const (
 	faultHasty
 	// faultLetGo ends the stream to a shard as soon as that hangs below another one.
 	faultLetGo
-	// faultHeightsKept keeps the positions of blocks that the chain took back.
-	faultHeightsKept
 	// faultNotRevoked lets a ring go that its writer can still write.
 	faultNotRevoked
 )
@@ -230,7 +228,7 @@ func New(config Config) (*Streams, error) {
 		config: config, self: config.Host.ID(), began: now, bell: make(chan struct{}, 1),
 		// A number is never used twice, not even by an earlier process on this host.
 		numbers: uint64(now.UnixNano()), connections: map[uint64]*connection{},
-		done: map[ledger.ShardID]int{}, heights: heights{fault: config.fault},
+		done: map[ledger.ShardID]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	changed := config.Directory.Changed()
@@ -298,7 +296,7 @@ func (s *Streams) Propose(room int,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.heights.position()
-	if s.in == nil || s.ctx.Err() != nil || s.in.carrier == nil || !at.known {
+	if s.in == nil || s.ctx.Err() != nil || s.in.carrier == nil || !at.Known {
 		return
 	}
 	s.in.advance(at)

@@ -152,8 +152,8 @@ func (s *Streams) asked(l received) {
 	switch at := s.heights.position(); {
 	case r.above && s.in != nil:
 		s.in.asked(l)
-	case r.former && at.known:
+	case r.former && at.Known:
 		s.send(l.from.ID, &message{kind: messageFeedback, child: s.config.Directory.Own(),
-			feedback: stream.Feedback{Position: at.durable}})
+			feedback: stream.Feedback{Position: at.Durable}})
 	}
 }
