@@ -203,7 +203,8 @@ func TestManySignaturesOfAMessageAreRemembered(t *testing.T) {
 		v.remember(&signed{most.message, most.signatures[:1]}) // again
 	}
 	if !v.known(&most) || v.signatures != MaxBundleSignatures {
-		t.Errorf("remembers %d signatures of a message, and not all that it was shown", v.signatures)
+		t.Errorf("remembers %d signatures of a message, and not all that it was shown",
+			v.signatures)
 	}
 	one := signed{most.message, []Signature{seal(1, 0)}}
 	if v.remember(&one); !v.known(&one) || v.known(&most) || v.signatures != MaxBundleSignatures {

@@ -57,7 +57,8 @@ func TestLastHolderAboveOtherShards(t *testing.T) {
 	one := &membershipSession{genesis: ledgertest.OperatedGenesis(2),
 		cluster: &ledgerdv1.ClusterState{Members: []*ledgerdv1.MemberState{{Index: 0},
 			{Index: 1, AbsentHeight: 7}}}}
-	if err := one.checkHolder(t.Context(), leaving); err == nil || strings.Contains(err.Error(), "BEHIND") {
+	if err := one.checkHolder(t.Context(), leaving); err == nil ||
+		strings.Contains(err.Error(), "BEHIND") {
 		t.Errorf("a book of one shard: %v", err)
 	}
 }

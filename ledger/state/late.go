@@ -14,9 +14,9 @@ import (
 // over by the time of the block. From there on it could only be refused, so nothing depends on the
 // order. docs/design/moves.md says why that is final.
 
-// lateMax bounds the copies that a block takes beside the order, and lateBytes their size in batches
-// if there is more than one: each has the ids of all transactions of its bundle. Others are proposed
-// again.
+// lateMax bounds the copies that a block takes beside the order, and lateBytes their size in
+// batches if there is more than one: each has the ids of all transactions of its bundle. Others are
+// proposed again.
 const lateMax, lateBytes = 64, ledger.MaxBundleBytes
 
 // TakesLate reports whether a block of a time may refuse a transaction that has no place in this
@@ -76,9 +76,9 @@ func (s *State) refuseLate(id ledger.Hash) ledger.Result {
 		s.present(without(s.destinations, s.shard)))
 }
 
-// addLate adds copies of transactions that are too late in a block of a time. The batches take turns,
-// and another one begins in each round. So a member whose copies are many or large does not keep
-// those of others out.
+// addLate adds copies of transactions that are too late in a block of a time. The batches take
+// turns, and another one begins in each round. So a member whose copies are many or large does not
+// keep those of others out.
 func (s *sealing) addLate(batches []*ledger.VerifiedBatch, time ledger.Milliseconds) {
 	first, room := len(s.block.Unpacked), lateBytes
 	late := func(t *ledger.Transaction, _ *ledger.Hash, _ uint64) bool {

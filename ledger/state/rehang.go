@@ -159,8 +159,8 @@ func (s *State) LegsAbove() []Leg {
 	return s.legs(func(child, _ ledger.ShardID) bool { return child == s.shard })
 }
 
-// legs returns those parts of streams that are own. It takes no longer than a look at each shard and
-// each change of the tree, since writers ask for them often.
+// legs returns those parts of streams that are own. It takes no longer than a look at each shard
+// and each change of the tree, since writers ask for them often.
 func (s *State) legs(own func(child, parent ledger.ShardID) bool) (legs []Leg) {
 	for i, parent := range s.tree.FirstParents() {
 		if child := ledger.ShardID(i); parent != child && own(child, parent) {

@@ -486,8 +486,8 @@ func (p *plan) String() string {
 		version += fmt.Sprintf(" and then %d", p.upgrade)
 	}
 	return fmt.Sprintf("%d shards of %d, parents %v, %d added, version %s, vouched: %v, at most "+
-		"%d waiting, %d accounts in memory, assets in one: %d, %d%% of messages lost, %d%% repeated, up to %d turns "+
-		"late, %d bundles, %d faults%s",
+		"%d waiting, %d accounts in memory, assets in one: %d, %d%% of messages lost, "+
+		"%d%% repeated, up to %d turns late, %d bundles, %d faults%s",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
 		p.vouched(), p.limit, p.memory, p.assetsMax, p.loss, p.repeats, p.delay, len(p.submissions),
 		len(p.faults), p.lossesInWords()+p.changesInWords()+p.replacementsInWords())

@@ -110,8 +110,8 @@ func (m *member) judgeTaken() {
 		has = g.records[g.durable-1].position
 	}
 	if at.Known && at.Durable > has {
-		g.world.fail(Durability, fmt.Sprintf("%v believes that its chain has the stream from above "+
-			"durably up to %d, and that has it up to %d", m, at.Durable, has))
+		g.world.fail(Durability, fmt.Sprintf("%v believes that its chain has the stream from "+
+			"above durably up to %d, and that has it up to %d", m, at.Durable, has))
 	}
 }
 

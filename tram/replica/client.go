@@ -82,7 +82,8 @@ func (c *Client) Multicast(m order.Multicast) error {
 	ring := c.options.bufferRing()
 	number := s.sent + 1
 	place := ring.place(number)
-	if s.lent[place] > 0 && c.options.Fault != FaultLentReused || number > s.taken+uint64(ring.slots) {
+	if s.lent[place] > 0 && c.options.Fault != FaultLentReused ||
+		number > s.taken+uint64(ring.slots) {
 		return order.ErrNotNow
 	}
 	s.sent = number

@@ -311,8 +311,8 @@ func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
 }
 
 // A copy that failed where the other organisation lives now is not the outcome: the signer's home
-// has that. While it is silent, the transaction is not shown as failed, however long its deadline is
-// over: it may have taken effect before.
+// has that. While it is silent, the transaction is not shown as failed, however long its deadline
+// is over: it may have taken effect before.
 func TestFailureOfACopyWhileTheSignersHomeIsSilent(t *testing.T) {
 	t.Parallel()
 	var late atomic.Int64 // by which the nodes' clocks are ahead

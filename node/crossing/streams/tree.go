@@ -45,7 +45,9 @@ func (s *Streams) branch(tree *ledger.ShardTree) {
 		}
 	}
 	for _, child := range children {
-		if !deserted(child) && !slices.ContainsFunc(s.out, func(o *outgoing) bool { return o.child == child }) {
+		if !deserted(child) && !slices.ContainsFunc(s.out, func(o *outgoing) bool {
+			return o.child == child
+		}) {
 			s.out = append(s.out, &outgoing{s: s, child: child,
 				outlets: map[order.ServerID]*outlet{}})
 		}
