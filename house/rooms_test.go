@@ -225,7 +225,7 @@ var rooms = []room{
 	{folder: "ledger",
 		purpose: "the book as values: transactions, bundles, blocks, accounts, members, the " +
 			"genesis; their encodings, hashes, proofs and signatures",
-		imports: []string{"clock", "ledger/internal/codec"},
+		imports: []string{"clock", "ledger/internal/codec", "ledger/internal/pairs"},
 		modules: []string{"github.com/oasisprotocol/curve25519-voi",
 			"github.com/transparency-dev/merkle"},
 		// The weights of a batch of signatures that is verified at once. The lock of the memory of

@@ -464,9 +464,7 @@ func (b *Block) roots() (ids, results Hash) {
 
 func (b *Block) idLeaves() []Hash {
 	leaves := make([]Hash, len(b.Unpacked))
-	for i := range b.Unpacked {
-		leaves[i] = leafHash(b.Unpacked[i].ID[:])
-	}
+	hashIDs(leaves, len(leaves), func(i int) *Hash { return &b.Unpacked[i].ID })
 	return leaves
 }
 

@@ -455,8 +455,8 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		if bundle.transactions[i].alone() && count > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
-		bundle.ids[i] = TransactionID(body)
 	}
+	hashBodies(bundle.ids, bundle.Body)
 	bundle.hashIDs()
 	return bundle, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
@@ -100,7 +101,15 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 			return nil, nil, fmt.Errorf("transaction %d: %w: %w", place, ErrMalformed,
 				errNotClients)
 		}
-		bundle.ids[place] = TransactionID(body)
+	}
+	if !slices.Contains(kept, false) {
+		hashBodies(bundle.ids, bundle.Body)
+	} else {
+		for place := range count {
+			if kept[place] {
+				bundle.ids[place] = TransactionID(bundle.Body(place))
+			}
+		}
 	}
 	bundle.hashIDs()
 	return bundle, kept, nil

@@ -13,14 +13,13 @@ type idTree struct {
 
 func newIDTree(ids []Hash) idTree {
 	full := 2*len(ids) - bits.OnesCount(uint(len(ids)))
-	t := idTree{nodes: make([]Hash, 0, full), size: len(ids)}
-	for i := range ids {
-		t.nodes = append(t.nodes, leafHash(ids[i][:]))
-	}
-	for below := t.nodes; len(below) > 1; below = t.nodes[len(t.nodes)-len(below)/2:] {
-		for i := 0; i+1 < len(below); i += 2 {
-			t.nodes = append(t.nodes, nodeHash(&below[i], &below[i+1]))
-		}
+	t := idTree{nodes: make([]Hash, full), size: len(ids)}
+	below, rest := t.nodes[:len(ids)], t.nodes[len(ids):]
+	hashIDs(below, len(ids), func(i int) *Hash { return &ids[i] })
+	for len(below) > 1 {
+		above := rest[:len(below)/2]
+		hashNodes(above, below)
+		below, rest = above, rest[len(above):]
 	}
 	return t
 }
@@ -98,12 +97,12 @@ func (b *Block) idRoot(level []Hash) Hash {
 	for number := 0; len(level) > 0; number++ {
 		// A node overwrites one that no later node is above.
 		hash := func(from, to int) {
-			for i := from; i < to; i++ {
-				if number == 0 {
-					level[i] = leafHash(b.Unpacked[i].ID[:])
-				} else {
-					level[i] = nodeHash(&level[2*i], &level[2*i+1])
-				}
+			if number == 0 {
+				hashIDs(level[from:to], to-from, func(i int) *Hash {
+					return &b.Unpacked[from+i].ID
+				})
+			} else if from < to {
+				hashNodes(level[from:to], level[2*from:2*to])
 			}
 		}
 		done, sharing := 0, runs[:0]

@@ -1,12 +1,14 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
+	"github.com/ledgerd/ledgerd/ledger/internal/pairs"
 )
 
 // Bounds of a transaction.
@@ -479,7 +481,29 @@ func (t *Transaction) encodeBody(to []byte) ([]byte, error) {
 // TransactionID returns the id of the transaction with this body: the SHA-256 of
 // "ledgerd/transaction/1", a zero byte and the body.
 func TransactionID(body []byte) Hash {
-	return sum256([]byte(transactionDomain), body)
+	var short [256]byte
+	if len(transactionDomain)+len(body) > len(short) {
+		return sum256([]byte(transactionDomain), body)
+	}
+	return sha256.Sum256(append(append(short[:0], transactionDomain...), body...))
+}
+
+// hashBodies sets ids to the ids of as many transactions. Two of about the same size take little
+// longer than one.
+func hashBodies(ids []Hash, body func(i int) []byte) {
+	if len(ids) == 1 {
+		ids[0] = TransactionID(body(0))
+		return
+	}
+	var pair pairs.Pair
+	i := 0
+	for ; i+1 < len(ids); i += 2 {
+		first, second := pair.SumAfter(transactionDomain, body(i), body(i+1))
+		ids[i], ids[i+1] = first, second
+	}
+	if i < len(ids) {
+		ids[i] = TransactionID(body(i))
+	}
 }
 
 // DecodeBody decodes a transaction, or returns ErrMalformed or ErrName. The transaction shares the

@@ -70,7 +70,8 @@ func VerdictEntries(book Hash, verdicts []Verdict, bundle int, shared bool) ([]E
 	[]BundleSeal) {
 	count := len(verdicts)
 	entries, seals := make([]Entry, count), make([]BundleSeal, 0, bundlesOf(verdicts, shared))
-	transactions, bodies := make([]Transaction, count), make([]byte, 0, count*verdictBodySize)
+	transactions := make([]Transaction, count)
+	bodies := make([]byte, 0, count*verdictBodySize)
 	ids, kept := make([]Hash, count), make([]bool, count)
 	for first := 0; first < count; {
 		next := first + 1
@@ -81,14 +82,20 @@ func VerdictEntries(book Hash, verdicts []Verdict, bundle int, shared bool) ([]E
 			transactions[i].Ledger, transactions[i].Verdict = book, &verdicts[i]
 			start := len(bodies)
 			bodies = transactions[i].appendBody(bodies)
-			body := bodies[start:len(bodies):len(bodies)]
-			ids[i], kept[i] = TransactionID(body), true
-			entries[i] = Entry{ID: ids[i], Decoded: &transactions[i], Body: body,
+			entries[i] = Entry{Decoded: &transactions[i],
+				Body:   bodies[start:len(bodies):len(bodies)],
 				Bundle: bundle + len(seals), Place: i - first}
+			kept[i] = true
 		}
-		seals = append(seals, BundleSeal{IDs: ids[first:next:next], Kept: kept[first:next:next],
-			Root: IDRoot(ids[first:next])})
+		seals = append(seals, BundleSeal{IDs: ids[first:next:next], Kept: kept[first:next:next]})
 		first = next
+	}
+	hashBodies(ids, func(i int) []byte { return entries[i].Body })
+	for i := range entries {
+		entries[i].ID = ids[i]
+	}
+	for i := range seals {
+		seals[i].Root = IDRoot(seals[i].IDs)
 	}
 	return entries, seals
 }

@@ -59,6 +59,35 @@ func (p *Pair) Sum(a, b []byte) (first, second [sha256.Size]byte) {
 	return hashes[0], hashes[1]
 }
 
+// SumAfter returns the SHA-256 of both messages, each after the prefix.
+func (p *Pair) SumAfter(prefix string, a, b []byte) (first, second [sha256.Size]byte) {
+	blocks := blocksFor(len(prefix) + len(a))
+	if blocks > maxBlocks || blocksFor(len(prefix)+len(b)) != blocks {
+		return sumAfter(prefix, a), sumAfter(prefix, b)
+	}
+	p.size = 0
+	for i, message := range [2][]byte{a, b} {
+		to := p.messages[i][:blocks*blockSize]
+		size := copy(to, prefix)
+		padAfter(to, size+copy(to[size:], message))
+	}
+	if !supported {
+		return sha256.Sum256(p.messages[0][:len(prefix)+len(a)]),
+			sha256.Sum256(p.messages[1][:len(prefix)+len(b)])
+	}
+	var hashes [2][sha256.Size]byte
+	hashPair(&hashes, &p.messages[0][0], &p.messages[1][0], blocks)
+	return hashes[0], hashes[1]
+}
+
+func sumAfter(prefix string, message []byte) (sum [sha256.Size]byte) {
+	hash := sha256.New()
+	hash.Write([]byte(prefix))
+	hash.Write(message)
+	hash.Sum(sum[:0])
+	return sum
+}
+
 // blocksFor returns how many blocks a message of a size has once it is padded.
 func blocksFor(size int) int { return (size + tail + blockSize - 1) / blockSize }
 

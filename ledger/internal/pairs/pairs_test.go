@@ -29,6 +29,13 @@ func TestSum(t *testing.T) {
 			if first != sha256.Sum256(a) || second != sha256.Sum256(b) {
 				t.Fatalf("messages of %d and %d bytes have other hashes", length, other)
 			}
+			prefix := string(message(length % 30))
+			first, second = pair.SumAfter(prefix, a, b)
+			if first != sha256.Sum256(append([]byte(prefix), a...)) ||
+				second != sha256.Sum256(append([]byte(prefix), b...)) {
+				t.Fatalf("messages of %d and %d bytes after %d have other hashes", length, other,
+					len(prefix))
+			}
 			if !bytes.Equal(append(bytes.Clone(a), b...), before) {
 				t.Fatal("the messages changed")
 			}
