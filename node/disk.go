@@ -1,6 +1,7 @@
 package node
 
 import (
+	"log/slog"
 	"sync"
 	"syscall"
 	"time"
@@ -11,11 +12,13 @@ import (
 // diskLook bounds the age of the last measurement of the free space.
 const diskLook = 250 * time.Millisecond
 
-// diskWatch knows whether there is space for writes. It measures at most every diskLook.
+// diskWatch knows whether there is space for writes, and logs changes. It measures at most every
+// diskLook.
 type diskWatch struct {
 	dir     string
 	reserve uint64
 	space   func(dir string) (uint64, error)
+	logger  *slog.Logger
 
 	mu     sync.Mutex
 	at     time.Time
@@ -24,8 +27,9 @@ type diskWatch struct {
 	failed error
 }
 
-func newDiskWatch(dir string, options store.Options) *diskWatch {
-	w := &diskWatch{dir: dir, reserve: uint64(options.ReserveBytes), space: options.FreeSpace}
+func newDiskWatch(dir string, options store.Options, logger *slog.Logger) *diskWatch {
+	w := &diskWatch{dir: dir, reserve: uint64(options.ReserveBytes), space: options.FreeSpace,
+		logger: logger}
 	if w.reserve == 0 {
 		w.reserve = store.ReserveBytesDefault
 	}
@@ -47,10 +51,18 @@ func (w *diskWatch) look() {
 	}
 	// Refuse writes a little before the store has to. Admit them again only when there is clearly
 	// more space.
-	if w.isLow {
-		w.isLow = w.free < w.reserve*3/2
-	} else {
-		w.isLow = w.free < w.reserve*5/4
+	needed, before := w.reserve*5/4, w.isLow
+	if before {
+		needed = w.reserve * 3 / 2
+	}
+	switch w.isLow = w.free < needed; {
+	case w.isLow && !before:
+		w.logger.Warn("the disk is nearly full: this node takes no writes until there is more "+
+			"space; free some", "dir", w.dir, "free_mib", w.free>>20,
+			"needed_mib", w.reserve*3/2>>20)
+	case !w.isLow && before:
+		w.logger.Info("the disk has space again: this node takes writes", "dir", w.dir,
+			"free_mib", w.free>>20)
 	}
 }
 

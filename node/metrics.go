@@ -135,6 +135,13 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 {
 			return float64(n.disk.bytes())
 		}),
+		gauge("disk_low", "1 while the disk is nearly full, so that this node takes no writes.",
+			func() float64 {
+				if n.disk.low() {
+					return 1
+				}
+				return 0
+			}),
 	) {
 		errs = append(errs, registry.Register(c))
 	}

@@ -141,7 +141,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if n.home.Config.Store.AccountsInMemory > 0 {
 		n.options.Store.AccountsInMemory = n.home.Config.Store.AccountsInMemory
 	}
-	n.disk = newDiskWatch(n.home.Dir, n.options.Store)
+	n.disk = newDiskWatch(n.home.Dir, n.options.Store, n.logger)
 	if err := n.openDisk(); err != nil {
 		return nil, err
 	}

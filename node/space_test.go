@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func TestCannotWrite(t *testing.T) {
 	t.Parallel()
 	n := &Node{home: &home.Home{Dir: t.TempDir()}}
-	n.disk = newDiskWatch(n.home.Dir, store.Options{})
+	n.disk = newDiskWatch(n.home.Dir, store.Options{}, slog.New(slog.DiscardHandler))
 	failed := func(number syscall.Errno) error {
 		return fmt.Errorf("write: %w", &fs.PathError{Op: "write", Path: "file", Err: number})
 	}
