@@ -47,6 +47,10 @@ var rooms = []room{
 		except: []string{"time"},
 		pure:   true,
 	},
+	{folder: "internal/beat",
+		purpose: "what is due once in a period is due at the same time everywhere, so that idle " +
+			"nodes wake seldom",
+	},
 	{folder: "allconcur",
 		purpose: "AllConcur and AllConcur+ as one state machine, for an eventually perfect or " +
 			"a perfect failure detector",
@@ -267,7 +271,8 @@ var rooms = []room{
 	},
 	{folder: "ledger/store",
 		purpose: "the chain and its effects on disk, checked on every read",
-		imports: []string{"ledger", "ledger/state", "ledger/verdicts", "ledger/store/journal"},
+		imports: []string{"internal/beat", "ledger", "ledger/state", "ledger/verdicts",
+			"ledger/store/journal"},
 		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2",
 			"github.com/klauspost/compress/s2", "google.golang.org/protobuf", "golang.org/x/sys"},
 	},
@@ -312,7 +317,7 @@ var rooms = []room{
 	},
 	{folder: "node/detector",
 		purpose: "heartbeats and suspicions",
-		imports: []string{"digraph", "order", "rdmanet", "node/wire"},
+		imports: []string{"digraph", "order", "rdmanet", "internal/beat", "node/wire"},
 	},
 	{folder: "node/driver",
 		purpose: "runs an engine over the fabric: the lanes, timers and goroutine around " +
@@ -332,7 +337,7 @@ var rooms = []room{
 		purpose: "in a book of several shards: knows the members of all shards and their " +
 			"condition, and exchanges verdicts",
 		imports: []string{"ledger", "ledger/state", "ledger/verdicts", "ledger/store", "rdmanet",
-			"rdmanet/p2p", "node/wire", "node/report"},
+			"rdmanet/p2p", "internal/beat", "node/wire", "node/report"},
 	},
 	{folder: "node/crossing/streams",
 		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +
@@ -444,9 +449,9 @@ var rooms = []room{
 	{folder: "node",
 		purpose: "one node put together: the loop around the life of a member (package " +
 			"shard), status, the API's backend",
-		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer",
-			"docs"},
+		imports: []string{"digraph", "order", "clock", "internal/beat", "allconcur",
+			"allconcur/generation", "shard/...", "rdmanet/...", "ledger/...", "node/...",
+			"explorer", "docs"},
 		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang",
 			"golang.org/x/time"},
 	},

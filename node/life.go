@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/detector"
@@ -249,7 +250,7 @@ func (l *life) run() {
 		case <-ticks.C:
 			tick = true
 			now := time.Now()
-			ticks.Reset(wire.NextBeat(now, tickEvery).Sub(now)) // with the heartbeats
+			ticks.Reset(beat.Until(now, tickEvery)) // with the heartbeats
 		case <-l.wake:
 		}
 		if err := l.turn(tick); err != nil {

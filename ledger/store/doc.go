@@ -98,7 +98,7 @@
 //
 // Checks, merges, new files of leaves, and the goroutine that reads accounts into memory work while
 // blocks are executed. They rest for longer, the more of the time blocks take, and each comes to an
-// end (pace.go).
+// end (pace.go). Badger's compactors work only while there is something to compact (compactors.go).
 //
 // # What Open leaves
 //

@@ -81,6 +81,9 @@ type Options struct {
 	keepCold bool
 	// slice is how long work behind goes on without a rest. Only tests set it.
 	slice time.Duration
+	// compactorsLook is how often the store looks whether there is work for compactors. Only tests
+	// set it.
+	compactorsLook time.Duration
 	// onWrite is called before each step of writing, onLook after each look into runs. Only tests
 	// set them.
 	onWrite func(step string)
@@ -139,6 +142,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.slice <= 0 {
 		o.slice = sliceDefault
+	}
+	if o.compactorsLook <= 0 {
+		o.compactorsLook = compactorsLook
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace

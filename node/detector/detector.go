@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -484,17 +485,17 @@ func (d *Detector) tick() (next time.Time, active bool) {
 		return time.Time{}, false
 	}
 	now := time.Now()
-	run, beat := d.group.Generation, false
+	run, due := d.group.Generation, false
 	var judged []accusation
 	var watchers, later []order.ServerID
 	if d.machine != nil {
 		var suspicions []Suspicion
-		beat, suspicions = d.machine.Tick(now)
+		due, suspicions = d.machine.Tick(now)
 		d.note(suspicions)
 		next = d.machine.Next()
 		judged = d.accusations()
 	}
-	if beat {
+	if due {
 		watchers = slices.DeleteFunc(d.group.successors(d.config.Self),
 			func(server order.ServerID) bool {
 				return slices.Contains(d.removed, server) || slices.Contains(d.lost, server)
@@ -503,7 +504,7 @@ func (d *Detector) tick() (next time.Time, active bool) {
 	var laterRun uint64
 	if d.next != nil {
 		if !now.Before(d.beat) {
-			d.beat = wire.NextBeat(now, d.config.Timing.Heartbeat)
+			d.beat = beat.Next(now, d.config.Timing.Heartbeat)
 			laterRun, later = d.next.Generation, d.next.successors(d.config.Self)
 		}
 		if next.IsZero() || d.beat.Before(next) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ledgerd/ledgerd/node/wire"
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -156,7 +156,7 @@ func (m *Machine) Next() time.Time {
 }
 
 // Tick reports whether heartbeats are due now, and returns the servers that become suspected.
-func (m *Machine) Tick(now time.Time) (beat bool, suspicions []Suspicion) {
+func (m *Machine) Tick(now time.Time) (due bool, suspicions []Suspicion) {
 	if now.Sub(m.lastTick) > 2*m.timing.Heartbeat {
 		m.paused(now)
 	}
@@ -174,10 +174,10 @@ func (m *Machine) Tick(now time.Time) (beat bool, suspicions []Suspicion) {
 				fmt.Errorf("%w for %v", ErrDisconnected, w.link.grace))...)
 		}
 	}
-	if beat = !now.Before(m.nextBeat); beat {
-		m.nextBeat = wire.NextBeat(now, m.timing.Heartbeat)
+	if due = !now.Before(m.nextBeat); due {
+		m.nextBeat = beat.Next(now, m.timing.Heartbeat)
 	}
-	return beat, suspicions
+	return due, suspicions
 }
 
 // paused gives every predecessor a fresh timeout, since this process itself stood still.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/node/wire"
@@ -206,7 +207,7 @@ func (a *Announcer) run() {
 // time, so that each wakes once for those of all others.
 func (a *Announcer) untilNext() time.Duration {
 	now := time.Now()
-	return wire.NextBeat(now, a.config.Every).Sub(now)
+	return beat.Until(now, a.config.Every)
 }
 
 func (a *Announcer) announce() {
