@@ -122,7 +122,8 @@ var rooms = []room{
 	},
 	{folder: "rdmanet/p2p",
 		purpose: "the provider between machines, over libp2p",
-		imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
+		imports: []string{"internal/beat", "rdmanet", "rdmanet/internal/...",
+			"rdmanet/segment"},
 		// Not libp2p's root package, which brings in all of its transports.
 		modules: []string{"github.com/libp2p/go-libp2p/core", "github.com/libp2p/go-libp2p/p2p",
 			"github.com/libp2p/go-libp2p/x", "github.com/multiformats/go-multiaddr",
@@ -343,7 +344,7 @@ var rooms = []room{
 		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +
 			"regions, from the parent shard and to the children, as members come, go " +
 			"and restart",
-		imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/wire",
+		imports: []string{"internal/beat", "order", "ledger", "ledger/store", "rdmanet", "node/wire",
 			"tram/stream"},
 	},
 	{folder: "node/catchup",

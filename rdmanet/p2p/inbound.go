@@ -12,6 +12,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
@@ -23,13 +24,14 @@ import (
 //
 // Lone frames that come one after the other, as heartbeats on an idle lane do, share an
 // acknowledgement, too: after ackLone of them, each less than ackSteady after the acknowledgement
-// of the one before, it waits for ackSteady. A host that closes waits for it that much longer.
+// of the one before, it waits for ackSteady, so that heartbeats twice a second share one. A host
+// that closes waits for it that much longer.
 const (
 	ackDelayMin = 5 * time.Millisecond
 	ackQuiet    = 80 * time.Millisecond
 	ackShare    = 8
 	ackLone     = 8
-	ackSteady   = 500 * time.Millisecond
+	ackSteady   = time.Second
 )
 
 // ackPace decides how long the acknowledgements of a lane wait.
@@ -273,9 +275,11 @@ func (s *inboundStream) refuse(reply answer) error {
 }
 
 // acknowledge reports delivered frames to the sender, soon after they are delivered, and sends
-// signs of life. It returns when the stream is stopped or the host has said goodbye.
+// signs of life, those of all lanes at the same time. It returns when the stream is stopped or the
+// host has said goodbye.
 func (s *inboundStream) acknowledge() {
-	alive := time.NewTicker(max(s.host.mendTimeout/4, time.Millisecond))
+	period := max(s.host.mendTimeout/4, time.Millisecond)
+	alive := time.NewTimer(beat.Until(time.Now(), period))
 	defer alive.Stop()
 	pace := ackPace{max: s.host.mendTimeout / ackShare}
 	delay := time.NewTimer(ackDelayMin)
@@ -288,6 +292,7 @@ func (s *inboundStream) acknowledge() {
 				return
 			}
 		case <-alive.C:
+			alive.Reset(beat.Until(time.Now(), period))
 			if s.polled.Load() {
 				// A sender that was stopped between clearing the bell and raising its event keeps
 				// the others from raising it.

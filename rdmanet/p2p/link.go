@@ -12,6 +12,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
 )
@@ -314,7 +315,8 @@ func (l *link) carry(conn *connection) error {
 
 // oversee waits for the stream's end. It returns why the stream must end, or nil if it has ended.
 func (l *link) oversee(ended <-chan struct{}) error {
-	watch := time.NewTicker(max(l.host.mendTimeout/8, time.Millisecond))
+	period := max(l.host.mendTimeout/8, time.Millisecond)
+	watch := time.NewTimer(beat.Until(time.Now(), period))
 	defer watch.Stop()
 	for {
 		select {
@@ -330,7 +332,8 @@ func (l *link) oversee(ended <-chan struct{}) error {
 				return verdict
 			}
 		case <-watch.C:
-			// At the next tick it would be too late.
+			watch.Reset(beat.Until(time.Now(), period))
+			// At the next look it would be too late.
 			if left, waiting := l.patience(); waiting && left < l.host.mendTimeout/8 {
 				return errSilent
 			}
