@@ -344,8 +344,8 @@ var rooms = []room{
 		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +
 			"regions, from the parent shard and to the children, as members come, go " +
 			"and restart",
-		imports: []string{"internal/beat", "order", "ledger", "ledger/store", "rdmanet", "node/wire",
-			"tram/stream"},
+		imports: []string{"internal/beat", "order", "ledger", "ledger/store", "rdmanet",
+			"node/wire", "tram/stream"},
 	},
 	{folder: "node/catchup",
 		purpose: "fetches blocks from peers and serves them, as requests of node/wire",

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"slices"
@@ -20,6 +21,10 @@ const (
 	AnnounceEveryDefault = time.Second
 	AnnounceGapDefault   = 100 * time.Millisecond
 )
+
+// repeatShare times AnnouncerConfig.Every is the interval at which an announcement is repeated that
+// says nothing new. With the defaults one may be lost within ReportLifetime.
+const repeatShare = 2
 
 // relayShare times AnnouncerConfig.Every is the interval at which the node relays the members of
 // the other shards to the members of its own shard. An event may cause an earlier relay.
@@ -46,8 +51,10 @@ type AnnouncerConfig struct {
 	Newer func(peer rdmanet.PeerID, shard ledger.ShardID, epoch ledger.MembersEpoch)
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Every is the interval of announcements, Gap the minimum time between two. Zero means the
-	// default. Members of the own shard get relays relayShare times as rarely.
+	// Every is the interval at which the node looks for something new to announce, Gap the minimum
+	// time between two announcements. Zero means the default. What is not new is repeated
+	// repeatShare times as rarely, and members of the own shard get relays relayShare times as
+	// rarely.
 	Every, Gap time.Duration
 }
 
@@ -59,6 +66,7 @@ type AnnouncerConfig struct {
 type Announcer struct {
 	config AnnouncerConfig
 	met    atomic.Bool // a member of the own shard connected since the last relay
+	fresh  atomic.Bool // a member of another shard connected since the last announcement
 	soon   chan struct{}
 	filled chan struct{}
 	others chan struct{} // what other shards are full for changed
@@ -68,6 +76,9 @@ type Announcer struct {
 	// full says that the last announcement had shards that this one's shard is full for. Only the
 	// goroutine that announces uses it.
 	full bool
+	// said is the last announcement, at saidAt. Only the announcer's goroutine uses them.
+	said   []byte
+	saidAt time.Time
 	// told is what was last said of what waits in the own chain, at toldAt. Only the announcer's
 	// goroutine uses them.
 	told   string
@@ -146,6 +157,7 @@ func (a *Announcer) Event(event rdmanet.PeerEvent) {
 	}
 	switch event.Kind {
 	case rdmanet.PeerConnected, rdmanet.PeerRestarted:
+		a.fresh.Store(true)
 		a.Soon()
 	case rdmanet.PeerDisconnected, rdmanet.PeerUnreachable:
 		a.config.Directory.Lost(event.Peer.ID)
@@ -188,13 +200,13 @@ func (a *Announcer) run() {
 			pausing = true
 		case <-gap.C:
 			pausing = false
-			a.announce()
-			news := a.met.Swap(false)
+			news, fresh := a.met.Swap(false), a.fresh.Swap(false)
 			select {
 			case <-changed:
-				changed, news = a.config.Directory.Changed(), true
+				changed, news, fresh = a.config.Directory.Changed(), true, true
 			default:
 			}
+			a.announce(fresh)
 			if news || time.Since(relayed) >= relayShare*a.config.Every {
 				a.relay()
 				relayed = time.Now()
@@ -210,10 +222,17 @@ func (a *Announcer) untilNext() time.Duration {
 	return beat.Until(now, a.config.Every)
 }
 
-func (a *Announcer) announce() {
+// announce announces what is new, or everything if there may be members that heard nothing yet.
+func (a *Announcer) announce(fresh bool) {
 	a.tellWaiting()
 	own := a.config.Own()
-	a.sendToOthers(wire.KindShard, own.Encode())
+	said, now := own.Encode(), time.Now()
+	// All nodes look at the same times, so half an interval less is not a look earlier.
+	if fresh || !bytes.Equal(said, a.said) ||
+		now.Sub(a.saidAt) > repeatShare*a.config.Every-a.config.Every/2 {
+		a.said, a.saidAt = said, now
+		a.sendToOthers(wire.KindShard, said)
+	}
 	a.announceFull()
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -186,6 +187,83 @@ func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
 	if got := looks[0].Load(); got != 1 {
 		t.Errorf("shard 0 looked %d times at one change", got)
 	}
+}
+
+// What is not new is repeated seldom, but often enough to stay current. What is new, and what a
+// member that connects has not heard, is announced at once.
+func TestAnnouncementsThatAreNotNewAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memory.NewNetwork()
+		var height atomic.Uint64
+		begin := func(i int) (*Directory, *memory.Host, *Announcer) {
+			d := directory(t, i)
+			host, err := network.Host(peerOf(t, i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			control, err := wire.NewDatagrams(host, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: control,
+				Logger: quiet, Own: func() Announcement {
+					return Announcement{Shard: d.Own(), Mode: report.ModeOrdering,
+						Heights: report.Heights{Ordered: ledger.Height(height.Load())}}
+				}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			host.Watch(announcer.Event)
+			return d, host, announcer
+		}
+		end := func(i int, host *memory.Host, announcer *Announcer) {
+			announcer.Close()
+			network.Kill(peerOf(t, i))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = host.Close(ctx)
+		}
+		d, host, listener := begin(0)
+		defer end(0, host, listener)
+		_, from, announcer := begin(3)
+		defer end(3, from, announcer)
+		heard := func() heard {
+			d.mu.RLock()
+			defer d.mu.RUnlock()
+			return d.heard[peerOf(t, 3)]
+		}
+		time.Sleep(10 * time.Second)
+		announcements, last := 0, heard().at
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			if at := heard().at; !at.Equal(last) {
+				announcements, last = announcements+1, at
+			}
+			if !heard().lately(time.Now().Add(ReportLifetime / 2)) {
+				t.Fatal("one lost announcement would be missed")
+			}
+		}
+		if announcements < 29 || announcements > 31 {
+			t.Errorf("%d announcements in a minute without news", announcements)
+		}
+		for at := heard().at; heard().at.Equal(at); time.Sleep(time.Millisecond) {
+		}
+		time.Sleep(AnnounceEveryDefault / 2) // no repeat is due soon
+		height.Store(7)
+		announcer.Soon()
+		time.Sleep(2 * AnnounceGapDefault)
+		if heard().announcement.Heights.Ordered != 7 {
+			t.Error("what is new was not announced at once")
+		}
+		// The next repeat comes more than a second later. But a link may have lost what was sent.
+		before := heard().at
+		announcer.Event(rdmanet.PeerEvent{Kind: rdmanet.PeerRestarted,
+			Peer: rdmanet.Peer{ID: peerOf(t, 0)}})
+		time.Sleep(2 * AnnounceGapDefault)
+		if heard().at.Equal(before) {
+			t.Error("a member that connected has heard nothing")
+		}
+	})
 }
 
 // Announcements of an unknown peer, of a member for another shard, and malformed ones change

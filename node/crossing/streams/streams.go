@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
@@ -41,7 +42,7 @@ const (
 
 // The pace of the loop.
 const (
-	// lookAround bounds the loop's sleep.
+	// lookAround bounds the loop's sleep. It wakes together with other loops.
 	lookAround = time.Second
 	// feedbackPause is the minimum time between two feedbacks to a writer. repeatMax is the longest
 	// pause between repetitions, as a multiple of the first.
@@ -412,7 +413,7 @@ func (s *Streams) run(changed <-chan struct{}) {
 			s.seat()
 		}
 		now := time.Now()
-		s.wake = now.Add(lookAround)
+		s.wake = beat.Next(now, lookAround)
 		s.step(now)
 		timer.Reset(max(0, time.Until(s.wake)))
 	}
