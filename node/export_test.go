@@ -34,3 +34,6 @@ var EncodeRecord = encodeRecord
 
 // KnowDurable makes the node know that its chain is durable up to a height.
 func (n *Node) KnowDurable(height ledger.Height) { n.pipeline.PeerDurable(height) }
+
+// Rests reports whether the node sleeps for longer than a tick.
+func (n *Node) Rests() bool { return n.life.pace.rests.Load() }

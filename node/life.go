@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
-	"github.com/ledgerd/ledgerd/internal/beat"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/detector"
@@ -41,6 +40,7 @@ const complaintEvery = 10 * time.Second
 //	life.go         the loop and its surroundings
 //	life_inputs.go  the sources of inputs
 //	life_effects.go the execution of each effect
+//	life_ticks.go   when ticks are given
 //	telling.go      how far the own disk has got, and those of others
 //	chain.go        the chain as the machine reads it
 //	fetching.go     blocks from peers
@@ -70,6 +70,7 @@ type life struct {
 
 	later   laterTelling
 	peersOf peersAsOf
+	pace    tickPace
 	wake    chan struct{}
 	context context.Context
 	cancel  context.CancelFunc
@@ -124,7 +125,7 @@ func (l *life) start() error {
 			l.detector.Lost(run, server, cause)
 		},
 		Removed: func(run uint64, servers []order.ServerID) { l.detector.Removed(run, servers) },
-		Halted:  l.onHalted, Ended: l.onEnded,
+		Halted:  l.onHalted, Ended: l.onEnded, Moved: l.onMoved,
 	})
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func (l *life) start() error {
 		Timing: detector.Timing{Heartbeat: config.Heartbeat, Timeout: config.SuspectAfter},
 	}
 	if l.eventual() {
-		watching.Trust = l.driver.Trust
+		watching.Trust, watching.Quiet = l.driver.Trust, l.quiet
 	} else {
 		n.logger.Warn("the failure detector is treated as perfect: a running node that is "+
 			"suspected may lose transactions that it acknowledged, and the members cannot change",
@@ -240,20 +241,24 @@ func (l *life) reliable(members int) (*digraph.Digraph, error) {
 
 func (l *life) run() {
 	defer l.workers.Done()
-	ticks := time.NewTimer(tickEvery)
-	defer ticks.Stop()
+	timer := time.NewTimer(tickEvery)
+	defer timer.Stop()
+	l.pace.plan(time.Now(), 1)
 	for {
-		tick := false
+		due := false
 		select {
 		case <-l.context.Done():
 			return
-		case <-ticks.C:
-			tick = true
-			now := time.Now()
-			ticks.Reset(beat.Until(now, tickEvery)) // with the heartbeats
+		case <-timer.C:
+			due = true
 		case <-l.wake:
 		}
-		if err := l.turn(tick); err != nil {
+		late := l.pace.passed(time.Now(), due)
+		err := l.turn(late, due)
+		if due || l.pace.resting() {
+			timer.Reset(l.nextTick())
+		}
+		if err != nil {
 			l.node.fail(err)
 			// Later turns may fail as early as this one. So stop the engine now.
 			if err := l.step(shard.Failed{Err: err}); err != nil {
@@ -263,8 +268,9 @@ func (l *life) run() {
 	}
 }
 
-// turn hands all pending inputs to the machine, and a tick if one is due.
-func (l *life) turn(tick bool) error {
+// turn hands all pending inputs to the machine, after the ticks that are late and before the one
+// that is due now, if any.
+func (l *life) turn(late int, due bool) error {
 	l.mu.Lock()
 	inputs := l.inputs
 	l.inputs = nil
@@ -273,8 +279,17 @@ func (l *life) turn(tick bool) error {
 	if err := l.refreshPeers(); err != nil {
 		return err
 	}
-	if tick {
-		inputs = append(inputs, l.diskNow(), l.progressNow(), shard.Tick{})
+	var ticks []shard.Input
+	for ; late > 0; late-- {
+		ago := late
+		if !due {
+			ago--
+		}
+		ticks = append(ticks, l.progressThen(ago), shard.Tick{})
+	}
+	inputs = append(ticks, inputs...)
+	if due {
+		inputs = append(inputs, l.diskNow(), l.progressThen(0), shard.Tick{})
 	}
 	for _, input := range inputs {
 		if input == nil {

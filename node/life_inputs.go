@@ -182,15 +182,15 @@ func (l *life) diskNow() shard.Input {
 	return shard.DiskFull{Reason: l.node.pipeline.Stalled(), Low: l.node.disk.low()}
 }
 
-// progressNow returns the engine's progress, or nil if no engine runs.
-func (l *life) progressNow() shard.Input {
+// progressThen returns the engine's progress some ticks ago, or nil if no engine runs.
+func (l *life) progressThen(ago int) shard.Input {
 	group := l.view().Group
 	status := l.driver.Status()
 	if group == nil || status.Group.Run != uint64(group.Run) {
 		return nil
 	}
 	progressed := shard.Progressed{
-		Run: group.Run, Waiting: int(status.Stalled(time.Now()) / tickEvery),
+		Run: group.Run, Waiting: max(0, int(status.Stalled(time.Now())/tickEvery)-ago),
 		Outside: status.OutsideMajority,
 		Round:   status.Engine.Round, Awaited: status.Engine.Awaited,
 	}

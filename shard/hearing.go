@@ -185,9 +185,10 @@ func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 }
 
 // announce announces this member's state: to all members from time to time, and to the linked ones
-// whenever something changed.
+// whenever something changed. While it rests it does the former less often.
 func (m *Member) announce() {
-	all := m.now-m.announced >= m.config.Timing.Announce
+	since, timing := m.now-m.announced, &m.config.Timing
+	all := since >= timing.Announce && (since > timing.Rest-timing.Announce || !m.rests())
 	if !all && !m.news {
 		return
 	}

@@ -23,8 +23,9 @@ type Timing struct {
 	Grace, Patience int
 	// Hearsay is how long a member's announcement counts.
 	Hearsay int
-	// Announce is the time between two announcements to all.
-	Announce int
+	// Announce is the time between two announcements to all. For a member that rests (Member.Rest)
+	// it is Rest, or less if it gets a tick in the last Announce-1 ticks before.
+	Announce, Rest int
 	// Stall is how long a group may make no progress before its members may be asked to start anew
 	// without it. Outside is the same for a member that knows that it is outside of the majority.
 	Stall, Outside int
@@ -50,8 +51,8 @@ type Timing struct {
 // DefaultTiming returns production's timing, for ticks of a tenth of a second.
 func DefaultTiming() Timing {
 	return Timing{
-		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Stall: 20, Outside: 10, Full: 5,
-		Base:  150,
+		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Rest: 10, Stall: 20, Outside: 10,
+		Full: 5, Base: 150,
 		Enter: 10, Mark: 20, Bench: 10, Trouble: 600, Steady: 30, Gap: 8, Removed: 10, Leaver: 30,
 	}
 }
@@ -103,8 +104,8 @@ var ErrConfig = errors.New("shard: wrong configuration")
 
 func (t Timing) check() error {
 	for _, ticks := range []int{
-		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Stall, t.Outside, t.Full, t.Base, t.Enter,
-		t.Mark, t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
+		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Rest, t.Stall, t.Outside, t.Full, t.Base,
+		t.Enter, t.Mark, t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
 	} {
 		if ticks < 1 {
 			return fmt.Errorf("%w: a time of %d ticks; want at least one", ErrConfig, ticks)

@@ -10,8 +10,8 @@ func TestTimesAreChecked(t *testing.T) {
 	t.Parallel()
 	var timing Timing
 	times := []*int{
-		&timing.Grace, &timing.Patience, &timing.Hearsay, &timing.Announce, &timing.Stall,
-		&timing.Outside, &timing.Full, &timing.Base,
+		&timing.Grace, &timing.Patience, &timing.Hearsay, &timing.Announce, &timing.Rest,
+		&timing.Stall, &timing.Outside, &timing.Full, &timing.Base,
 		&timing.Enter, &timing.Mark, &timing.Bench, &timing.Trouble, &timing.Steady, &timing.Gap,
 		&timing.Removed, &timing.Leaver,
 	}

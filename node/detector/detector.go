@@ -40,6 +40,9 @@ type Config struct {
 	// Lane is the lane with the group's frames. "" means DefaultLane. If a message on it was lost,
 	// the suspicion stands.
 	Lane string
+	// Quiet, if set, reports whether this server has nothing under way that its failure would hold
+	// up. Its heartbeats then come every Timing.Quiet. Call Hurry when that ends.
+	Quiet func() bool
 	// Attach, if set, returns the data that this server's heartbeats carry. Attached, if set, is
 	// called with the data of another server's heartbeats, also of other generations.
 	Attach   func() []byte
@@ -354,29 +357,33 @@ func (d *Detector) accused(from rdmanet.Peer, payload []byte) {
 	d.pass()
 }
 
-// heartbeat handles another server's heartbeat: its run, and the attached data. A heartbeat of
+// heartbeat handles another server's heartbeat: its run (u64), the milliseconds until the next one
+// at most (u32), and the attached data. An earlier version sends the run only. A heartbeat of
 // another run of the same generation is a sign of life, too, since servers end an eon at different
 // times.
 func (d *Detector) heartbeat(from rdmanet.Peer, payload []byte) {
-	if len(payload) < 8 {
+	if len(payload) != 8 && len(payload) < 12 {
 		d.config.Logger.Error("malformed heartbeat", "peer", from, "bytes", len(payload))
 		return
 	}
-	run := binary.LittleEndian.Uint64(payload)
+	run, period := binary.LittleEndian.Uint64(payload), time.Duration(0)
+	if len(payload) > 8 {
+		period = time.Duration(binary.LittleEndian.Uint32(payload[8:])) * time.Millisecond
+	}
 	d.mu.Lock()
 	server, known := d.servers[from.ID]
 	switch {
 	case !known || d.machine == nil:
 	case run == d.group.Generation:
-		d.note(d.machine.Heard(server, from.Incarnation, time.Now()))
+		d.note(d.machine.Heard(server, from.Incarnation, period, time.Now()))
 	case run>>eonBits == d.group.Generation>>eonBits:
 		d.note(d.machine.HeardElsewhere(server, from.Incarnation, run > d.group.Generation,
-			time.Now()))
+			period, time.Now()))
 	}
 	d.mu.Unlock()
 	d.pass()
-	if known && d.config.Attached != nil && len(payload) > 8 {
-		d.config.Attached(server, payload[8:])
+	if known && d.config.Attached != nil && len(payload) > 12 {
+		d.config.Attached(server, payload[12:])
 	}
 }
 
@@ -450,6 +457,10 @@ func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind w
 	}
 }
 
+// Hurry makes the heartbeats come at the short period at once if Config.Quiet no longer says that
+// this server has nothing under way.
+func (d *Detector) Hurry() { d.wake() }
+
 func (d *Detector) wake() {
 	select {
 	case d.changed <- struct{}{}:
@@ -486,11 +497,14 @@ func (d *Detector) tick() (next time.Time, active bool) {
 	}
 	now := time.Now()
 	run, due := d.group.Generation, false
+	var period time.Duration
 	var judged []accusation
 	var watchers, later []order.ServerID
 	if d.machine != nil {
 		var suspicions []Suspicion
+		d.machine.SetQuiet(d.config.Quiet != nil && d.config.Quiet())
 		due, suspicions = d.machine.Tick(now)
+		period = d.machine.UntilNext(now)
 		d.note(suspicions)
 		next = d.machine.Next()
 		judged = d.accusations()
@@ -519,17 +533,20 @@ func (d *Detector) tick() (next time.Time, active bool) {
 			binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, run),
 				uint32(a.accused)))
 	}
-	d.beats(peers, watchers, run)
-	d.beats(peers, later, laterRun)
+	d.beats(peers, watchers, run, period)
+	d.beats(peers, later, laterRun, d.config.Timing.Heartbeat)
 	return next, true
 }
 
-// beats sends heartbeats of a run.
-func (d *Detector) beats(peers []rdmanet.PeerID, servers []order.ServerID, run uint64) {
+// beats sends heartbeats of a run. The next ones come after the period at most.
+func (d *Detector) beats(peers []rdmanet.PeerID, servers []order.ServerID, run uint64,
+	period time.Duration) {
 	if len(servers) == 0 {
 		return
 	}
 	message := binary.LittleEndian.AppendUint64(nil, run)
+	atMost := (period + time.Millisecond - 1) / time.Millisecond
+	message = binary.LittleEndian.AppendUint32(message, uint32(atMost))
 	if d.config.Attach != nil {
 		message = append(message, d.config.Attach()...)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,7 @@ type watchers struct {
 	detectors []*Detector
 	suspected chan string // "0 suspects 3: why"
 	attached  chan string
+	quiet     atomic.Bool // of all
 }
 
 func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
@@ -60,6 +62,7 @@ func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
 			Trust: func(generation uint64, server order.ServerID) {
 				w.suspected <- fmt.Sprintf("in %d, %d trusts %d", generation, i, server)
 			},
+			Quiet:  w.quiet.Load,
 			Attach: func() []byte { return []byte(fmt.Sprintf("height %d", i)) },
 			Attached: func(server order.ServerID, payload []byte) {
 				w.attached <- fmt.Sprintf("%d hears %s", i, payload)
@@ -131,6 +134,39 @@ func TestHealthyGroupSuspectsNobody(t *testing.T) {
 		if got := <-w.attached; !slices.Contains([]string{"1 hears height 0", "2 hears height 1",
 			"3 hears height 2", "0 hears height 3"}, got) {
 			t.Error(got)
+		}
+	})
+}
+
+// Heartbeats are few while nothing is under way, and frequent as soon as that ends.
+func TestQuietGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		beats := func(d time.Duration) (count int) {
+			if suspected := w.after(d); len(suspected) > 0 {
+				t.Errorf("%v", suspected)
+			}
+			for ; len(w.attached) > 0; <-w.attached {
+				count++
+			}
+			return count
+		}
+		w.quiet.Store(true)
+		beats(10 * time.Second)
+		if count := beats(10 * time.Minute); count < 4*239 || count > 4*241 {
+			t.Errorf("%d heartbeats in ten quiet minutes", count)
+		}
+		w.after(time.Millisecond) // one was sent just now
+		w.quiet.Store(false)
+		for _, d := range w.detectors {
+			d.Hurry()
+		}
+		if count := beats(DefaultHeartbeat); count != 4 {
+			t.Errorf("%d heartbeats right after something began", count)
+		}
+		if count := beats(time.Minute); count < 4*119 || count > 4*121 {
+			t.Errorf("%d heartbeats in a minute", count)
 		}
 	})
 }

@@ -33,6 +33,12 @@
 // a later eon can send heartbeats for it before it begins (Prepare), for example while it fetches
 // what it lacks.
 //
+// While nothing is under way at a server, which Config.Quiet reports, its heartbeats come every
+// Timing.Quiet. A heartbeat says when the next one comes at the latest, and that long counts on top
+// of what heartbeats may be late. So a machine that vanishes then is noticed as much later as its
+// next heartbeat was to come. With traffic, heartbeats come every Timing.Heartbeat again at once
+// (Detector.Hurry).
+//
 // Timers measure this process, too. If it was stopped for longer than a heartbeat, its
 // predecessors' heartbeats wait unread. So a jump of the clock counts as a pause of this process,
 // and every predecessor gets a fresh Timeout.

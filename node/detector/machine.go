@@ -29,6 +29,9 @@ var (
 type Timing struct {
 	// Heartbeat is the period Δhb of heartbeats.
 	Heartbeat time.Duration
+	// Quiet is their period while the sender has nothing under way (Machine.SetQuiet). The default
+	// is five heartbeats, but at most 5/8 of the timeout. It is at least Heartbeat.
+	Quiet time.Duration
 	// Timeout is Δto: the shortest silence after which a server is suspected. It is at least two
 	// heartbeats.
 	Timeout time.Duration
@@ -46,6 +49,9 @@ func (t Timing) withDefaults() (Timing, error) {
 	if t.Timeout == 0 {
 		t.Timeout = DefaultTimeout
 	}
+	if t.Quiet == 0 {
+		t.Quiet = max(min(5*t.Heartbeat, t.Timeout/8*5), t.Heartbeat)
+	}
 	if t.TimeoutMax == 0 {
 		t.TimeoutMax = timeoutMaxFactor * t.Timeout
 	}
@@ -53,11 +59,10 @@ func (t Timing) withDefaults() (Timing, error) {
 		t.Grace = min(DefaultGrace, t.Timeout)
 	}
 	if t.Heartbeat < 0 || t.Timeout < 2*t.Heartbeat || t.TimeoutMax < t.Timeout || t.Grace < 0 ||
-		t.Grace > t.Timeout {
-		return t, fmt.Errorf("detector: invalid timing: heartbeats every %v, a timeout of %v to "+
-			"%v, "+
-			"a grace of %v; the timeout must be at least two heartbeats and the grace",
-			t.Heartbeat, t.Timeout, t.TimeoutMax, t.Grace)
+		t.Grace > t.Timeout || t.Quiet < t.Heartbeat || t.Quiet > t.Timeout {
+		return t, fmt.Errorf("detector: invalid timing: heartbeats every %v, quiet ones every %v, "+
+			"a timeout of %v to %v, a grace of %v; the timeout must be at least two heartbeats, a "+
+			"quiet one and the grace", t.Heartbeat, t.Quiet, t.Timeout, t.TimeoutMax, t.Grace)
 	}
 	return t, nil
 }
@@ -79,6 +84,7 @@ type Machine struct {
 	predecessors []watched
 	nextBeat     time.Time
 	lastTick     time.Time
+	quiet        bool
 	final        bool // if set, no suspicion is taken back
 }
 
@@ -155,9 +161,18 @@ func (m *Machine) Next() time.Time {
 	return next
 }
 
+// SetQuiet records whether this server has nothing under way, before Tick. Then a failure of this
+// server holds nobody up, and its heartbeats come every Timing.Quiet.
+func (m *Machine) SetQuiet(quiet bool) { m.quiet = quiet }
+
+// UntilNext returns how long it is until the next heartbeat at most. A heartbeat that is sent after
+// a Tick says so.
+func (m *Machine) UntilNext(now time.Time) time.Duration { return m.nextBeat.Sub(now) }
+
 // Tick reports whether heartbeats are due now, and returns the servers that become suspected.
 func (m *Machine) Tick(now time.Time) (due bool, suspicions []Suspicion) {
-	if now.Sub(m.lastTick) > 2*m.timing.Heartbeat {
+	if heartbeat := m.timing.Heartbeat; now.Sub(m.lastTick) > 2*heartbeat &&
+		now.Sub(m.nextBeat) > heartbeat {
 		m.paused(now)
 	}
 	m.lastTick = now
@@ -174,8 +189,13 @@ func (m *Machine) Tick(now time.Time) (due bool, suspicions []Suspicion) {
 				fmt.Errorf("%w for %v", ErrDisconnected, w.link.grace))...)
 		}
 	}
-	if due = !now.Before(m.nextBeat); due {
-		m.nextBeat = beat.Next(now, m.timing.Heartbeat)
+	period := m.timing.Heartbeat
+	if m.quiet {
+		period = m.timing.Quiet
+	}
+	due = !now.Before(m.nextBeat)
+	if next := beat.Next(now, period); due || next.Before(m.nextBeat) {
+		m.nextBeat = next
 	}
 	return due, suspicions
 }
@@ -213,9 +233,10 @@ func (m *Machine) find(server order.ServerID) *watched {
 	return nil
 }
 
-// Heard handles a heartbeat of this run. It takes back suspicions that a heartbeat proves wrong.
+// Heard handles a heartbeat of this run. The next one comes after the period at most, as this one
+// says; 0 means Timing.Heartbeat. It takes back suspicions that a heartbeat proves wrong.
 func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation,
-	now time.Time) []Suspicion {
+	period time.Duration, now time.Time) []Suspicion {
 	w := m.find(server)
 	if w == nil {
 		return nil
@@ -223,31 +244,36 @@ func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation,
 	if w.incarnation == 0 {
 		w.incarnation = incarnation
 	}
-	return m.heard(w, incarnation, now)
+	return m.heard(w, incarnation, period, now)
 }
 
 // HeardElsewhere handles a heartbeat of an earlier or a later run of the same generation.
 func (m *Machine) HeardElsewhere(server order.ServerID, incarnation rdmanet.Incarnation, later bool,
-	now time.Time) []Suspicion {
+	period time.Duration, now time.Time) []Suspicion {
 	w := m.find(server)
 	if w == nil || !later && w.incarnation != 0 && w.incarnation != incarnation {
 		return nil // not watched here; or a late heartbeat of its previous incarnation
 	}
-	return m.heard(w, incarnation, now)
+	return m.heard(w, incarnation, period, now)
 }
 
-func (m *Machine) heard(w *watched, incarnation rdmanet.Incarnation, now time.Time) []Suspicion {
+func (m *Machine) heard(w *watched, incarnation rdmanet.Incarnation, period time.Duration,
+	now time.Time) []Suspicion {
 	if w.incarnation != 0 && w.incarnation != incarnation {
 		return m.suspect(w, failed, fmt.Errorf("%w as incarnation %v", ErrRestarted, incarnation))
 	}
+	if period == 0 {
+		period = m.timing.Heartbeat
+	}
+	period = min(period, m.timing.Quiet) // a member that lies may not be silent for longer
 	if w.state == trusted {
-		w.link.heard(m.timing, now)
+		w.link.heard(m.timing, period, now)
 	}
 	w.deadline = now.Add(w.link.timeout(m.timing))
 	if w.state == trusted || w.state == failed || w.down {
 		return nil // a heartbeat that came while the connection is down says nothing about now
 	}
-	w.link.mistake(m.timing, w.state, now)
+	w.link.mistake(m.timing, w.state, period, now)
 	w.deadline = now.Add(w.link.timeout(m.timing))
 	w.state = trusted
 	return []Suspicion{{Server: w.server, TakenBack: true}}

@@ -72,7 +72,7 @@ func story(t *testing.T, lines string) string {
 		var suspicions []Suspicion
 		switch event {
 		case "heard":
-			suspicions = m.Heard(server, incarnation, now)
+			suspicions = m.Heard(server, incarnation, 0, now)
 		case "down":
 			m.Disconnected(server, now)
 		case "up":
@@ -84,7 +84,7 @@ func story(t *testing.T, lines string) string {
 		case "lost":
 			suspicions = m.Lost(server, errors.New("frames are lost"))
 		case "elsewhere", "later":
-			suspicions = m.HeardElsewhere(server, incarnation, event == "later", now)
+			suspicions = m.HeardElsewhere(server, incarnation, event == "later", 0, now)
 		case "until":
 		default:
 			t.Fatalf("%q", line)
@@ -260,11 +260,11 @@ func TestCompleteAndAccurate(t *testing.T) {
 			}
 			if now.Sub(heard[1]) >= 500*time.Millisecond {
 				heard[1] = now
-				m.Heard(1, 7, now)
+				m.Heard(1, 7, 0, now)
 			}
 			if now.Before(dies) {
 				heard[2] = now
-				m.Heard(2, 7, now)
+				m.Heard(2, 7, 0, now)
 			}
 			w := m.find(2)
 			timeout := w.link.timeout(m.timing)
@@ -284,6 +284,116 @@ func TestCompleteAndAccurate(t *testing.T) {
 			t.Fatalf("%d heartbeats in 10 s", beats)
 		}
 	})
+}
+
+// While a server is quiet, its heartbeats come seldom, and they say so. A watcher never suspects it
+// as it becomes quiet and busy. Once it falls silent, a watcher knows after the timeout if the last
+// heartbeat said that the next comes soon, and else as much later as that one was to come.
+func TestQuietHeartbeats(t *testing.T) {
+	t.Parallel()
+	const delay = 5 * time.Millisecond
+	rapid.Check(t, func(t *rapid.T) {
+		timing, err := testTiming.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Unix(1_000_000, 0)
+		sender, err := NewMachine(testTiming, nil, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watcher, err := NewMachine(testTiming, []order.ServerID{1}, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watcher.SetQuiet(rapid.Bool().Draw(t, "the watcher is quiet itself"))
+		now, quiet := start, false
+		var heard time.Time
+		var said time.Duration
+		beats := map[bool]int{}
+		tick := func(at time.Time) {
+			for watcher.Next().Before(at) {
+				if _, suspicions := watcher.Tick(watcher.Next()); len(suspicions) > 0 {
+					t.Fatalf("suspected after %v: %v", watcher.Next().Sub(start), suspicions)
+				}
+			}
+			now = at
+			sender.SetQuiet(quiet)
+			if due, _ := sender.Tick(now); due {
+				beats[quiet]++
+				heard, said = now.Add(delay), sender.UntilNext(now)
+				watcher.Heard(1, 7, said, heard)
+			}
+		}
+		tick(start)
+		for range rapid.IntRange(1, 20).Draw(t, "changes") {
+			for until := now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t,
+				"ms")) * time.Millisecond); ; {
+				if !sender.Next().Before(until) {
+					now = until
+					break
+				}
+				tick(sender.Next())
+			}
+			if quiet = !quiet; !quiet {
+				tick(now) // Hurry
+				if next := sender.Next().Sub(now); next > timing.Heartbeat {
+					t.Fatalf("hurried, the next heartbeat comes after %v", next)
+				}
+			}
+		}
+		if most := int(now.Sub(start)/timing.Heartbeat) + 2; beats[true]+beats[false] > most {
+			t.Fatalf("%v heartbeats in %v", beats, now.Sub(start))
+		}
+		want := max(timing.Timeout, said+timing.Timeout-timing.Heartbeat)
+		for {
+			next := watcher.Next()
+			if _, suspicions := watcher.Tick(next); len(suspicions) == 0 {
+				continue
+			}
+			if after := next.Sub(heard); after < want || after > want+delay {
+				t.Fatalf("suspected %v after a heartbeat that promised the next within %v; "+
+					"want %v", after, said, want)
+			}
+			return
+		}
+	})
+}
+
+func TestQuietHeartbeatsAreFewer(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	m, err := NewMachine(testTiming, nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(quiet bool) (beats int) {
+		m.SetQuiet(quiet)
+		for end := now.Add(10 * time.Second); m.Next().Before(end); {
+			now = m.Next()
+			if due, _ := m.Tick(now); due {
+				beats++
+			}
+		}
+		return beats
+	}
+	if busy, quiet := count(false), count(true); busy < 99 || quiet > 21 || quiet < 19 {
+		t.Errorf("%d heartbeats in 10 s, %d in quiet ones", busy, quiet)
+	}
+}
+
+// A member that promises its next heartbeat for tomorrow is not trusted until then.
+func TestNobodyIsQuietForLong(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	m, err := NewMachine(testTiming, []order.ServerID{1}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Heard(1, 7, 24*time.Hour, now)
+	if timeout := m.find(1).link.timeout(m.timing); timeout > m.timing.Quiet+m.timing.Timeout {
+		t.Errorf("a timeout of %v", timeout)
+	}
 }
 
 // Detectors that began at different times send their heartbeats at the same times, and nothing else
@@ -315,7 +425,7 @@ func TestBeatsCoincide(t *testing.T) {
 				if beat, suspicions := m.Tick(now); !beat || len(suspicions) > 0 {
 					t.Fatalf("it woke for no heartbeat, suspicions: %v", suspicions)
 				}
-				m.Heard(order.ServerID(1+i), 7, now)
+				m.Heard(order.ServerID(1+i), 7, 0, now)
 				wakes[now]++
 			}
 		}
@@ -351,7 +461,7 @@ func TestMistakesEnd(t *testing.T) {
 				mistakes += len(suspicions)
 			}
 			now = next
-			if trusts := m.Heard(1, 7, now); len(trusts) > 1 || m.find(1).state != trusted {
+			if trusts := m.Heard(1, 7, 0, now); len(trusts) > 1 || m.find(1).state != trusted {
 				t.Fatalf("heard: %v, state %d", trusts, m.find(1).state)
 			}
 			if timeout := m.find(1).link.timeout(m.timing); timeout > m.timing.TimeoutMax ||
@@ -375,7 +485,7 @@ func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Heard(1, 7, now)
+	first.Heard(1, 7, 0, now)
 	var suspicions []Suspicion
 	for range 30 {
 		now = now.Add(100 * time.Millisecond)
@@ -385,7 +495,7 @@ func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 	if len(suspicions) != 2 {
 		t.Fatalf("%v", suspicions)
 	}
-	if trusts := first.Heard(1, 7, now); len(trusts) != 1 || !trusts[0].TakenBack {
+	if trusts := first.Heard(1, 7, 0, now); len(trusts) != 1 || !trusts[0].TakenBack {
 		t.Fatalf("%v", trusts)
 	}
 	second, err := NewMachine(testTiming, []order.ServerID{1, 3}, now)
@@ -402,7 +512,7 @@ func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 	}
 	for range calmBeats {
 		now = now.Add(100 * time.Millisecond)
-		second.Heard(1, 7, now)
+		second.Heard(1, 7, 0, now)
 	}
 	if timeout := second.find(1).link.timeout(second.timing); timeout > 1001*time.Millisecond {
 		t.Errorf("a timeout of %v after a long calm", timeout)
@@ -412,7 +522,8 @@ func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 func TestTimingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for _, timing := range []Timing{{Heartbeat: -1}, {Heartbeat: time.Second, Timeout: time.Second},
-		{Grace: -1}, {Grace: time.Hour}, {Timeout: -1}, {TimeoutMax: time.Second}} {
+		{Quiet: 1}, {Quiet: time.Hour}, {Grace: -1}, {Grace: time.Hour}, {Timeout: -1},
+		{TimeoutMax: time.Second}} {
 		if _, err := NewMachine(timing, nil, time.Now()); err == nil {
 			t.Errorf("%+v is taken", timing)
 		}

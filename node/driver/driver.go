@@ -164,6 +164,9 @@ type Config struct {
 	// ascending. Ended may call the driver. The driver waits for Activate with the next run, and
 	// holds that run's frames.
 	Ended func(group Group, members []order.ServerID)
+	// Moved, if set, is called while rounds run: each time that a status was published because the
+	// engine got further. It must return at once and must not call the driver, except for Status.
+	Moved func()
 	// Record, if set, is called with rounds that are complete in a whole group and have yet to be
 	// A-delivered, after the Sink got all rounds before them. It keeps the slices, and must return
 	// at once. The engines must then be turn.Completers. Origins are places in Config.Peers.

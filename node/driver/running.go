@@ -458,6 +458,9 @@ func (r *running) poll() {
 		r.statusSet = false
 		r.turn.Look()
 		r.publish()
+		if r.config.Moved != nil {
+			r.config.Moved()
+		}
 	}
 	if r.driver.broken.Load() {
 		r.driver.broken.Store(false)

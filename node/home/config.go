@@ -91,9 +91,11 @@ type OrderingConfig struct {
 	Engine string `koanf:"engine"` // the engine: allconcur+ or allconcur
 	// How rounds treat the failure detector: as eventual or as perfect. With perfect, the members
 	// cannot change.
-	Detector  string        `koanf:"detector"`
-	Heartbeat time.Duration `koanf:"heartbeat"` // time between two heartbeats; at least 1ms
-	// How long a node may be silent before others suspect it; at least three heartbeats.
+	Detector string `koanf:"detector"`
+	// Time between two heartbeats; at least 1ms. Up to five times as long while no round runs.
+	Heartbeat time.Duration `koanf:"heartbeat"`
+	// How long a node may be silent before others suspect it; at least three heartbeats. While no
+	// round runs, a node is suspected as much later as its heartbeats come later.
 	SuspectAfter time.Duration `koanf:"suspect_after"`
 	// How long to wait before an empty message that helps deliver others' last transactions. 0s
 	// delivers them earliest.
