@@ -26,7 +26,7 @@ func TestPlantedBugsOfRecordsAreCaught(t *testing.T) {
 		likely  uint64
 		breaks  []order.Property
 	}{
-		{PlantRecordAnnouncedEarly, FaultsAll, 3, 400, 223, []order.Property{Durable}},
+		{PlantRecordAnnouncedEarly, FaultsAll, 3, 2500, 1152, []order.Property{Durable}},
 		{PlantRecordNotPromised, rough, 3, 400, 176, []order.Property{Persistence}},
 		{PlantRecordLastOnly, FaultsAll, 3, 2500, 1568, []order.Property{Durable}},
 		{PlantRecordOfAnyValue, rough, 5, 1000, 462, []order.Property{Durable}},
