@@ -2,6 +2,7 @@ package generation
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ type searchNode struct {
 	// value holds its base.
 	blocks [][32]byte
 	synod  *Synod
+	// sum is that of the attempts, the synod and the state. A step changes one node, and the others
+	// keep theirs.
+	sum [32]byte
 }
 
 // searchSetting is the start of a search: every node's engine is frozen.
@@ -56,6 +60,7 @@ type search struct {
 	most     int
 	broken   string
 	path     []string
+	scratch  []byte
 }
 
 func (x *search) newSynod(n *searchNode, report Report) *Synod {
@@ -78,6 +83,7 @@ func (x *search) run() (states int, all bool) {
 		n.synod.remembers, n.synod.votes, n.synod.seen = n.state.Activated != 0, n.report.Votes,
 			n.report.Known
 		n.synod.Report(n.report)
+		x.add(n)
 	}
 	x.visit(w)
 	return len(x.seen), x.broken == "" && len(x.seen) <= x.most
@@ -90,15 +96,26 @@ func (w *searchWorld) clone(but int) *searchWorld {
 	return &c
 }
 
+// add sums up a node.
+func (x *search) add(n *searchNode) {
+	x.scratch = n.synod.AppendState(append(x.scratch[:0], byte(n.attempts)))
+	x.scratch = append(x.scratch, n.state.Encode()...)
+	n.sum = sha256.Sum256(x.scratch)
+}
+
 func (x *search) key(w *searchWorld) (key [16]byte) {
-	b := fmt.Appendf(nil, "%d %v ", w.restarts, w.flight)
+	b := append(x.scratch[:0], byte(w.restarts))
+	b = binary.AppendUvarint(b, uint64(len(w.flight)))
+	for _, number := range w.flight {
+		b = binary.AppendUvarint(b, uint64(number))
+	}
 	for i := range w.nodes {
-		n := &w.nodes[i]
-		b = append(n.synod.AppendState(append(b, byte(n.attempts))), n.state.Encode()...)
+		b = append(b, w.nodes[i].sum[:]...)
 	}
 	if w.decided != nil {
 		b = appendDecision(b, w.decided)
 	}
+	x.scratch = b
 	sum := sha256.Sum256(b)
 	copy(key[:], sum[:])
 	return key
@@ -160,6 +177,7 @@ func (x *search) do(w *searchWorld, i int, text string, step func(*searchWorld, 
 	step(next, n)
 	x.drain(next, n)
 	if x.broken == "" {
+		x.add(n)
 		x.visit(next)
 	}
 	if x.broken == "" {
