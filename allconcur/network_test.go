@@ -270,8 +270,8 @@ type action struct {
 
 // actions lists all enabled steps. With payloads it includes A-broadcasts that are not solicited.
 func (w *network) actions(payloads bool) []action {
-	var all []action
 	n := w.n()
+	all := make([]action, 0, 4*n) // nearly always enough
 	for from := range n {
 		for to := range n {
 			if len(w.channels[from*n+to]) > 0 {
