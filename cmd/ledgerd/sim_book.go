@@ -92,10 +92,11 @@ In some books the operators raise the version of the chains. --faults lists what
              a snapshot
   slow       a disk flushes nothing for a while
   network    messages between shards are lost, repeated and held up
-  lie        a minority of a shard's members tell false verdicts and entries, in a
-             book with vouched crossings
+  lie        a minority of a shard's members tell false verdicts and entries, and
+             propose false copies, in a book with vouched crossings
   lose       shards are gone for good, or not heard by some others, and the operators
              settle with them: the others are judged without them
+  members    new members replace those of a shard, in some books all of them
 
 Then the faults end, and the book has to come to rest. The run fails if
 
@@ -111,6 +112,7 @@ Then the faults end, and the book has to come to rest. The run fails if
   outcome       a balance or record is not that of what took effect
   total order   two shards have two transactions in opposite orders
   relay         a chain hands on something else than TRAM's relay
+  bounds        others make a member or a block take more than there is room for
   progress      something waits for ever
   contract      the ledger panics
 

@@ -71,6 +71,13 @@ const (
 	FaultReservedIgnored
 	// FaultNewAssetsAlone gives each new asset of a crossing a place as if it were the only one.
 	FaultNewAssetsAlone
+	// FaultLateUnmoved refuses copies beside the order of transactions whose organisations never
+	// moved, and that come by the order.
+	FaultLateUnmoved
+	// FaultLateForStrangers refuses copies that never concerned the shard.
+	FaultLateForStrangers
+	// FaultLateUnbounded takes any number of copies into a block.
+	FaultLateUnbounded
 	faults
 )
 
@@ -80,7 +87,8 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"testimony-outdated", "homes-grow", "child-early", "child-late", "directory-short",
 	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
 	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
-	"position-kept", "late-before-deadline", "reserved-ignored", "new-assets-alone"}
+	"position-kept", "late-before-deadline", "reserved-ignored", "new-assets-alone",
+	"late-unmoved", "late-for-strangers", "late-unbounded"}
 
 // String returns the fault's name.
 func (f Fault) String() string {
@@ -108,6 +116,9 @@ func (s *State) LimitWaiting(limit int) { s.pending.limit = limit }
 
 // LimitAssets lowers ledger.MaxAssets for one state, as LimitWaiting lowers MaxWaiting.
 func (s *State) LimitAssets(limit int) { s.assetsMax = limit }
+
+// LimitLate lowers MaxLate for one state.
+func (s *State) LimitLate(limit int) { s.lateMax = limit }
 
 // impatience is after how many blocks FaultReleasedAlone releases a transaction.
 const impatience = 4

@@ -14,23 +14,24 @@ import (
 // over by the time of the block. From there on it could only be refused, so nothing depends on the
 // order. docs/design/moves.md says why that is final.
 
-// lateMax bounds the copies that a block takes beside the order, and lateBytes their size in
+// MaxLate bounds the copies that a block takes beside the order, and lateBytes their size in
 // batches if there is more than one: each has the ids of all transactions of its bundle. Others are
 // proposed again.
-const lateMax, lateBytes = 64, ledger.MaxBundleBytes
+const MaxLate, lateBytes = 64, ledger.MaxBundleBytes
 
 // TakesLate reports whether a block of a time may refuse a transaction that has no place in this
 // shard's stream, and does not enter here: its deadline is over, one of its organisations moved,
 // and one is or was at home here. That the chain does not have it yet is for the caller to know.
 func (s *State) TakesLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
-	return s.isLate(t, at) && s.everConcerned(t)
+	return s.isLate(t, at) && (s.everConcerned(t) || s.fault == FaultLateForStrangers)
 }
 
 // isLate reports whether a transaction may be one that a shard waits for in vain, and is too late.
 // Only clients' transactions that do not concern all shards have organisations that moved.
 func (s *State) isLate(t *ledger.Transaction, at ledger.Milliseconds) bool {
 	return t.Deadline != 0 && (at >= t.Deadline || s.fault == FaultLateBeforeDeadline) &&
-		t.Ledger == s.ledger && s.MovedBefore(t) && s.registered(t)
+		t.Ledger == s.ledger && (s.MovedBefore(t) || s.fault == FaultLateUnmoved) &&
+		s.registered(t)
 }
 
 // registered reports whether all organisations of a transaction are. Else a registration in the
@@ -82,7 +83,8 @@ func (s *State) refuseLate(id ledger.Hash) ledger.Result {
 func (s *sealing) addLate(batches []*ledger.VerifiedBatch, time ledger.Milliseconds) {
 	first, room := len(s.block.Unpacked), lateBytes
 	late := func(t *ledger.Transaction, _ *ledger.Hash, _ uint64) bool {
-		return len(s.block.Unpacked)-first < lateMax && s.state.TakesLate(t, time)
+		return (len(s.block.Unpacked)-first < s.state.lateMax ||
+			s.state.fault == FaultLateUnbounded) && s.state.TakesLate(t, time)
 	}
 	for _, each := range lateCopies(batches, s.block.Header.Round) {
 		// It needs no vouchers: its clients have signed it.

@@ -83,8 +83,8 @@ type State struct {
 	children []*stream
 	pending  pendingSet
 	fault    Fault
-	// assetsMax is ledger.MaxAssets, but in tests.
-	assetsMax int
+	// assetsMax is ledger.MaxAssets, and lateMax MaxLate, but in tests.
+	assetsMax, lateMax int
 
 	accounts accounts
 	// opened is the number of open accounts. absent are paths at which none is open, as the caller
@@ -130,7 +130,7 @@ func New(genesis *ledger.Genesis) *State {
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
 		uses: make(map[ledger.OrganisationName]*use), cancelled: newCancelledSet(),
 		moves:  newMoves(),
-		divide: inTurn, assetsMax: ledger.MaxAssets,
+		divide: inTurn, assetsMax: ledger.MaxAssets, lateMax: MaxLate,
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()

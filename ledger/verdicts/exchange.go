@@ -94,6 +94,10 @@ const (
 	FaultOverwriteWord
 	// FaultAskedOnce asks for the verdicts on a transaction once only.
 	FaultAskedOnce
+	// FaultLateUnchecked keeps copies that are not signed, or of several transactions.
+	FaultLateUnchecked
+	// FaultLateUnbounded lets a shard have all the room for copies.
+	FaultLateUnbounded
 )
 
 // Bounds are the bounds of an exchange's memory. What does not fit is dropped, and asked for later.

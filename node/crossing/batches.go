@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/node/crossing/streams"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
@@ -31,16 +32,13 @@ const largestEntry = streams.EntryMax + ledger.VouchedSize
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
 // it. The parent's stream gets the remaining room, and copies that are too late what that leaves.
 func (b *book) Propose(room int, use func(mempool.Input)) {
-	verdicts := b.verdicts.Propose(b.verdictRoom(room))
-	room -= len(verdicts) * ledger.VerdictSize
+	words := b.verdicts.Propose(b.verdictRoom(room))
+	room -= len(words) * ledger.VerdictSize
 	if b.config.Genesis.VouchedCrossings {
 		room -= ledger.VoucherSize(0)
 	}
 	used, now := false, b.config.Now()
-	late := b.late.propose(now, func(id ledger.Hash, t *ledger.Transaction) bool {
-		takes, err := b.takesLate(id, t, now)
-		return takes && err == nil
-	})
+	late := b.late.propose(now, b.takesLate(now))
 	b.streams.Propose(min(room, max(largestEntry, room-room/8)),
 		func(carried []ledger.Carried, vouched []ledger.Vouched) {
 			used = true
@@ -49,14 +47,14 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 			for i := range carried {
 				left -= ledger.CarriedSize(len(carried[i].Bundle))
 			}
-			use(mempool.Input{Carried: append(carried, within(late, left)...),
-				Verdicts: verdicts, Vouched: vouched})
+			use(mempool.Input{Carried: append(carried, verdicts.Within(late, left)...),
+				Verdicts: words, Vouched: vouched})
 		})
 	if used {
 		return
 	}
-	if late := within(late, room); len(verdicts)+len(late) > 0 {
-		use(mempool.Input{Carried: late, Verdicts: verdicts})
+	if late := verdicts.Within(late, room); len(words)+len(late) > 0 {
+		use(mempool.Input{Carried: late, Verdicts: words})
 	}
 }
 

@@ -74,7 +74,7 @@ type book struct {
 	// shard by now.
 	strays *strays
 	// late are copies of transactions that other shards handed over.
-	late lateCopies
+	late *lateCopies
 	// comes gets a value when the chain may wait for an organisation that moves here.
 	comes   chan struct{}
 	fetcher *fetcher
@@ -127,6 +127,7 @@ func newBook(config Config) (*book, error) {
 			"until they are heard", "error", err)
 	}
 	b.fetcher = b.newFetcher()
+	b.late = newLateCopies()
 	b.strays = newStrays(config.Logger, func(bundle *ledger.Bundle) ledger.ShardID {
 		return config.Node.Store().BundleEntry(bundle)
 	}, b.handOverTo)

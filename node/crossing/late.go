@@ -7,31 +7,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/node/calls"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// After moves a transaction may wait for a shard that it never reaches (docs/design/moves.md). Once
-// its deadline is over, a node whose shard waits hands a copy over to a member of that shard, which
-// proposes it. No member has to believe another one: the clients have signed the copy, and the
-// chain refuses it only if it lacks it and the deadline is over by the chain's own time.
+// A node hands copies of transactions that are too late over to other shards, and takes such copies
+// (verdicts.LateCopies).
 
-const (
-	// latePath is where a node takes copies from members of other shards.
-	latePath = "/ledgerd/late"
-	// lateMax bounds the copies that wait for a block, and lateOfShard those from one shard. What
-	// does not fit is handed over again. A copy has the ids of all transactions of its bundle, so
-	// lateBytes and lateBytesOfShard bound their sizes. One always has room.
-	lateMax, lateOfShard        = 64, 16
-	lateBytes, lateBytesOfShard = 4 * ledger.MaxBundleBytes, ledger.MaxBundleBytes
-	// lateLasts is how long a copy waits for a block. Clocks may differ a little.
-	lateLasts = 30 * time.Second
-)
+// latePath is where a node takes copies from members of other shards.
+const latePath = "/ledgerd/late"
 
 var errNoLateRoom = errors.New("too many copies wait for a block")
 
@@ -94,21 +83,16 @@ func (b *book) serveLate(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	bundle, id, t, err := decodeLate(encoded)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
 	now := b.config.Now()
-	takes, err := b.takesLate(id, t, now)
+	late, err := b.late.read(from, encoded, now, b.takesLate(now))
 	switch {
-	case err != nil:
+	case errors.Is(err, verdicts.ErrNotTaken):
+		http.Error(w, err.Error(), http.StatusConflict)
+	case errors.Is(err, errTakes):
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case !takes:
-		http.Error(w, "the chain has the transaction, or does not take it", http.StatusConflict)
-	case verifyLate(bundle) != nil:
-		http.Error(w, "the transaction is not signed", http.StatusBadRequest)
-	case !b.late.add(lateCopy{from, id, t, encoded, now.Add(lateLasts)}, now):
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	case !b.late.add(late, now):
 		http.Error(w, errNoLateRoom.Error(), http.StatusServiceUnavailable)
 	default:
 		b.config.Node.Wake()
@@ -116,104 +100,53 @@ func (b *book) serveLate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decodeLate decodes a copy of one transaction.
-func decodeLate(encoded []byte) (bundle *ledger.Bundle, id ledger.Hash, t *ledger.Transaction,
-	err error) {
-	bundle, kept, err := ledger.DecodeCarried(encoded)
-	if err != nil {
-		return nil, id, nil, err
-	}
-	at := slices.Index(kept, true)
-	if slices.Contains(kept[at+1:], true) {
-		return nil, id, nil, fmt.Errorf("%w: more than one transaction", ledger.ErrMalformed)
-	}
-	return bundle, bundle.ID(at), bundle.Transaction(at), nil
-}
+// errTakes is wrapped where the store cannot say whether its chain takes a copy.
+var errTakes = errors.New("the chain cannot be asked")
 
-// verifyLate verifies a copy's signatures. Members refuse the batch of a member that proposes what
-// is not signed.
-func verifyLate(bundle *ledger.Bundle) error {
-	return ledger.NewVerifier().Bundles([]*ledger.Bundle{bundle})[0]
-}
-
-// takesLate reports whether the chain takes a copy in a block of now.
-func (b *book) takesLate(id ledger.Hash, t *ledger.Transaction, now time.Time) (bool, error) {
-	return b.config.Node.Store().TakesLate(id, t, ledger.Milliseconds(now.UnixMilli()))
+// takesLate returns what reports whether the chain takes a copy in a block of now.
+func (b *book) takesLate(now time.Time) verdicts.Takes {
+	return func(id ledger.Hash, t *ledger.Transaction) (bool, error) {
+		takes, err := b.config.Node.Store().TakesLate(id, t, ledger.Milliseconds(now.UnixMilli()))
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errTakes, err)
+		}
+		return takes, err
+	}
 }
 
 // lateCopies are copies that were handed over and that no block took yet.
 type lateCopies struct {
-	mutex sync.Mutex
-	all   []lateCopy
+	mutex  sync.Mutex
+	copies *verdicts.LateCopies
 }
 
-type lateCopy struct {
-	from        ledger.ShardID
-	id          ledger.Hash
-	transaction *ledger.Transaction
-	encoded     []byte
-	until       time.Time
+func newLateCopies() *lateCopies {
+	return &lateCopies{copies: verdicts.NewLateCopies(verdicts.DefaultLateBounds(),
+		verdicts.FaultNone)}
 }
 
-// add adds a copy that was handed over now, and reports whether there was room.
-func (l *lateCopies) add(added lateCopy, now time.Time) bool {
+// read reads a copy that is handed over now. It calls takes without the mutex.
+func (l *lateCopies) read(from ledger.ShardID, encoded []byte, now time.Time,
+	takes verdicts.Takes) (verdicts.LateCopy, error) {
+	return l.copies.Read(from, encoded, ledger.Milliseconds(now.UnixMilli()), takes)
+}
+
+func (l *lateCopies) add(added verdicts.LateCopy, now time.Time) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.all = slices.DeleteFunc(l.all, func(each lateCopy) bool { return now.After(each.until) })
-	ofShard, bytes, bytesOfShard := 0, len(added.encoded), len(added.encoded)
-	for i := range l.all {
-		each := &l.all[i]
-		if each.id == added.id {
-			each.until = added.until
-			return true
-		}
-		bytes += len(each.encoded)
-		if each.from == added.from {
-			ofShard, bytesOfShard = ofShard+1, bytesOfShard+len(each.encoded)
-		}
-	}
-	if len(l.all) >= lateMax || ofShard >= lateOfShard || bytes > lateBytes ||
-		bytesOfShard > lateBytesOfShard {
-		return false
-	}
-	l.all = append(l.all, added)
-	return true
+	return l.copies.Add(added, ledger.Milliseconds(now.UnixMilli()))
 }
 
-// forget forgets the copies that a block has.
 func (l *lateCopies) forget(block *ledger.Block) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if len(l.all) == 0 {
-		return
-	}
-	for _, entry := range block.All() {
-		l.all = slices.DeleteFunc(l.all, func(each lateCopy) bool { return each.id == entry.ID })
-	}
+	l.copies.Forget(block)
 }
 
-// propose returns the copies that the chain takes now. All of a batch would be left out if the
-// chain did not take any (state.Seal). It calls takes without the mutex.
-func (l *lateCopies) propose(now time.Time,
-	takes func(id ledger.Hash, t *ledger.Transaction) bool) (some []ledger.Carried) {
+// propose returns the copies that the chain takes now. It calls takes without the mutex.
+func (l *lateCopies) propose(now time.Time, takes verdicts.Takes) []ledger.Carried {
 	l.mutex.Lock()
-	all := slices.Clone(l.all)
+	waiting := l.copies.Waiting(ledger.Milliseconds(now.UnixMilli()))
 	l.mutex.Unlock()
-	for i := range all {
-		if each := &all[i]; !now.After(each.until) && takes(each.id, each.transaction) {
-			some = append(some, ledger.Carried{Bundle: each.encoded})
-		}
-	}
-	return some
-}
-
-// within returns those of the copies that fit into room bytes of a batch.
-func within(copies []ledger.Carried, room int) (some []ledger.Carried) {
-	for _, each := range copies {
-		if size := ledger.CarriedSize(len(each.Bundle)); size <= room {
-			room -= size
-			some = append(some, each)
-		}
-	}
-	return some
+	return verdicts.Taken(waiting, takes)
 }

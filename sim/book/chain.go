@@ -27,6 +27,8 @@ type record struct {
 	// brought is what organisations that arrived brought along.
 	brought map[ledger.OrganisationName]holding
 	waiting []ledger.Hash
+	// late counts the transactions that are refused beside the order of the tree.
+	late int
 	// members are those after the block, in a book that replaces some.
 	members []ledger.GroupMember
 	// coming counts the organisations that are on their way here after the block. departed are the

@@ -12,9 +12,10 @@
 //
 // What runs is what production runs: ledger/state seals each round at each member, and executes
 // it. Package ledger/verdicts decides which verdicts of other shards a member believes, proposes,
-// asks for and forgets, and which members tell which. Package tram/stream says up to where a member
-// knows its chain to have the parent's stream durably. ledger/state says which ids are looked up
-// before a block takes a transaction. The rest is the simulator's:
+// asks for and forgets, which members tell which, and which copies of late transactions a member
+// keeps and proposes. Package tram/stream says up to where a member knows its chain to have the
+// parent's stream durably. ledger/state says which ids are looked up before a block takes a
+// transaction. The rest is the simulator's:
 //
 //	ordering   a shard's members agree on rounds (package sim judges that), until fewer than half
 //	           of them are up. Then the shard stops. When enough are back it begins a new
@@ -64,7 +65,9 @@
 //	         the others still have in memory
 //	network  messages between shards are lost, repeated and held up
 //	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
-//	         entries of streams, in a book with vouched crossings (lies.go)
+//	         entries of streams, in a book with vouched crossings (lies.go). Where organisations
+//	         move, they also hand over and propose copies of transactions that are forged, cut
+//	         short, too large, too early, known, or of no concern to the shard (late.go)
 //	members  the operators replace members of a shard, in some books all of them, one after the
 //	         other. A new member joins by an entry of the chain, and begins with a snapshot of a
 //	         fellow; then the old one leaves. Other shards learn of that later (membership.go).
@@ -92,6 +95,8 @@
 //	total order   two shards have the transactions that took effect in both in one order
 //	relay         tram.Relay, run beside each chain, delivers the same and hands on the same
 //	              entries with the same numbers
+//	bounds        a member keeps, and a block takes, no more copies beside the order than there is
+//	              room for; a copy concerns the shard, and one of its organisations moved
 //	progress      the book comes to rest
 //	contract      the ledger does not panic
 //

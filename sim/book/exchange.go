@@ -61,7 +61,7 @@ type exchange struct {
 	// members that said so.
 	entries map[uint64][]*heard
 	// late are copies of transactions that the chain lacks, and that others wait for.
-	late map[ledger.Hash]lateCopy
+	late *verdicts.LateCopies
 	// verdicts are those of other shards, and asking the transactions that wait for them. opened is
 	// set until the member first looks at these.
 	verdicts *verdicts.Exchange
@@ -100,7 +100,8 @@ func (m *member) newExchange() exchange {
 	w := m.group.world
 	return exchange{streams: make(map[ledger.ShardID][]*carried),
 		answers: make(map[ledger.Hash]place), positions: make(map[address]uint64),
-		entries: make(map[uint64][]*heard), late: make(map[ledger.Hash]lateCopy), opened: true,
+		entries: make(map[uint64][]*heard), opened: true,
+		late:    verdicts.NewLateCopies(w.plan.late, w.options.verdictsFault()),
 		leaving: departures{make(map[uint64]int), make(map[uint64][]*ledger.Bundle)},
 		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
 			Shards: w.shards, Members: m.indexes, Bounds: w.plan.bounds,
@@ -188,6 +189,9 @@ func (m *member) talk() {
 	}
 	if w.plan.movers != nil && w.random.IntN(4) == 0 {
 		m.fetch()
+	}
+	if w.plan.movers != nil && m.lies() {
+		m.sendFalseCopies()
 	}
 }
 
@@ -289,7 +293,7 @@ func (m *member) receive(l *letter) {
 	case l.parcel != nil:
 		m.receiveParcel(l.from, l.parcel)
 	case l.late != nil:
-		m.receiveLate(l.late)
+		m.receiveLate(l.from, l.late)
 	}
 }
 

@@ -49,6 +49,8 @@ type round struct {
 	batches []*ledger.VerifiedBatch
 	judged  bool
 	record  *record
+	// lied says that one of the batches is a liar's: it may be forged.
+	lied bool
 }
 
 func (g *group) majority() int { return len(g.members)/2 + 1 }
@@ -127,7 +129,7 @@ func (g *group) order() {
 		return
 	}
 	var payloads [][]byte
-	present, news := 0, false
+	present, news, lied := 0, false, false
 	for _, m := range g.members {
 		if m.takesPart() {
 			present++
@@ -143,6 +145,7 @@ func (g *group) order() {
 		if batch, some := m.propose(); some {
 			news = true
 			payloads = append(payloads, batch)
+			lied = lied || g.world.turn < m.liesUntil
 		}
 	}
 	if !news {
@@ -150,7 +153,7 @@ func (g *group) order() {
 	}
 	g.rounds++
 	g.log = append(g.log, &round{epoch: g.generation, number: g.rounds,
-		batches: ledger.VerifyBatches(payloads)})
+		batches: ledger.VerifyBatches(payloads), lied: lied})
 	g.world.say("shard %d orders round %d of %d batches", g.shard, g.rounds, len(payloads))
 }
 

@@ -48,7 +48,8 @@ func (m *member) sent(child ledger.ShardID, entry *carried) *carried {
 }
 
 // lieToFellows adds verdicts that no shard gave to a batch, on transactions that wait, and puts
-// entries of the stream under other numbers.
+// entries of the stream under other numbers. In a book in which organisations move it adds copies
+// that are too late.
 func (m *member) lieToFellows(batch *ledger.Batch) {
 	for _, one := range m.state.AllPending() {
 		for _, shard := range one.Waits {
@@ -66,5 +67,8 @@ func (m *member) lieToFellows(batch *ledger.Batch) {
 	}
 	for i := range batch.Carried {
 		batch.Carried[i].Bundle = batch.Carried[0].Bundle
+	}
+	if m.group.world.plan.movers != nil {
+		m.proposeFalseCopies(batch)
 	}
 }

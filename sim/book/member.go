@@ -202,6 +202,7 @@ func (m *member) newState(restore bool) *state.State {
 	if limit := m.group.world.plan.assetsMax; limit > 0 {
 		s.LimitAssets(limit)
 	}
+	s.LimitLate(m.group.world.plan.lateMax)
 	return s
 }
 
@@ -342,7 +343,7 @@ func (m *member) execute(r *round) {
 	// A chain of an older version leaves out bundles that need a later one, as if they were
 	// malformed.
 	last := max(ledger.CancelVersion, m.group.genesis.Version, m.group.world.plan.upgrade)
-	if draft.Forged > 0 || draft.Malformed > 0 && m.state.Version() >= last {
+	if !r.lied && (draft.Forged > 0 || draft.Malformed > 0 && m.state.Version() >= last) {
 		m.group.world.fail(SameChain, fmt.Sprintf("%v: round %d: %d malformed, %d forged", m,
 			r.number, draft.Malformed, draft.Forged))
 	}
@@ -352,6 +353,7 @@ func (m *member) execute(r *round) {
 	}))
 	m.taken.Applied(uint64(block.Header.Height), m.positionAt[len(m.records)-1])
 	m.verdicts.Applied(block)
+	m.late.Forget(block)
 }
 
 // propose returns the member's batch for the next round, and whether it has any news.

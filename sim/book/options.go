@@ -106,6 +106,10 @@ const (
 	plantLetGo = "parent-lets-go"
 	// plantNotHandedOver hands no copy of a transaction over to a shard that never gets it.
 	plantNotHandedOver = "late-not-handed-over"
+	// plantLateUnchecked keeps copies that are too late without a look at their signatures, and
+	// plantLateKept any number of copies of a shard.
+	plantLateUnchecked = "late-unchecked"
+	plantLateKept      = "late-kept"
 	// plantHeightsKept keeps the positions in the parent's stream of blocks that were lost.
 	plantHeightsKept = "heights-kept"
 )
@@ -122,7 +126,7 @@ func Plants() []string {
 		}
 	}
 	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver,
-		plantHeightsKept)
+		plantHeightsKept, plantLateUnchecked, plantLateKept)
 }
 
 // Options describes a run. The same options give the same run.
@@ -183,6 +187,10 @@ func (o *Options) verdictsFault() verdicts.Fault {
 		return verdicts.FaultQuorumOfOne
 	case plantCountDeparted:
 		return verdicts.FaultCountDeparted
+	case plantLateUnchecked:
+		return verdicts.FaultLateUnchecked
+	case plantLateKept:
+		return verdicts.FaultLateUnbounded
 	}
 	return verdicts.FaultNone
 }
@@ -257,6 +265,8 @@ const (
 	Outcome order.Property = "outcome"
 	// SameRelay: tram.Relay hands on what the chain hands on.
 	SameRelay order.Property = "relay"
+	// Bounds: what others can make a member keep, or a block take, is bounded.
+	Bounds order.Property = "bounds"
 	// Progress: once faults end, the book comes to rest.
 	Progress order.Property = "progress"
 	// Contract: the ledger does not panic.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/verdicts"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/tram"
@@ -28,6 +29,9 @@ type plan struct {
 	limit    int
 	bounds   verdicts.Bounds
 	proposed int
+	// late and lateMax bound the copies that are too late, at a member and in a block.
+	late    verdicts.LateBounds
+	lateMax int
 	// assetsMax replaces ledger.MaxAssets unless it is 0.
 	assetsMax int
 	// memory is how many accounts a member may keep in memory, 0 for all.
@@ -153,6 +157,11 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	p.submit(random, count)
 	p.issue(options.Seed)
+	p.late, p.lateMax = verdicts.DefaultLateBounds(), state.MaxLate
+	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) == 0 {
+		p.late.All, p.late.OfShard = 2+tight.IntN(4), 1+tight.IntN(2)
+		p.lateMax = 1 + tight.IntN(2)
+	}
 	if p.mixed {
 		p.mix(mixing)
 	} else {

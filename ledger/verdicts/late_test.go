@@ -1,9 +1,9 @@
-package crossing
+package verdicts
 
 import (
+	"cmp"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
@@ -12,7 +12,7 @@ import (
 // latePayment returns a signed payment as streams carry it.
 func latePayment(t *testing.T, transactions int) []byte {
 	t.Helper()
-	genesis := vouchedGenesis(t, 1)
+	genesis := ledgertest.Genesis()
 	acme := ledgertest.NewClient(genesis, "acme")
 	var all []ledger.Transaction
 	block := ledger.Block{}
@@ -34,41 +34,61 @@ func latePayment(t *testing.T, transactions int) []byte {
 	return block.CarriedBundle(0)
 }
 
-// A member proposes a copy only if it is of one transaction, whose clients signed it.
+// A member proposes a copy only if it is of one transaction, whose clients signed it, and that the
+// chain takes.
 func TestLateCopiesAreVerified(t *testing.T) {
 	t.Parallel()
+	late := NewLateCopies(DefaultLateBounds(), FaultNone)
+	read := func(encoded []byte) error {
+		_, err := late.Read(1, encoded, 1000, takesAll)
+		return err
+	}
 	good := latePayment(t, 1)
-	if bundle, _, _, err := decodeLate(good); err != nil || verifyLate(bundle) != nil {
+	if err := read(good); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
-	if _, _, _, err := decodeLate(latePayment(t, 2)); !errors.Is(err, ledger.ErrMalformed) {
+	if err := read(latePayment(t, 2)); !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("two transactions: %v", err)
 	}
-	if _, _, _, err := decodeLate(good[:len(good)-1]); !errors.Is(err, ledger.ErrMalformed) {
+	if err := read(good[:len(good)-1]); !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("a part: %v", err)
 	}
-	good[len(good)-1] ^= 1
-	bundle, _, _, err := decodeLate(good)
-	if err == nil {
-		err = verifyLate(bundle)
+	if err := read(make([]byte, ledger.MaxBundleBytes+1)); !errors.Is(err, ledger.ErrBundleSize) {
+		t.Errorf("too large: %v", err)
 	}
-	if !errors.Is(err, ledger.ErrSignature) {
+	why := errors.New("the store says so")
+	for _, err := range []error{nil, why} {
+		if _, got := late.Read(1, good, 1000, func(ledger.Hash, *ledger.Transaction) (bool, error) {
+			return false, err
+		}); !errors.Is(got, cmp.Or(err, ErrNotTaken)) {
+			t.Errorf("not taken, %v: %v", err, got)
+		}
+	}
+	good[len(good)-1] ^= 1
+	if err := read(good); !errors.Is(err, ledger.ErrSignature) {
 		t.Errorf("a wrong signature: %v", err)
 	}
 }
 
+func takesAll(ledger.Hash, *ledger.Transaction) (bool, error) { return true, nil }
+
 // Copies have bounded room, of which no shard can take all, and make room after a while.
 func TestLateCopiesAreBounded(t *testing.T) {
 	t.Parallel()
-	var late lateCopies
-	takes := func(id ledger.Hash, _ *ledger.Transaction) bool { return id != ledger.Hash{4} }
-	now := time.Unix(1000, 0)
-	encoded := make([]byte, 100)
-	add := func(from ledger.ShardID, id ledger.Hash, now time.Time) bool {
-		return late.add(lateCopy{from: from, id: id, encoded: encoded,
-			until: now.Add(lateLasts)}, now)
+	bounds := DefaultLateBounds()
+	late := NewLateCopies(bounds, FaultNone)
+	takes := func(id ledger.Hash, _ *ledger.Transaction) (bool, error) {
+		return id != ledger.Hash{4}, nil
 	}
-	for i := range lateOfShard {
+	const now ledger.Milliseconds = 1000
+	add := func(from ledger.ShardID, id ledger.Hash, now ledger.Milliseconds) bool {
+		return late.Add(LateCopy{from: from, ID: id, encoded: make([]byte, 100),
+			until: now + lateLasts}, now)
+	}
+	propose := func(now ledger.Milliseconds) []ledger.Carried {
+		return Taken(late.Waiting(now), takes)
+	}
+	for i := range bounds.OfShard {
 		if !add(1, ledger.Hash{1, byte(i)}, now) {
 			t.Fatalf("no room for copy %d", i)
 		}
@@ -80,17 +100,20 @@ func TestLateCopiesAreBounded(t *testing.T) {
 		!add(2, ledger.Hash{4}, now) {
 		t.Error("no room for a copy that is here, or for another shard")
 	}
-	if got := within(late.propose(now, takes), 2*ledger.CarriedSize(100)); len(got) != 2 ||
+	if got := Within(propose(now), 2*ledger.CarriedSize(100)); len(got) != 2 ||
 		got[0].Number != 0 {
 		t.Errorf("%d copies in the room for two", len(got))
 	}
 	block := &ledger.Block{Unpacked: []ledger.Entry{{ID: ledger.Hash{3}}}}
-	late.forget(block)
-	if got := late.propose(now, takes); len(got) != lateOfShard {
+	late.Forget(block)
+	if got := propose(now); len(got) != bounds.OfShard {
 		t.Errorf("%d copies are proposed, not those that the chain takes", len(got))
 	}
-	after := now.Add(lateLasts + 1)
-	if got := late.propose(after, takes); len(got) != 0 {
+	if got := late.OfShard(1); got != bounds.OfShard {
+		t.Errorf("%d copies of a shard, want %d", got, bounds.OfShard)
+	}
+	const after = now + lateLasts + 1
+	if got := propose(after); len(got) != 0 {
 		t.Errorf("%d copies are proposed for too long", len(got))
 	}
 	if !add(1, ledger.Hash{2}, after) {
@@ -101,11 +124,11 @@ func TestLateCopiesAreBounded(t *testing.T) {
 // What copies have in memory is bounded in bytes, too, for each shard and for all.
 func TestLateCopiesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	var late lateCopies
-	now := time.Unix(1000, 0)
+	late := NewLateCopies(DefaultLateBounds(), FaultNone)
+	const now ledger.Milliseconds = 1000
 	add := func(from ledger.ShardID, number byte, size int) bool {
-		return late.add(lateCopy{from: from, id: ledger.Hash{byte(from), number},
-			encoded: make([]byte, size), until: now.Add(lateLasts)}, now)
+		return late.Add(LateCopy{from: from, ID: ledger.Hash{byte(from), number},
+			encoded: make([]byte, size), until: now + lateLasts}, now)
 	}
 	const half = ledger.MaxBundleBytes / 2
 	for shard := range ledger.ShardID(4) {
@@ -122,7 +145,7 @@ func TestLateCopiesAreBoundedInBytes(t *testing.T) {
 	if add(4, 1, half) {
 		t.Error("all shards together take more than the room")
 	}
-	late.forget(&ledger.Block{Unpacked: []ledger.Entry{{ID: ledger.Hash{3, 1}},
+	late.Forget(&ledger.Block{Unpacked: []ledger.Entry{{ID: ledger.Hash{3, 1}},
 		{ID: ledger.Hash{3, 2}}}})
 	if !add(4, 1, ledger.MaxBundleBytes) {
 		t.Error("no room for the largest copy")
