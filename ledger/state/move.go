@@ -252,7 +252,7 @@ func (s *State) AnswersTo(entry *ledger.Entry, height ledger.Height, asks ledger
 		answers && has(s.DestinationsAt(t, height), asks), s.fault == FaultAnsweredToStrangers:
 		return verdict, answers
 	}
-	return ledger.Verdict{ID: entry.ID, Shard: s.shard, Result: whole(ledger.StaleNonce)}, true
+	return s.refusesStranger(entry.ID), true
 }
 
 // MovedBefore reports whether a transaction concerns an organisation that ever moved. A verdict of

@@ -284,63 +284,32 @@ func (s *Store) answer(entry *ledger.Entry, height ledger.Height, asks ledger.Sh
 	return verdict, made, nil
 }
 
-// answerAbsent is answer for an entry of an absent block, of which there is only the result. A
-// refusal is one for every shard. An agreement is not: a copy may have come to the shard that asks
-// after a move, also if this chain lacks that move yet. So the chain itself has to show that the
-// shard was among those that agreed together:
-//
-//   - The transaction waits here: the state has the shards.
-//   - It does not, and the chain has the good verdict of the shard that asks. It took that because
-//     it waited for it.
-//   - It took effect here without: then it did not concern the shard that asks.
-//   - Else another shard refused it, and those that it concerned hear that from there. This shard's
-//     agreement decides nothing for them. Members that have the block say what it is for others.
-//
-// What passed through here, or took effect here alone, never becomes an agreement either.
+// answerAbsent is answer for an entry of an absent block; see state.AnswersAbsent.
 func (s *Store) answerAbsent(entry *ledger.Entry, height ledger.Height, asks ledger.ShardID) (
 	verdict ledger.Verdict, made bool, err error) {
-	if verdict, made = ledger.VerdictOf(entry, s.genesis.Shard); made && !verdict.Good() {
+	s.mutex.RLock()
+	verdict, made, open := s.state.AnswersAbsent(entry, asks)
+	s.mutex.RUnlock()
+	if !open {
 		return verdict, made, nil
 	}
-	s.mutex.RLock()
-	with, waits := s.state.AgreedWith(entry.ID, asks)
-	moves := s.state.HasMoves()
-	s.mutex.RUnlock()
-	stranger := ledger.Verdict{ID: entry.ID, Shard: s.genesis.Shard,
-		Result: ledger.Result{Code: ledger.StaleNonce, Item: ledger.NoItem}}
-	switch {
-	case !made && !moves:
-		return verdict, false, nil
-	case with:
-		return verdict, true, nil
-	case !made, waits:
-		return stranger, true, nil
+	verdict, made, err = state.AnswerOfChain(verdict, s.book, asks, s.BookShards(), s.Known,
+		s.settled)
+	if err == nil && !made {
+		err = s.errAbsent(height)
 	}
-	said, err := s.Known(ledger.Verdict{ID: entry.ID, Shard: asks,
-		Result: setAside}.Entry(s.book).ID)
-	if said || err != nil {
-		return verdict, err == nil, err
-	}
-	applied, err := s.tookEffect(entry.ID)
-	if applied || err != nil {
-		return stranger, err == nil, err
-	}
-	return ledger.Verdict{}, false, s.errAbsent(height)
+	return verdict, made, err
 }
 
-// tookEffect reports whether a good verdict of another shard made a transaction take effect. It
-// needs no more of the blocks than their outlines.
-func (s *Store) tookEffect(id ledger.Hash) (bool, error) {
-	for shard := range ledger.ShardID(s.BookShards()) {
-		good := ledger.Verdict{ID: id, Shard: shard, Result: setAside}.Entry(s.book)
-		_, entry, _, err := s.result(good.ID)
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err != nil:
-			return false, err
-		case entry.Result.Code == ledger.Settled:
-			return true, nil
-		}
+// settled reports whether a verdict of another shard made its transaction take effect. It needs no
+// more of the blocks than their outlines.
+func (s *Store) settled(verdict ledger.Hash) (bool, error) {
+	_, entry, _, err := s.result(verdict)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
-	return false, nil
+	return entry.Result.Code == ledger.Settled, nil
 }

@@ -59,7 +59,8 @@
 //	crash    a member loses power, and all that it has not flushed
 //	stop     all members of a shard lose power at once
 //	replace  members of a shard lose their disks, one after the other. Each begins again with the
-//	         entries of a fellow's state at a durable block.
+//	         entries of a fellow's state at a durable block. In half of the books it has no more of
+//	         the earlier blocks than their outlines, and in some it fills them in (outlines.go)
 //	slow     a member's disk flushes nothing for a while. In some books no disk of a shard does, and
 //	         then more than half of its members lose power: several blocks are lost at once, which
 //	         the others still have in memory
@@ -136,8 +137,10 @@
 //	Verdict and Stream, with ledger.Outline): exchange.answers and exchange.streams
 //	when members make arrivals and fetch them (ledger/store, node/crossing): departures
 //	what a new member's snapshot has of the streams: the entries above what the fellow knows of
-//	each child's position (ledger/store, Snapshot). It has all of the verdicts, as production's
-//	has the outlines of all blocks; but here it also has the blocks: exchange.note, member.passed
+//	each child's position (ledger/store, Snapshot): exchange.note, member.passed. What it answers
+//	from outlines is production's (state.AnswersAbsent)
+//	how members fill blocks in, and that the last one with all blocks stays: member.fill,
+//	member.isLastHolder
 //	how a shard's members get known, and by what proof (node/crossing/shards): member.learn
 //	certified proofs of verdicts that are not told (node/crossing/shards): missing
 package book

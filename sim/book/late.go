@@ -24,8 +24,8 @@ func (m *member) handOver(question *verdicts.Question) {
 	}
 	for _, id := range question.IDs {
 		waiting, waits := m.state.Pending(id)
-		if !waits {
-			continue // it is a departure
+		if !waits || m.isAbsent(int(waiting.Height)) {
+			continue // it is a departure, or a fellow has it
 		}
 		block := m.records[waiting.Height-1].block
 		entry := block.Entry(int(waiting.Index))

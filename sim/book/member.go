@@ -31,6 +31,9 @@ type member struct {
 	// latest is the state as it was flushed last.
 	origin, latest *snapshot
 
+	// absent is the last block of which the disk has only the outline, and not the block.
+	absent int
+
 	// up is set while the member has power. returns is the turn at which it has power again,
 	// slowUntil the turn until which its disk flushes nothing, and liesUntil that until which it
 	// lies.
@@ -91,10 +94,10 @@ func (m *member) loseDisk() {
 			others++
 		}
 	}
-	if !m.group.running || others < m.group.majority() {
+	if !m.group.running || others < m.group.majority() || m.isLastHolder() {
 		return
 	}
-	m.disk, m.origin, m.latest, m.joined, m.diskless = nil, nil, nil, 0, true
+	m.disk, m.origin, m.latest, m.joined, m.diskless, m.absent = nil, nil, nil, 0, true, 0
 	m.group.world.say("%v loses its disk", m)
 }
 
@@ -125,7 +128,10 @@ func (m *member) renew() bool {
 		}
 		m.disk, m.origin, m.latest = slices.Clone(g.chain.records[:max(g.durable, g.base)]),
 			other.latest, nil
-		if m.slot != m.number {
+		if g.world.plan.outlines {
+			m.absent = other.latest.height
+		}
+		if m.slot != m.number || g.world.plan.outlines {
 			began := *other.latest
 			began.passed = other.passed()
 			m.origin = &began
@@ -295,6 +301,7 @@ func (m *member) step() {
 		m.taken.DurableTo(uint64(m.durable))
 		m.judgeTaken()
 	}
+	m.fill()
 	m.pool = slices.DeleteFunc(m.pool, func(p pooled) bool {
 		return w.turn > p.since+patience || m.hasAll(p.bundle)
 	})

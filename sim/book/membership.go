@@ -53,6 +53,9 @@ func (p *plan) replace(kinds Faults) {
 		if random.IntN(3) == 0 {
 			count = 1 + random.IntN(members)
 		}
+		if p.outlines && !p.fills {
+			count = min(count, members-1) // the last one has the earlier blocks
+		}
 		for slot := range count {
 			f.members = append(f.members, slot)
 		}
@@ -176,7 +179,7 @@ func (g *group) mayGo(leaving *member) bool {
 			have++
 		}
 	}
-	return g.running && have >= (len(g.members)-1)/2+1
+	return g.running && !leaving.isLastHolder() && have >= (len(g.members)-1)/2+1
 }
 
 // change submits a change of the membership to the members, as a new transaction each time.

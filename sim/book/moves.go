@@ -127,6 +127,9 @@ func (m *member) arrivals(number uint64) []*ledger.Bundle {
 	}
 	entries, records := m.state.Leaves(number, func() {})
 	for _, each := range records {
+		if m.isAbsent(int(each.Height)) {
+			return nil
+		}
 		entry := m.records[each.Height-1].block.Entry(int(each.Index))
 		entries = append(entries, state.MovedRecordEntry(each.Key,
 			recordValue(entry.Transaction(), each.Item)))
@@ -204,6 +207,9 @@ func (m *member) answer(l *letter) (said ledger.Verdict, known bool) {
 	at, here := m.answers[*l.asked]
 	if !here || at.height > m.visible(m.group.world.options.Plant == plantEarlyVerdict) {
 		return ledger.Verdict{}, false
+	}
+	if m.isAbsent(at.height) {
+		return m.answerAbsent(at, l.from.shard)
 	}
 	entry := m.records[at.height-1].block.Entry(at.index)
 	return m.state.AnswersTo(&entry, ledger.Height(at.height), l.from.shard)

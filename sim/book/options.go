@@ -110,6 +110,8 @@ const (
 	// plantLateKept any number of copies of a shard.
 	plantLateUnchecked = "late-unchecked"
 	plantLateKept      = "late-kept"
+	// plantOutlineUnread answers only for blocks that are here.
+	plantOutlineUnread = "outline-unread"
 	// plantHeightsKept keeps the positions in the parent's stream of blocks that were lost.
 	plantHeightsKept = "heights-kept"
 )
@@ -126,7 +128,7 @@ func Plants() []string {
 		}
 	}
 	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver,
-		plantHeightsKept, plantLateUnchecked, plantLateKept)
+		plantHeightsKept, plantLateUnchecked, plantLateKept, plantOutlineUnread)
 }
 
 // Options describes a run. The same options give the same run.

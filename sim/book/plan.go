@@ -32,6 +32,9 @@ type plan struct {
 	// late and lateMax bound the copies that are too late, at a member and in a block.
 	late    verdicts.LateBounds
 	lateMax int
+	// outlines says that new disks begin with outlines of earlier blocks, and fills that members
+	// fill these in.
+	outlines, fills bool
 	// assetsMax replaces ledger.MaxAssets unless it is 0.
 	assetsMax int
 	// memory is how many accounts a member may keep in memory, 0 for all.
@@ -141,6 +144,7 @@ func newPlan(options *Options) (*plan, error) {
 		p.hangers = hangs(options.Seed)
 	}
 	p.replacers = replaces(options)
+	p.outline(options.Seed)
 	if err := p.found(random, shards, members); err != nil {
 		return nil, err
 	}
@@ -158,9 +162,9 @@ func newPlan(options *Options) (*plan, error) {
 	p.submit(random, count)
 	p.issue(options.Seed)
 	p.late, p.lateMax = verdicts.DefaultLateBounds(), state.MaxLate
-	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) == 0 {
-		p.late.All, p.late.OfShard = 2+tight.IntN(4), 1+tight.IntN(2)
-		p.lateMax = 1 + tight.IntN(2)
+	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) > 0 {
+		p.late.All, p.late.OfShard = 2+tight.IntN(4), 1
+		p.lateMax = 1
 	}
 	if p.mixed {
 		p.mix(mixing)
@@ -495,9 +499,9 @@ func (p *plan) String() string {
 		version += fmt.Sprintf(" and then %d", p.upgrade)
 	}
 	return fmt.Sprintf("%d shards of %d, parents %v, %d added, version %s, vouched: %v, at most "+
-		"%d waiting, %d accounts in memory, assets in one: %d, %d%% of messages lost, "+
-		"%d%% repeated, up to %d turns late, %d bundles, %d faults%s",
+		"%d waiting, %d accounts in memory, assets in one: %d, outlines: %v, filled in: %v, "+
+		"%d%% of messages lost, %d%% repeated, up to %d turns late, %d bundles, %d faults%s",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
-		p.vouched(), p.limit, p.memory, p.assetsMax, p.loss, p.repeats, p.delay, len(p.submissions),
-		len(p.faults), p.lossesInWords()+p.changesInWords()+p.replacementsInWords())
+		p.vouched(), p.limit, p.memory, p.assetsMax, p.outlines, p.fills, p.loss,
+		p.repeats, p.delay, len(p.submissions), len(p.faults), p.lossesInWords()+p.changesInWords()+p.replacementsInWords())
 }

@@ -14,7 +14,7 @@ var caughtBy = map[string]uint64{
 	"answered-to-strangers": 531, "directory-short": 48, "homes-grow": 29,
 	"lost-verdict-taken": 101, "never-told": 38, "released-unasked": 91,
 	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 436,
-	"late-not-handed-over": 341, plantHeightsKept: 241,
+	"late-not-handed-over": 341, plantHeightsKept: 241, plantLateUnchecked: 146,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.
