@@ -13,7 +13,8 @@ const (
 	MaxBatchBundles = 1 << 16
 )
 
-// MaxBatchCarried and MaxBatchVerdicts bound the entries from other shards in a batch.
+// MaxBatchCarried and MaxBatchVerdicts bound the entries from other shards in a batch. The verdicts
+// of groups count, too.
 const (
 	MaxBatchCarried  = 1 << 16
 	MaxBatchVerdicts = 1 << 16
@@ -24,6 +25,7 @@ const (
 	shardedBatchVersion = 2
 	clockedBatchVersion = 3
 	vouchedBatchVersion = 4
+	groupedBatchVersion = 5
 )
 
 // BatchHeader describes the proposer of a batch. Each round message of a node starts with it.
@@ -54,6 +56,9 @@ type Batch struct {
 	// Voucher is the proposer's word on the entries from other shards, in a book with
 	// Genesis.VouchedCrossings; see Vouch.
 	Voucher *Voucher
+	// Groups are good verdicts of other shards for which the proposer vouches together. Only a
+	// batch with a voucher has them, where a chain takes them (see TakesAgreements).
+	Groups []VerdictGroup
 }
 
 // EncodeBatch returns the canonical encoding of a batch. It copies the bundles' bytes unchanged.
@@ -65,13 +70,14 @@ func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 
 // Sharded reports whether the batch proposes entries from other shards.
 func (b *Batch) Sharded() bool {
-	return len(b.Carried)+len(b.Verdicts) > 0 || b.Voucher != nil
+	return len(b.Carried)+len(b.Verdicts)+len(b.Groups) > 0 || b.Voucher != nil
 }
 
 // Encode returns the canonical encoding, as EncodeBatch does. The encoding has version 1 unless the
 // batch has more than bundles. Version 2 adds, after the bundles, the entries of the parent's
 // stream and the verdicts. Version 3 adds the clocks after the verdicts. Version 4 is version 3
-// with the voucher after the clocks, of which there may be none.
+// with the voucher after the clocks, of which there may be none. Version 5 is version 4 with the
+// groups of verdicts, at least one, after the voucher. A batch with groups must have a voucher.
 func (b *Batch) Encode() []byte {
 	size := batchOverhead
 	for _, bundle := range b.Bundles {
@@ -90,6 +96,13 @@ func (b *Batch) Encode() []byte {
 		size += VoucherSize(len(b.Voucher.Stream))
 	case len(b.Clocks) > 0:
 		version = clockedBatchVersion
+	}
+	if len(b.Groups) > 0 {
+		version = groupedBatchVersion
+		size += binary.MaxVarintLen32
+		for i := range b.Groups {
+			size += VerdictGroupSize(len(b.Groups[i].IDs))
+		}
 	}
 	size += 6 + VerdictSize*len(b.Verdicts) + ClocksSize(len(b.Clocks))
 	to := b.appendTo(append(make([]byte, 0, size), version))
@@ -111,6 +124,12 @@ func (b *Batch) Encode() []byte {
 	}
 	if b.Voucher != nil {
 		to = b.Voucher.append(to)
+	}
+	if len(b.Groups) > 0 {
+		to = binary.AppendUvarint(to, uint64(len(b.Groups)))
+		for i := range b.Groups {
+			to = b.Groups[i].append(to)
+		}
 	}
 	return to
 }
@@ -176,8 +195,11 @@ func DecodeBatch(data []byte) (*Batch, error) {
 	if version >= clockedBatchVersion {
 		batch.decodeClocks(&r, version)
 	}
-	if version == vouchedBatchVersion {
+	if version >= vouchedBatchVersion {
 		batch.Voucher = r.voucher()
+	}
+	if version == groupedBatchVersion {
+		batch.Groups = r.verdictGroups(len(batch.Verdicts))
 	}
 	if err := r.End(); err != nil {
 		return nil, err
@@ -188,7 +210,7 @@ func DecodeBatch(data []byte) (*Batch, error) {
 // batchHeader reads the beginning of a batch. It returns the version and the number of bundles.
 func (r *reader) batchHeader(header *BatchHeader) (version byte, bundles int) {
 	version = r.Byte()
-	if version < batchVersion || version > vouchedBatchVersion {
+	if version < batchVersion || version > groupedBatchVersion {
 		r.Fail("batch version %d", version)
 	}
 	*header = BatchHeader{Time: Milliseconds(r.Uint64()), Height: Height(r.Uint64()), Tip: r.Hash()}

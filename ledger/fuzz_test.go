@@ -262,6 +262,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add((&ledger.Batch{Bundles: [][]byte{changeSeeds()[0].Encode()},
 		Verdicts: verdicts}).Encode())
 	f.Add(vouchedSeed().Encode())
+	f.Add(groupedSeed().Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		batch, err := ledger.DecodeBatch(data)
 		if err == nil && !bytes.Equal(batch.Encode(), data) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -484,6 +485,8 @@ func (e *examples) batchVectors(t *testing.T) (all []vector) {
 		{"members' clocks", ledger.Batch{Clocks: []ledger.MemberClock{{Member: 0, Offset: -3},
 			{Member: 2, Offset: 400}}}},
 		{"a voucher", ledger.Batch{}},
+		{"a voucher with a group of verdicts", ledger.Batch{Groups: []ledger.VerdictGroup{{Shard: 2,
+			IDs: []ledger.Hash{{1}, {2}}}}}},
 	}
 	carried := fromHex(e.carriedVector(t).Encoded)
 	for _, i := range []int{2, 4} {
@@ -492,10 +495,11 @@ func (e *examples) batchVectors(t *testing.T) (all []vector) {
 	}
 	batches[4].batch.Vouch(ledgertest.Key("node-0"), chain, []ledger.Vouched{{Number: 9,
 		Hash: ledger.CarriedHash(carried)}})
+	batches[5].batch.Vouch(ledgertest.Key("node-0"), chain, nil)
 	for i, each := range batches {
 		batch := &each.batch
 		batch.Header = ledger.BatchHeader{Time: 1_700_000_000_125, Height: 3, Tip: chain}
-		version := []byte{1, 1, 2, 3, 4}[i]
+		version := []byte{1, 1, 2, 3, 4, 5}[i]
 		p := batchParts(version, batch)
 		v := vector{Name: each.name, Parts: p, Encoded: p.hex()}
 		if batch.Voucher != nil {
@@ -539,11 +543,22 @@ func batchParts(version byte, batch *ledger.Batch) (p parts) {
 			p.uvarint(fmt.Sprintf("clock %d, offset %d", i, clock.Offset), uint64(twice))
 		}
 	}
-	if version == 4 {
+	if version >= 4 {
 		p.add("voucher, chain", batch.Voucher.Chain[:]...)
 		p.add("voucher, key", ledgertest.Key("node-0").Public().(ed25519.PublicKey)...)
 		vouchedParts(&p, batch)
 		p.add("voucher, ed25519", ed25519.Sign(ledgertest.Key("node-0"), voucherMessage(batch))...)
+	}
+	if version == 5 {
+		p.uvarint("groups, count", uint64(len(batch.Groups)))
+	}
+	for i := range batch.Groups {
+		group := &batch.Groups[i]
+		p.uvarint(fmt.Sprintf("group %d, shard", i), uint64(group.Shard))
+		p.uvarint(fmt.Sprintf("group %d, count", i), uint64(len(group.IDs)))
+		for j, id := range group.IDs {
+			p.add(fmt.Sprintf("group %d, id %d", i, j), id[:]...)
+		}
 	}
 	return p
 }
@@ -567,8 +582,23 @@ func voucherMessage(batch *ledger.Batch) []byte {
 	var said parts
 	vouchedParts(&said, batch)
 	verdictsParts(&said, batch)
+	if len(batch.Groups) > 0 {
+		said.uvarint("groups, count", uint64(len(batch.Groups)))
+	}
+	for i := range batch.Groups {
+		said.add("group", groupHash(&batch.Groups[i])...)
+	}
 	return bytes.Join([][]byte{domain("ledgerd/vouched/1"), batch.Voucher.Chain[:],
 		hashOf(said.bytes())}, nil)
+}
+
+// groupHash returns the id of a group of verdicts.
+func groupHash(group *ledger.VerdictGroup) []byte {
+	content := binary.LittleEndian.AppendUint32(domain("ledgerd/group/1"), uint32(group.Shard))
+	for _, id := range group.IDs {
+		content = append(content, id[:]...)
+	}
+	return hashOf(content)
 }
 
 // previous returns the hash of the block before block i.

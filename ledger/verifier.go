@@ -202,6 +202,8 @@ type VerifiedBatch struct {
 	Stream []Proposal
 	// StreamHashes are the CarriedHash of each of these bundles, if the batch has a voucher.
 	StreamHashes []Hash
+	// GroupIDs are the ids of Batch.Groups, in their order.
+	GroupIDs []Hash
 	// VoucherErr is nil if the batch has no voucher or its key signed it. Otherwise it matches
 	// ErrSignature.
 	VoucherErr error
@@ -247,7 +249,7 @@ func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*Verif
 		return nil, err
 	}
 	verified := &VerifiedBatch{Batch: batch, Proposals: make([]Proposal, len(batch.Bundles)),
-		Stream: make([]Proposal, len(batch.Carried))}
+		Stream: make([]Proposal, len(batch.Carried)), GroupIDs: batch.groupIDs()}
 	all := make([]signed, 0, len(batch.Bundles)+len(batch.Carried))
 	places := make([]*Proposal, 0, cap(all))
 	add := func(p *Proposal) {
@@ -289,7 +291,7 @@ func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*Verif
 		add(p)
 	}
 	if batch.Voucher != nil {
-		all = append(all, signed{batch.voucherMessage(),
+		all = append(all, signed{batch.voucherMessage(verified.GroupIDs),
 			[]Signature{{Key: batch.Voucher.Key, Bytes: batch.Voucher.Signature}}})
 	}
 	for i, at := range v.verify(all) {

@@ -30,7 +30,8 @@ const (
 	GrowthVersion = 6
 	// CrossingVersion is the version from which on what crosses shards costs less: the state digest
 	// has a Merkle tree over the transactions that wait for other shards, and the good verdicts of
-	// one shard share bundles in blocks.
+	// one shard share bundles in blocks, and members may vouch for groups of them (see
+	// VerdictGroup).
 	CrossingVersion = 7
 	// NewestVersion is the newest version that this package knows.
 	NewestVersion = CrossingVersion
@@ -74,6 +75,10 @@ func TakesCancellations(version int) bool { return version >= CancelVersion }
 // TakesBookChanges reports whether a chain of this version takes changes of the book's shards.
 // Programs that do not know the version cannot decode them.
 func TakesBookChanges(version int) bool { return version >= GrowthVersion }
+
+// TakesAgreements reports whether a chain of this version takes groups of verdicts. Programs that do
+// not know the version cannot decode a batch with them.
+func TakesAgreements(version int) bool { return version >= CrossingVersion }
 
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version

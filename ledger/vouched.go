@@ -37,8 +37,8 @@ func CarriedHash(bundle []byte) Hash {
 	return sum256([]byte(carriedDomain), bundle)
 }
 
-// Voucher is a member's word on the input from other shards in its batch: the verdicts of the batch
-// and the entries of the parent's stream. What it vouches for is true for ever, so an old voucher
+// Voucher is a member's word on the input from other shards in its batch: the verdicts of the batch,
+// those of its groups, and the entries of the parent's stream. What it vouches for is true for ever, so an old voucher
 // that another member repeats does no harm.
 type Voucher struct {
 	// Chain is the hash of the genesis of the member's chain, and Key its node key.
@@ -47,7 +47,7 @@ type Voucher struct {
 	// Stream are the entries, by ascending number.
 	Stream []Vouched
 	// Signature is that of "ledgerd/vouched/1", a zero byte, the chain, and the SHA-256 of the
-	// encoded entries and verdicts.
+	// encoded entries and verdicts, and of the ids of the groups if there are any.
 	Signature SignatureBytes
 }
 
@@ -56,21 +56,24 @@ func VoucherSize(entries int) int {
 	return 2*HashSize + len(SignatureBytes{}) + binary.MaxVarintLen16 + VouchedSize*entries
 }
 
-// Vouch signs the batch's verdicts and these entries of the parent's stream with a member's node
+// Vouch signs the batch's verdicts, its groups and these entries of the parent's stream with a member's node
 // key, and sets the batch's voucher. It keeps the slice of entries.
 func (b *Batch) Vouch(key ed25519.PrivateKey, chain Hash, stream []Vouched) {
 	b.Voucher = &Voucher{Chain: chain, Key: PublicKey(key.Public().(ed25519.PublicKey)),
 		Stream: stream}
-	copy(b.Voucher.Signature[:], voi.Sign(voi.PrivateKey(key), b.voucherMessage()))
+	copy(b.Voucher.Signature[:], voi.Sign(voi.PrivateKey(key), b.voucherMessage(b.groupIDs())))
 }
 
-// voucherMessage returns what the batch's voucher signs.
-func (b *Batch) voucherMessage() []byte {
-	said := appendVouched(make([]byte, 0, 2*binary.MaxVarintLen32+
+// voucherMessage returns what the batch's voucher signs, given the ids of the groups.
+func (b *Batch) voucherMessage(groups []Hash) []byte {
+	said := appendVouched(make([]byte, 0, 3*binary.MaxVarintLen32+HashSize*len(groups)+
 		VouchedSize*len(b.Voucher.Stream)+VerdictSize*len(b.Verdicts)), b.Voucher.Stream)
 	said = binary.AppendUvarint(said, uint64(len(b.Verdicts)))
 	for i := range b.Verdicts {
 		said = b.Verdicts[i].append(said)
+	}
+	if len(groups) > 0 {
+		said = appendGroupIDs(said, groups)
 	}
 	sum := sum256(said)
 	to := append(make([]byte, 0, len(voucherDomain)+2*HashSize), voucherDomain...)

@@ -117,8 +117,8 @@ func TestVoucher(t *testing.T) {
 			encoded[0] = 0
 			return encoded
 		},
-		"version 5": func(encoded []byte, _ *ledger.Batch) []byte {
-			encoded[0] = 5
+		"version 6": func(encoded []byte, _ *ledger.Batch) []byte {
+			encoded[0] = 6
 			return encoded
 		},
 	} {
@@ -163,7 +163,8 @@ func TestBatchVersionsAreCanonical(t *testing.T) {
 	for version, encoded := range map[byte][]byte{
 		2: clocked.Encode()[:len(clocked.Encode())-3],
 		3: append(clocked.Encode()[:len(clocked.Encode())-3], 0),
-		5: clocked.Encode(),
+		5: append(vouchedSeed().Encode(), 0),
+		6: clocked.Encode(),
 	} {
 		encoded[0] = version
 		if _, err := ledger.DecodeBatch(encoded); !errors.Is(err, ledger.ErrMalformed) {
@@ -171,7 +172,8 @@ func TestBatchVersionsAreCanonical(t *testing.T) {
 		}
 	}
 	for version, batch := range map[byte]*ledger.Batch{1: {}, 2: {Carried: vouchedSeed().Carried},
-		3: {Carried: vouchedSeed().Carried, Clocks: clocks}, 4: vouchedSeed()} {
+		3: {Carried: vouchedSeed().Carried, Clocks: clocks}, 4: vouchedSeed(),
+		5: groupedSeed()} {
 		encoded := batch.Encode()
 		decoded, err := ledger.DecodeBatch(encoded)
 		if err != nil || encoded[0] != version || !bytes.Equal(decoded.Encode(), encoded) {

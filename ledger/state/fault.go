@@ -78,6 +78,8 @@ const (
 	FaultLateForStrangers
 	// FaultLateUnbounded takes any number of copies into a block.
 	FaultLateUnbounded
+	// FaultGroupsApart counts groups of verdicts and single verdicts apart.
+	FaultGroupsApart
 	faults
 )
 
@@ -88,7 +90,7 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
 	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
 	"position-kept", "late-before-deadline", "reserved-ignored", "new-assets-alone",
-	"late-unmoved", "late-for-strangers", "late-unbounded"}
+	"late-unmoved", "late-for-strangers", "late-unbounded", "groups-apart"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

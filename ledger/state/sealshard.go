@@ -9,8 +9,8 @@ import (
 // Seal makes one block from a round's batches. In a book of one shard it does the same as the
 // package's function Seal. In a book of several shards it needs the state from before the block:
 //
-//   - Verdicts come first, if an entry of the state waits for them. A verdict that arrives too
-//     early is left out and must be sent again.
+//   - Verdicts come first, if an entry of the state waits for them: those of groups, then the
+//     others. A verdict that arrives too early is left out and must be sent again.
 //   - Then come entries of the parent's stream: exactly those that follow the last one in the
 //     chain, each once, whichever members proposed them and in whatever order. Only the
 //     transactions of an entry that concern a shard that this shard reaches are kept.
@@ -22,7 +22,8 @@ import (
 //   - A change of the book's shards is the last of these: what comes after it is in a later block.
 //
 // With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half
-// of the members before the block vouch for it in batches of this round.
+// of the members before the block vouch for it in batches of this round. For a verdict, some of
+// them may do so by itself, and others in a group (tallygroup.go).
 //
 // A round with the next entry of the stream makes a block even if no transaction of the entry is
 // new, so that the stream advances. Seal reads the state and does not change it.
@@ -45,7 +46,8 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	times := parent.times()
 	decoded := make([]*ledger.VerifiedBatch, 0, len(batches))
 	for _, batch := range batches {
-		if batch == nil || !s.takesVerdicts(batch.Verdicts) || !s.takesCarried(batch.Carried) {
+		if batch == nil || !s.takesVerdicts(batch.Verdicts) || !s.takesGroups(batch.Groups) ||
+			!s.takesCarried(batch.Carried) {
 			sealing.Malformed++
 			continue
 		}
@@ -59,8 +61,9 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	sealing.verdicts = make([]ledger.Verdict, 0, most) // members propose the same ones
 	if s.genesis.VouchedCrossings {
 		sealing.tallies = s.tally(decoded)
-		sealing.once = sealing.tallies.inOrder != nil
+		sealing.once = sealing.tallies.inOrder != nil && sealing.tallies.groups == nil
 	}
+	sealing.takeGroups(decoded)
 	for place, batch := range decoded {
 		for i := range batch.Verdicts {
 			switch sealing.tallies.verdict(place, batch, i) {
@@ -72,6 +75,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 				sealing.Unvouched++
 			}
 		}
+		sealing.takeParts(batch)
 	}
 	sealing.ids = sealing.reserve(decoded, len(sealing.verdicts))
 	sealing.addVerdicts()

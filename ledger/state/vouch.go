@@ -17,6 +17,11 @@ type tallies struct {
 	inOrder  [][]vouchedVerdict
 	verdicts map[ledger.Verdict]*tally
 	stream   map[ledger.Vouched]*tally
+	// groups are counted by their ids. It is nil if there are none. divided are the shards of which
+	// members say the same verdicts in different ways, so that the verdicts of groups are counted
+	// one by one, too.
+	groups  map[ledger.Hash]*tally
+	divided map[ledger.ShardID]bool
 }
 
 // tally counts the members that say one thing. last is the last member that was counted.
@@ -45,7 +50,20 @@ func (s *State) tally(batches []*ledger.VerifiedBatch) *tallies {
 	for at, batch := range batches {
 		speakers[at] = s.speaker(batch, members)
 	}
-	t.inOrder = countInOrder(batches, speakers, t.majority)
+	t.count(batches, speakers, len(members), s.fault == FaultGroupsApart)
+	return t
+}
+
+// count counts what the speakers of the batches say, -1 for none. They are members below a number.
+// apart plants a bug.
+func (t *tallies) count(batches []*ledger.VerifiedBatch, speakers []int, members int, apart bool) {
+	t.countGroups(batches, speakers, members)
+	if apart {
+		t.divided = nil
+	}
+	if len(t.divided) == 0 {
+		t.inOrder = countInOrder(batches, speakers, t.majority)
+	}
 	for i := range members {
 		for at, batch := range batches {
 			if speakers[at] != i {
@@ -54,12 +72,12 @@ func (s *State) tally(batches []*ledger.VerifiedBatch) *tallies {
 			for j := 0; j < len(batch.Verdicts) && t.inOrder == nil; j++ {
 				count(t.verdicts, batch.Verdicts[j], i)
 			}
+			t.countParts(batch, i)
 			for j := range batch.Voucher.Stream {
 				count(t.stream, batch.Voucher.Stream[j], i)
 			}
 		}
 	}
-	return t
 }
 
 // speaker returns the index of the member that vouches for what is in a batch, or -1.

@@ -23,8 +23,12 @@ type crossed struct {
 }
 
 // newCrossed returns the shard before it takes the transfer from its parent's stream.
-func newCrossed(t *testing.T) *crossed {
+func newCrossed(t *testing.T) *crossed { return newCrossedOf(t, 0) }
+
+// newCrossedOf is newCrossed in a chain of a version.
+func newCrossedOf(t *testing.T, version int) *crossed {
 	above := ledgertest.ShardedGenesis(3, 0, 0)
+	above.Version = version
 	above.VouchedCrossings = true
 	below, err := above.ForShard(1)
 	if err != nil {
@@ -43,12 +47,20 @@ func newCrossed(t *testing.T) *crossed {
 		opening.Openings = []ledger.Opening{{Account: client.Account("issuer"), Issuer: true}}
 		return opening
 	}
+	transfer := payer.Transfer
+	if ledger.TakesDeadlines(version) {
+		transfer = func(from, to ledger.AccountPath, amount int64) ledger.Transaction {
+			crossing := payer.Transfer(from, to, amount)
+			crossing.Deadline = above.Time + 5000
+			return crossing
+		}
+	}
 	root := state.New(above)
 	parent := state.Parent{Header: above.Block().Header, Hash: above.Hash()}
 	number := uint64(0)
 	for _, bundle := range []*ledger.Bundle{register(payer, 0), register(payee, 1),
 		payer.Bundle(open(payer)), payee.Bundle(open(payee)),
-		payer.Bundle(payer.Transfer("payer:issuer", "payee:issuer", 5))} {
+		payer.Bundle(transfer("payer:issuer", "payee:issuer", 5))} {
 		draft := root.Seal(parent, 1, 1, ledger.VerifyBatches([][]byte{
 			ledger.EncodeBatch(ledger.BatchHeader{Time: 1}, [][]byte{bundle.Encode()})}),
 			func(ledger.Hash, *ledger.Transaction) bool { return false })
