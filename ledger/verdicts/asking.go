@@ -68,7 +68,8 @@ func (a *Asking) Overdue(pending []state.Pending, now time.Duration, anew bool) 
 }
 
 // Sweep makes misplaced verdicts ones to judge again: those to propose for which no transaction
-// waits, such as those of a shard that is lost, and early ones whose transactions wait.
+// waits, such as those of a shard that is lost, and early ones whose transactions wait. So with
+// groups.
 func (x *Exchange) Sweep(a *Asking) {
 	var misplaced []ledger.Verdict
 	x.awaited.each(func(verdict *ledger.Verdict) {
@@ -89,6 +90,7 @@ func (x *Exchange) Sweep(a *Asking) {
 		return KeyOf(&v).order(KeyOf(&w))
 	})
 	x.received = append(x.received, misplaced...)
+	x.sweepGroups(a)
 }
 
 // Question is what a shard is to be asked: its verdicts on these transactions, or its testimonies
@@ -120,10 +122,15 @@ func missing(pending *state.Pending) (all []asked) {
 
 // Questions returns what to ask on overdue transactions, at most the given number for each shard,
 // and the verdicts that were asked for in vain at least so often before. Verdicts that are
-// believed, but were dropped for lack of room, are to be judged again instead.
+// believed, but were dropped for lack of room, are to be judged again instead. Those that a group
+// has that is believed and not early are not asked for.
 func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration, most, often int) (
 	questions []Question, vain []Key) {
 	ids, count := map[asked][]ledger.Hash{}, map[ledger.ShardID]int{}
+	var grouped map[Key]bool
+	if len(due) > 0 {
+		grouped = x.groups.asking()
+	}
 	for _, each := range due {
 		waits, any := a.waiting[each.ID], false
 		for _, from := range missing(each) {
@@ -131,7 +138,7 @@ func (x *Exchange) Questions(a *Asking, due []*state.Pending, now time.Duration,
 			x.testifyAlone(key)
 			at := x.facts.find(key)
 			if count[from.shard] >= most || x.facts.facts[at].awaited ||
-				x.config.Fault == FaultAskedOnce && waits.asks > 0 {
+				grouped[key] || x.config.Fault == FaultAskedOnce && waits.asks > 0 {
 				continue
 			}
 			// The verdict was judged while the transaction's block was executed, and is not over.

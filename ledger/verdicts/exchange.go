@@ -98,6 +98,14 @@ const (
 	FaultLateUnchecked
 	// FaultLateUnbounded lets a shard have all the room for copies.
 	FaultLateUnbounded
+	// FaultGroupOfOne believes a group that one member tells.
+	FaultGroupOfOne
+	// FaultGroupUnchecked takes groups with the same first verdict for one group.
+	FaultGroupUnchecked
+	// FaultWatchedOnce does not judge a group again when its watched verdict is in a block.
+	FaultWatchedOnce
+	// FaultForgetArrived forgets a group when the transaction of its watched verdict arrives.
+	FaultForgetArrived
 )
 
 // Bounds are the bounds of an exchange's memory. What does not fit is dropped, and asked for later.
@@ -109,12 +117,15 @@ type Bounds struct {
 	// Words bounds the words that wait for others. Each member of another shard has an equal share
 	// of it, so that no member can push out the words of another one.
 	Words int
+	// Grouped bounds the verdicts of groups in words that wait for others, shared in the same way.
+	// The other bounds hold for single verdicts and, once more, for the verdicts of groups.
+	Grouped int
 }
 
 // DefaultBounds returns the bounds of a node.
 func DefaultBounds() Bounds {
 	return Bounds{Awaited: state.MaxWaiting, Early: 1 << 16, Settled: 1 << 15, Received: 1 << 16,
-		Believed: state.MaxWaiting, Words: 1 << 18}
+		Believed: state.MaxWaiting, Words: 1 << 18, Grouped: 1 << 20}
 }
 
 // Config is the configuration of an exchange.
@@ -128,8 +139,11 @@ type Config struct {
 	// Members returns the indexes of a shard's present members, ascending. Only a vouched exchange
 	// calls it.
 	Members func(ledger.ShardID) []ledger.MemberIndex
-	Bounds  Bounds
-	Fault   Fault
+	// Groups reports whether the chain takes groups of verdicts; nil means never. Until it does,
+	// what is told in groups is taken as single verdicts.
+	Groups func() bool
+	Bounds Bounds
+	Fault  Fault
 }
 
 // Exchange has the verdicts of other shards that one member heard, from the first word on them
@@ -148,6 +162,9 @@ type Exchange struct {
 	// yet.
 	words    *wordSet
 	believed ring
+	groups   groupSet
+	// proposedGroups is when groups were last proposed, or 0.
+	proposedGroups time.Duration
 	// blocks counts calls of Applied and Reset. A change makes earlier reads of the chain stale.
 	blocks uint64
 	// fresh is set if transactions may wait that did not before.
@@ -159,6 +176,7 @@ type Exchange struct {
 func New(config Config) *Exchange {
 	bounds := &config.Bounds
 	x := &Exchange{config: config, facts: newTable(), awaited: newAwaitedSet(),
+		groups:   newGroupSet(),
 		early:    earlySet{bound: bounds.Early},
 		settled:  ring{bound: bounds.Settled, of: func(f *fact) *index { return &f.settled }},
 		believed: ring{bound: bounds.Believed, of: func(f *fact) *index { return &f.believed }}}
@@ -166,6 +184,7 @@ func New(config Config) *Exchange {
 	if config.Vouched {
 		x.awaited = &orderedSet{}
 		x.words.follow(&x.config)
+		x.followGroups()
 	}
 	return x
 }
@@ -178,7 +197,7 @@ type Contradiction struct {
 	Against ledger.Result
 }
 
-// Counts are those of the verdicts in an exchange. Words counts the words of members that wait for
+// Counts are those of the verdicts in an exchange, in groups or not. Words counts the words of members that wait for
 // words of others, and Dropped all verdicts and words that were dropped for lack of room.
 type Counts struct {
 	Awaited, Early, Received, Words int
@@ -187,8 +206,10 @@ type Counts struct {
 
 // Counts returns the counts.
 func (x *Exchange) Counts() Counts {
-	return Counts{Awaited: x.awaited.len(), Early: x.early.count, Received: len(x.received),
-		Words: x.words.count, Dropped: x.dropped}
+	return Counts{Awaited: x.awaited.len() + x.groups.held[proposed],
+		Early:    x.early.count + x.groups.held[early],
+		Received: len(x.received) + x.groups.held[queued],
+		Words:    x.words.count + x.groups.words.count, Dropped: x.dropped}
 }
 
 // Awaits reports whether a verdict is one to propose.
@@ -239,8 +260,10 @@ func (x *Exchange) TakeFresh() bool {
 func (x *Exchange) Applied(block *ledger.Block) (found []Contradiction) {
 	x.blocks++
 	for _, entry := range block.All() {
-		if verdict := entry.Transaction().Verdict; verdict != nil {
-			found = append(found, x.took(verdict, entry.Result.Code)...)
+		if entry.Transaction().Verdict != nil {
+			eachVerdict(entry, func(verdict *ledger.Verdict, code ledger.Code) {
+				found = append(found, x.took(verdict, code)...)
+			})
 			continue
 		}
 		if entry.Result.Code == ledger.SetAside || entry.Transaction().Book != nil {
@@ -249,30 +272,58 @@ func (x *Exchange) Applied(block *ledger.Block) (found []Contradiction) {
 		if x.early.count > 0 {
 			x.received = x.early.take(&x.facts, entry.ID, x.received)
 		}
+		if len(x.groups.early) > 0 {
+			x.wakeAll(entry.ID, false)
+		}
 	}
+	x.endGroups(block)
 	return found
 }
 
-// took records that a block has a verdict.
+// eachVerdict calls visit for each verdict of an entry that has verdicts, with its result.
+func eachVerdict(entry *ledger.Entry, visit func(verdict *ledger.Verdict, code ledger.Code)) {
+	visit(entry.Transaction().Verdict, entry.Result.Code)
+}
+
+// taken reports whether a verdict with this result is over, and whether those of other shards on
+// the same transaction are.
+func taken(code ledger.Code) (this, others bool) {
+	others = code == ledger.Settled || code == ledger.Released
+	return others || code == ledger.Applied, others
+}
+
+// took records that a block has a verdict. In a vouched book most of them are of groups, and nothing
+// is known of them by themselves.
 func (x *Exchange) took(verdict *ledger.Verdict, code ledger.Code) (found []Contradiction) {
-	over := code == ledger.Settled || code == ledger.Released
-	if !over && code != ledger.Applied {
+	this, over := taken(code)
+	if !this {
 		return nil
 	}
-	at := x.facts.need(KeyOf(verdict))
-	if x.facts.facts[at].settled == 0 {
-		x.settled.add(&x.facts, at)
+	if x.config.Vouched && x.facts.first[verdict.ID] == 0 {
+		return nil
 	}
-	if x.config.Vouched {
-		found = x.words.take(at, verdict.Result)
+	at := x.facts.find(KeyOf(verdict))
+	if at == 0 && !x.config.Vouched {
+		at = x.facts.need(KeyOf(verdict))
 	}
-	x.leave(at)
+	if at != 0 {
+		// One that is only watched in a group need not be remembered.
+		if f := &x.facts.facts[at]; f.settled == 0 && (!x.config.Vouched || f.held()) {
+			x.settled.add(&x.facts, at)
+		}
+		if x.config.Vouched {
+			found = x.words.take(at, verdict.Result)
+		}
+		x.leave(at)
+		x.wake(at, true)
+	}
 	// The verdicts of other shards on the transaction are over, too.
 	for other := x.facts.first[verdict.ID]; over && other != 0; {
 		next := x.facts.facts[other].next
 		if other != at {
 			x.words.drop(other)
 			x.leave(other)
+			x.wake(other, true)
 		}
 		other = next
 	}
@@ -292,6 +343,7 @@ func (x *Exchange) leave(at index) {
 // anew.
 func (x *Exchange) Reset() {
 	x.blocks++
+	x.resetGroups()
 	x.settled.clear(&x.facts)
 	drained := x.awaited.drain()
 	for i := range drained {
@@ -369,6 +421,7 @@ func (x *Exchange) Recount() (found []Contradiction) {
 			found = append(found, x.believe(at, result)...)
 		}
 	}
+	x.followGroups()
 	return found
 }
 
@@ -454,11 +507,15 @@ func (x *Exchange) Propose(most int, now time.Duration, patience time.Duration) 
 
 // Pending reports whether Propose would return a verdict.
 func (x *Exchange) Pending(now time.Duration, patience time.Duration) bool {
-	return x.awaited.pending(now, patience)
+	return x.awaited.pending(now, patience) || len(x.groups.awaited) > 0
 }
 
 // Again returns when a proposed verdict that still waits is to be proposed again, if one does. In a
 // vouched book it does not matter whether the verdicts that wait were proposed.
 func (x *Exchange) Again(patience time.Duration) (at time.Duration, waits bool) {
-	return x.awaited.again(patience)
+	at, waits = x.awaited.again(patience)
+	if len(x.groups.awaited) > 0 {
+		return max(at, x.proposedGroups+patience), true
+	}
+	return at, waits
 }

@@ -89,7 +89,9 @@ func (m *exchangeModel) applied(id ledger.Hash, verdict *ledger.Verdict, code le
 		return
 	}
 	key := KeyOf(verdict)
-	m.settled[key] = true
+	if m.knows(key) {
+		m.settled[key] = true
+	}
 	for _, s := range m.words[key] {
 		if s.result != verdict.Result {
 			m.found++
@@ -101,6 +103,15 @@ func (m *exchangeModel) applied(id ledger.Hash, verdict *ledger.Verdict, code le
 		maps.DeleteFunc(m.words, func(k Key, _ []said) bool { return k.ID == key.ID })
 		maps.DeleteFunc(m.awaited, func(k Key, _ ledger.Result) bool { return k.ID == key.ID })
 	}
+}
+
+// knows reports whether the exchange has heard of a verdict. Those of which it has not, and that a
+// block has, are mostly of groups, and it does not remember them.
+func (m *exchangeModel) knows(key Key) bool {
+	_, believed := m.believed[key]
+	_, early := m.early[key]
+	_, awaited := m.awaited[key]
+	return believed || early || awaited || m.settled[key] || len(m.words[key]) > 0
 }
 
 func ofTransaction(set map[Key]ledger.Result, id ledger.Hash) (keys []Key) {

@@ -9,7 +9,8 @@ import "github.com/ledgerd/ledgerd/ledger"
 // index is the place of a fact in a table, or of a word in a wordSet. 0 stands for none.
 type index int32
 
-// fact is what a member knows about one verdict. It is dropped once it is in none of the sets.
+// fact is what a member knows about one verdict. It is dropped once it is in none of the sets,
+// and no group watches it.
 type fact struct {
 	key Key
 	// next is another fact on the same transaction.
@@ -23,6 +24,13 @@ type fact struct {
 	// before and after are the neighbours among the early verdicts.
 	before, after  index
 	early, awaited bool
+	// watch is the slot of the first group that watches the verdict, or 0.
+	watch index
+}
+
+// held reports whether the verdict is in a set.
+func (f *fact) held() bool {
+	return f.words != 0 || f.believed != 0 || f.settled != 0 || f.early || f.awaited
 }
 
 // table is the facts by their keys. It is not safe for concurrent use.
@@ -78,7 +86,7 @@ func (t *table) need(key Key) index {
 // release drops a fact that is in no set.
 func (t *table) release(at index) {
 	f := &t.facts[at]
-	if at == 0 || f.words != 0 || f.believed != 0 || f.settled != 0 || f.early || f.awaited {
+	if at == 0 || f.held() || f.watch != 0 {
 		return
 	}
 	switch before := t.first[f.key.ID]; {

@@ -216,17 +216,21 @@ func (s *wordSet) drop(at index) {
 	s.table.facts[at].words = 0
 }
 
+// tellers counts the present members of the other shards.
+func (c *Config) tellers() (count int) {
+	for shard := range c.Shards() {
+		if ledger.ShardID(shard) != c.Own {
+			count += len(c.Members(ledger.ShardID(shard)))
+		}
+	}
+	return count
+}
+
 // follow adapts the set to the present members of the other shards: it drops the words of members
 // that left, and shares the room for words between those that are present. It returns how many
 // words it dropped.
 func (s *wordSet) follow(config *Config) (dropped int) {
-	tellers := 0
-	for shard := range config.Shards() {
-		if ledger.ShardID(shard) != config.Own {
-			tellers += len(config.Members(ledger.ShardID(shard)))
-		}
-	}
-	s.share = max(1, config.Bounds.Words/max(1, tellers))
+	s.share = max(1, config.Bounds.Words/max(1, config.tellers()))
 	for by := range s.tellers {
 		member, most := s.tellers[by].member, s.share
 		if !contains(config.Members(member.Shard), member.Index) &&
