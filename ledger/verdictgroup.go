@@ -28,17 +28,13 @@ type VerdictGroup struct {
 
 // ID returns what identifies the group: the SHA-256 of "ledgerd/group/1", a zero byte, the shard as
 // 4 bytes, little-endian, and the ids.
-func (g *VerdictGroup) ID() (id Hash) {
-	digest := sha256.New()
-	var head [len(groupDomain) + 4]byte
-	copy(head[:], groupDomain)
-	binary.LittleEndian.PutUint32(head[len(groupDomain):], uint32(g.Shard))
-	digest.Write(head[:])
+func (g *VerdictGroup) ID() Hash {
+	said := append(make([]byte, 0, len(groupDomain)+4+HashSize*len(g.IDs)), groupDomain...)
+	said = binary.LittleEndian.AppendUint32(said, uint32(g.Shard))
 	for i := range g.IDs {
-		digest.Write(g.IDs[i][:])
+		said = append(said, g.IDs[i][:]...)
 	}
-	digest.Sum(id[:0])
-	return id
+	return sha256.Sum256(said)
 }
 
 // Verdict returns verdict i of the group.

@@ -251,6 +251,9 @@ type JudgedGroup struct {
 	standing      Standing
 }
 
+// GroupsToJudge reports whether there are groups to judge.
+func (x *Exchange) GroupsToJudge() bool { return len(x.groups.toJudge) > 0 }
+
 // TakeGroup removes and returns a group to judge, if there is one. The caller calls Judge, then
 // PlaceGroup or DropGroup.
 func (x *Exchange) TakeGroup() (judged JudgedGroup, any bool) {
@@ -320,6 +323,10 @@ func (x *Exchange) DropGroup(judged *JudgedGroup) {
 // keepEarly keeps a group until a transaction arrives. At the bound the oldest ones are dropped.
 func (x *Exchange) keepEarly(g *group, watched int) {
 	s := &x.groups
+	if len(g.IDs) > x.config.Bounds.Early {
+		x.forget(g)
+		return
+	}
 	for len(s.early) > 0 && s.held[early]+len(g.IDs) > x.config.Bounds.Early {
 		x.forget(s.early[0])
 	}
@@ -441,28 +448,53 @@ func (s *groupSet) asking() map[Key]bool {
 // ProposeWithin returns what goes into a batch: groups in canonical order, and what Propose returns.
 // It keeps to this many bytes and verdicts in all, which must not exceed ledger.MaxBatchVerdicts. If
 // not all fit, the first ones of both go into the batch, so that members propose the same. Single
-// verdicts have at least a quarter of the room.
+// verdicts have at least a quarter of the room. Of a group that does not fit, which may be larger
+// than all of the room, some verdicts go in by themselves.
 func (x *Exchange) ProposeWithin(room, most int, now, patience time.Duration) (
 	groups []ledger.VerdictGroup, verdicts []ledger.Verdict) {
-	most = min(most, room/ledger.HashSize)
-	if most <= 0 {
-		return nil, nil
+	if !x.takesGroups() || len(x.groups.awaited) == 0 {
+		return nil, x.Propose(min(most, room/ledger.VerdictSize), now, patience)
 	}
-	if x.takesGroups() {
-		reserved := min(x.awaited.len(), most/4, room/4/ledger.VerdictSize)
-		left, bytes := most-reserved, room-reserved*ledger.VerdictSize
-		for _, g := range x.groups.awaited {
-			size := ledger.VerdictGroupSize(len(g.IDs))
-			if len(g.IDs) > left || size > bytes {
-				break
-			}
-			left, bytes = left-len(g.IDs), bytes-size
-			groups = append(groups, g.VerdictGroup)
+	x.proposedGroups = now
+	most = max(0, min(most, room/ledger.HashSize))
+	reserved := min(x.awaited.len(), most/4, room/4/ledger.VerdictSize)
+	most, room = most-reserved, room-reserved*ledger.VerdictSize
+	var part []ledger.Verdict
+	for _, g := range x.groups.awaited {
+		size := ledger.VerdictGroupSize(len(g.IDs))
+		if len(g.IDs) > most || size > room {
+			part = x.partOf(g, min(most, room/ledger.VerdictSize))
+			most, room = most-len(part), room-len(part)*ledger.VerdictSize
+			break
 		}
-		most, room = left+reserved, bytes+reserved*ledger.VerdictSize
-		x.proposedGroups = now
+		most, room = most-len(g.IDs), room-size
+		groups = append(groups, g.VerdictGroup)
 	}
-	return groups, x.Propose(min(most, room/ledger.VerdictSize), now, patience)
+	verdicts = x.Propose(reserved+min(most, room/ledger.VerdictSize), now, patience)
+	if len(part) > 0 {
+		verdicts = inOrder(append(part, verdicts...))
+	}
+	return groups, verdicts
+}
+
+// partOf returns at most so many verdicts of a group to propose, from the first one on that is
+// awaited.
+func (x *Exchange) partOf(g *group, most int) (part []ledger.Verdict) {
+	first := slices.Index(g.IDs, x.facts.facts[g.watched].key.ID)
+	for i := first; i < min(first+most, len(g.IDs)); i++ {
+		part = append(part, g.Verdict(i))
+	}
+	return part
+}
+
+// inOrder sorts verdicts in canonical order. Of those that are in it twice, one stays.
+func inOrder(verdicts []ledger.Verdict) []ledger.Verdict {
+	slices.SortStableFunc(verdicts, func(v, w ledger.Verdict) int {
+		return KeyOf(&v).order(KeyOf(&w))
+	})
+	return slices.CompactFunc(verdicts, func(v, w ledger.Verdict) bool {
+		return KeyOf(&v) == KeyOf(&w)
+	})
 }
 
 // AgainstGroups counts the verdicts of groups that are believed to be bad. Ids are those of the

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -416,17 +417,48 @@ func TestProposeWithin(t *testing.T) {
 		func(a, b ledger.VerdictGroup) int { return byID(&group{id: a.ID()}, b.ID()) }) {
 		t.Fatalf("%d groups and %d verdicts", len(all), len(singles))
 	}
-	for _, test := range []struct{ room, most, groups, singles int }{
-		{1 << 20, 0, 0, 0}, {0, 100, 0, 0}, {1 << 20, 1, 0, 1}, {1 << 20, 4, 1, 1},
-		{1 << 20, 12, 3, 3}, {1 << 20, 40, 10, 10}, {1 << 20, 36, 9, 9},
-		{3*ledger.VerdictGroupSize(3) + ledger.VerdictSize*3, 100, 3, 3},
-		{3*ledger.VerdictGroupSize(3) + ledger.VerdictSize*3 - 1, 100, 3, 2},
+	first := ledger.VerdictGroupSize(3)
+	for _, test := range []struct{ room, most, groups, singles, parts int }{
+		{1 << 20, 0, 0, 0, 0}, {0, 100, 0, 0, 0}, {1 << 20, 1, 0, 0, 1}, {1 << 20, 4, 1, 1, 0},
+		{1 << 20, 12, 3, 3, 0}, {1 << 20, 40, 10, 10, 0}, {1 << 20, 36, 9, 9, 0},
+		{1 << 20, 39, 10, 9, 0}, {1 << 20, 35, 9, 8, 0}, {1 << 20, 10, 2, 2, 2},
+		{3*first + ledger.VerdictSize*3, 100, 3, 2, 1},
+		{first, 100, 1, 0, 0}, {first - 1, 100, 0, 0, 2}, {20, 100, 0, 0, 0},
 	} {
 		groups, verdicts := b.ProposeWithin(test.room, test.most, 0, 0)
-		if len(groups) != test.groups || len(verdicts) != test.singles ||
-			fmt.Sprint(groups) != fmt.Sprint(all[:len(groups)]) {
-			t.Errorf("%+v: %d and %d", test, len(groups), len(verdicts))
+		size, parts := 0, 0
+		for i := range groups {
+			size += ledger.VerdictGroupSize(len(groups[i].IDs))
 		}
+		for i := range verdicts {
+			if binary.BigEndian.Uint32(verdicts[i].ID[8:]) < 30 {
+				parts++
+			}
+		}
+		if size+len(verdicts)*ledger.VerdictSize > test.room ||
+			3*len(groups)+len(verdicts) > test.most {
+			t.Errorf("%+v: %d groups and %d verdicts are too much", test, len(groups),
+				len(verdicts))
+		}
+		if len(groups) != test.groups || len(verdicts)-parts != test.singles ||
+			parts != test.parts || !slices.IsSortedFunc(verdicts, func(a, b ledger.Verdict) int {
+			return KeyOf(&a).order(KeyOf(&b))
+		}) || fmt.Sprint(groups) != fmt.Sprint(all[:len(groups)]) {
+			t.Errorf("%+v: %d, %d and %d", test, len(groups), len(verdicts)-parts, parts)
+		}
+	}
+	// A group that never fits is taken in parts all the same.
+	taken := 0
+	for len(b.groups.awaited) > 0 && taken < 100 {
+		_, verdicts := b.ProposeWithin(1<<20, 2, 0, 0)
+		if taken += len(verdicts); len(verdicts) == 0 {
+			t.Fatal("nothing is proposed")
+		}
+		b.take(ledger.Applied, verdicts...)
+		b.judge()
+	}
+	if len(b.groups.by) > 0 {
+		t.Errorf("%d groups are left", len(b.groups.by))
 	}
 }
 

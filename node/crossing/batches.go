@@ -32,8 +32,11 @@ const largestEntry = streams.EntryMax + ledger.VouchedSize
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
 // it. The parent's stream gets the remaining room, and copies that are too late what that leaves.
 func (b *book) Propose(room int, use func(mempool.Input)) {
-	words := b.verdicts.Propose(b.verdictRoom(room))
+	groups, words := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(words) * ledger.VerdictSize
+	for i := range groups {
+		room -= ledger.VerdictGroupSize(len(groups[i].IDs))
+	}
 	if b.config.Genesis.VouchedCrossings {
 		room -= ledger.VoucherSize(0)
 	}
@@ -48,13 +51,13 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 				left -= ledger.CarriedSize(len(carried[i].Bundle))
 			}
 			use(mempool.Input{Carried: append(carried, verdicts.Within(late, left)...),
-				Verdicts: words, Vouched: vouched})
+				Groups: groups, Verdicts: words, Vouched: vouched})
 		})
 	if used {
 		return
 	}
-	if late := verdicts.Within(late, room); len(words)+len(late) > 0 {
-		use(mempool.Input{Carried: late, Verdicts: words})
+	if late := verdicts.Within(late, room); len(groups)+len(words)+len(late) > 0 {
+		use(mempool.Input{Carried: late, Groups: groups, Verdicts: words})
 	}
 }
 

@@ -218,8 +218,9 @@ func (b *book) verdictsConfig(lane *wire.Datagrams) shards.VerdictsConfig {
 	node := b.config.Node
 	return shards.VerdictsConfig{Directory: b.directory, Control: lane,
 		Store: func() shards.Chain { return node.Store() }, Durable: b.durable, Ready: node.Wake,
-		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.proveOrHandOver,
-		Logger: b.config.Logger}
+		Vouched: b.config.Genesis.VouchedCrossings, Groups: func() bool {
+			return ledger.TakesAgreements(node.Store().Charter().Version)
+		}, Prove: b.proveOrHandOver, Logger: b.config.Logger}
 }
 
 // streamsConfig is the configuration of the streams between shards.

@@ -23,7 +23,7 @@ type lies struct {
 
 // judge compares what a batch's voucher says with what this node believes.
 func (b *book) judge(batch *ledger.VerifiedBatch) {
-	wrong := b.verdicts.Contradictions(batch.Verdicts) +
+	wrong := b.verdicts.Contradictions(batch) +
 		b.streams.Contradictions(batch.Voucher.Stream)
 	if wrong == 0 {
 		return

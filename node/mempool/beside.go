@@ -13,18 +13,24 @@ type Input struct {
 	Carried []ledger.Carried
 	// Verdicts are verdicts that the chain waits for, made as by ledger.VerdictOf.
 	Verdicts []ledger.Verdict
+	// Groups are groups of such verdicts. They are empty unless Config.Vouch is set. With Verdicts,
+	// they have at most ledger.MaxBatchVerdicts.
+	Groups []ledger.VerdictGroup
 	// Vouched are the entries of the parent's stream that this member vouches for, by ascending
 	// number. They are empty unless Config.Vouch is set.
 	Vouched []ledger.Vouched
 }
 
-func (i *Input) empty() bool { return len(i.Carried)+len(i.Verdicts)+len(i.Vouched) == 0 }
+func (i *Input) empty() bool {
+	return len(i.Carried)+len(i.Verdicts)+len(i.Groups)+len(i.Vouched) == 0
+}
 
 // Beside is the input from other shards. It calls Pool.Wake when there is something new, and again
 // after some patience while it has input that no block took.
 type Beside interface {
 	// Propose passes to use what goes into the next batch, as much as fits into room bytes, as
-	// ledger.CarriedSize, ledger.VerdictSize and ledger.VoucherSize count it. It calls use at most
+	// ledger.CarriedSize, ledger.VerdictSize, ledger.VerdictGroupSize and ledger.VoucherSize count
+	// it. It calls use at most
 	// once, and not at all if there is nothing. Use copies what it keeps before it returns.
 	//
 	// If the batch's decoder refused any of the input, the bundles in the same batch would lose
@@ -157,7 +163,7 @@ func (p *Pool) reserve(room int) int {
 func (p *Pool) payloadBeside(stamp stamp, room, reserved int, input Input) []byte {
 	left := room - reserved
 	if p.config.Vouch == nil {
-		input.Vouched = nil
+		input.Vouched, input.Groups = nil, nil
 	} else if !input.empty() {
 		most := (left - ledger.VoucherSize(0)) / ledger.VouchedSize
 		input.Vouched = input.Vouched[:max(0, min(len(input.Vouched), most,
@@ -172,7 +178,17 @@ func (p *Pool) payloadBeside(stamp stamp, room, reserved int, input Input) []byt
 		fitting++
 	}
 	input.Carried = input.Carried[:fitting]
-	input.Verdicts = input.Verdicts[:min(len(input.Verdicts), ledger.MaxBatchVerdicts,
+	most := ledger.MaxBatchVerdicts
+	for i := range input.Groups {
+		count := len(input.Groups[i].IDs)
+		if size := ledger.VerdictGroupSize(count); count <= most && size <= left {
+			most, left = most-count, left-size
+			continue
+		}
+		input.Groups = input.Groups[:i]
+		break
+	}
+	input.Verdicts = input.Verdicts[:min(len(input.Verdicts), most,
 		max(0, left)/ledger.VerdictSize)]
 	left -= ledger.VerdictSize * len(input.Verdicts)
 

@@ -347,7 +347,7 @@ func (p *Pool) payload(stamp stamp, room int, input Input) []byte {
 	}
 	batch := ledger.Batch{
 		Header: stamp.header, Bundles: bundles, Carried: input.Carried,
-		Verdicts: input.Verdicts, Clocks: stamp.clocks,
+		Verdicts: input.Verdicts, Groups: input.Groups, Clocks: stamp.clocks,
 	}
 	if !input.empty() && p.config.Vouch != nil {
 		p.config.Vouch(&batch, input.Vouched)

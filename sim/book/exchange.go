@@ -26,6 +26,7 @@ type letter struct {
 	// position is how far the sender's shard has its parent's stream durably.
 	position *uint64
 	verdict  *ledger.Verdict
+	group    *ledger.VerdictGroup
 	// asked is a transaction whose verdict the sender waits for, or whose testimony with this
 	// subject.
 	asked   *ledger.Hash
@@ -105,8 +106,13 @@ func (m *member) newExchange() exchange {
 		leaving: departures{make(map[uint64]int), make(map[uint64][]*ledger.Bundle)},
 		verdicts: verdicts.New(verdicts.Config{Vouched: w.plan.vouched(), Own: m.group.shard,
 			Shards: w.shards, Members: m.indexes, Bounds: w.plan.bounds,
-			Fault: w.options.verdictsFault()}),
+			Groups: m.takesGroups, Fault: w.options.verdictsFault()}),
 		asking: verdicts.NewAsking(after(askAfterTurns), after(askEveryTurns))}
+}
+
+// takesGroups reports whether the member's chain takes groups of verdicts.
+func (m *member) takesGroups() bool {
+	return m.group.world.plan.vouched() && ledger.TakesAgreements(m.state.Version())
 }
 
 // shards returns the number of the book's shards that have begun.
@@ -169,9 +175,7 @@ func (m *member) talk() {
 	w := m.group.world
 	plant := w.options.Plant
 	for visible := m.visible(plant == plantEarlyVerdict); m.told < visible; m.told++ {
-		for i := range m.records[m.told].verdicts {
-			m.tell(&m.records[m.told].verdicts[i])
-		}
+		m.tellBlock(m.records[m.told].verdicts)
 	}
 	if w.plan.replacers != nil {
 		m.learn()
@@ -195,6 +199,38 @@ func (m *member) talk() {
 	}
 }
 
+// tellBlock sends the verdicts of a block to members of the shards that wait for them.
+func (m *member) tellBlock(own []state.OwnVerdict) {
+	w := m.group.world
+	if !m.takesGroups() {
+		for i := range own {
+			m.tell(&own[i])
+		}
+		return
+	}
+	for _, part := range verdicts.Split(own) {
+		if int(part.To) >= len(w.groups) {
+			continue // it has not begun, and will ask
+		}
+		for _, to := range m.indexes(part.To) {
+			member := address{part.To, int(to)}
+			if m.lies() {
+				if lie := m.invent(&part); lie != nil {
+					m.sendWord(member, letter{group: lie}, true)
+					continue
+				}
+			}
+			for i := range part.Groups {
+				w.result.Grouped += len(part.Groups[i].IDs)
+				m.send(member, letter{group: &part.Groups[i]})
+			}
+			for i := range part.Singles {
+				m.utter(member, part.Singles[i])
+			}
+		}
+	}
+}
+
 // tell sends one of the own verdicts to members of the shards that wait for it.
 func (m *member) tell(own *state.OwnVerdict) {
 	w := m.group.world
@@ -215,7 +251,7 @@ func (m *member) tell(own *state.OwnVerdict) {
 	}
 }
 
-// judge gives some of the received verdicts their places.
+// judge gives some of the received verdicts and groups their places.
 func (m *member) judge() {
 	const most = 16
 	for _, verdict := range m.verdicts.TakeReceived(most) {
@@ -223,6 +259,16 @@ func (m *member) judge() {
 			m.verdicts.Place(&verdict, verdicts.StandingOf(m.state.Awaits(&verdict),
 				m.ids[verdict.ID] && m.state.TakesVerdict(&verdict)), m.verdicts.Blocks())
 		}
+	}
+	for range 4 {
+		group, any := m.verdicts.TakeGroup()
+		if !any {
+			break
+		}
+		_ = group.Judge(func(verdict *ledger.Verdict) (verdicts.Standing, error) {
+			return verdicts.StandingOf(m.state.Awaits(verdict), m.ids[verdict.ID]), nil
+		}) // only ever nil
+		m.verdicts.PlaceGroup(&group, m.verdicts.Blocks())
 	}
 }
 
@@ -281,6 +327,8 @@ func (m *member) receive(l *letter) {
 		m.positions[l.from] = max(m.positions[l.from], *l.position)
 	case l.verdict != nil:
 		m.hear(l)
+	case l.group != nil:
+		m.hearGroup(l)
 	case l.asked != nil && l.subject != 0:
 		testimony, _ := l.subject.Testimony()
 		if verdict, made := m.testify(*l.asked, testimony); made {
@@ -301,6 +349,16 @@ func (m *member) receive(l *letter) {
 func (m *member) hear(l *letter) {
 	from := verdicts.Member{Shard: l.from.shard, Index: ledger.MemberIndex(l.from.member)}
 	m.judgeWords(m.verdicts.Hear(from, []ledger.Verdict{*l.verdict}))
+}
+
+// hearGroup takes another shard's group of verdicts. One that is not valid is dropped, as it cannot
+// be decoded.
+func (m *member) hearGroup(l *letter) {
+	if l.group.Shard != l.from.shard || l.group.Validate() != nil {
+		return
+	}
+	from := verdicts.Member{Shard: l.from.shard, Index: ledger.MemberIndex(l.from.member)}
+	m.judgeWords(m.verdicts.HearGroup(from, *l.group, l.group.ID()))
 }
 
 // judgeWords judges that only members that may lie contradict others.
@@ -354,14 +412,15 @@ func (m *member) carry(batch *ledger.Batch) {
 		}
 	}
 	m.carryLate(batch)
-	batch.Verdicts = m.verdicts.Propose(w.plan.proposed, after(w.turn), after(againAfterTurns))
+	batch.Groups, batch.Verdicts = m.verdicts.ProposeWithin(ledger.MaxBatchBytes, w.plan.proposed,
+		after(w.turn), after(againAfterTurns))
 	if m.lies() {
 		m.lieToFellows(batch)
 	}
 	if w.options.Plant == plantNoAtDeadline {
 		m.giveUp(batch)
 	}
-	if w.plan.vouched() && len(batch.Carried)+len(batch.Verdicts) > 0 {
+	if w.plan.vouched() && len(batch.Carried)+len(batch.Verdicts)+len(batch.Groups) > 0 {
 		m.vouch(batch)
 	}
 }
@@ -413,6 +472,8 @@ func (l *letter) String() string {
 		what = fmt.Sprintf("position %d", *l.position)
 	case l.verdict != nil:
 		what = fmt.Sprintf("verdict %s: %v", short(l.verdict.ID), l.verdict.Result.Code)
+	case l.group != nil:
+		what = fmt.Sprintf("group of %d verdicts", len(l.group.IDs))
 	case l.asked != nil:
 		what = fmt.Sprintf("asks for %s", short(*l.asked))
 	case l.parcel != nil && l.parcel.arrival != nil:

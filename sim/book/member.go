@@ -373,7 +373,7 @@ func (m *member) propose() (payload []byte, news bool) {
 		}
 	}
 	m.carry(batch)
-	if len(batch.Bundles)+len(batch.Carried)+len(batch.Verdicts) == 0 {
+	if len(batch.Bundles)+len(batch.Carried)+len(batch.Verdicts)+len(batch.Groups) == 0 {
 		return nil, false
 	}
 	return batch.Encode(), true

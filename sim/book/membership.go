@@ -252,13 +252,18 @@ func (m *member) someone(shard ledger.ShardID) address {
 // in their places: nobody may count both.
 func (m *member) utter(to address, verdict ledger.Verdict) {
 	said := m.said(verdict)
-	m.send(to, letter{verdict: &said})
-	if said == verdict {
+	m.sendWord(to, letter{verdict: &said}, said != verdict)
+}
+
+// sendWord sends what a member says. If it is a lie, the members whose place it took say it, too.
+func (m *member) sendWord(to address, l letter, lie bool) {
+	m.send(to, l)
+	if !lie {
 		return
 	}
 	for _, former := range m.group.former {
 		if former.slot == m.slot {
-			former.send(to, letter{verdict: &said})
+			former.send(to, l)
 		}
 	}
 }

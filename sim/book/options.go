@@ -114,6 +114,8 @@ const (
 	plantOutlineUnread = "outline-unread"
 	// plantHeightsKept keeps the positions in the parent's stream of blocks that were lost.
 	plantHeightsKept = "heights-kept"
+	// plantGroupOfOne believes a group of verdicts that one member of another shard tells.
+	plantGroupOfOne = "group-from-one"
 )
 
 // Plants returns the names of the bugs that can be planted.
@@ -128,7 +130,7 @@ func Plants() []string {
 		}
 	}
 	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver,
-		plantHeightsKept, plantLateUnchecked, plantLateKept, plantOutlineUnread)
+		plantHeightsKept, plantLateUnchecked, plantLateKept, plantOutlineUnread, plantGroupOfOne)
 }
 
 // Options describes a run. The same options give the same run.
@@ -193,6 +195,8 @@ func (o *Options) verdictsFault() verdicts.Fault {
 		return verdicts.FaultLateUnchecked
 	case plantLateKept:
 		return verdicts.FaultLateUnbounded
+	case plantGroupOfOne:
+		return verdicts.FaultGroupOfOne
 	}
 	return verdicts.FaultNone
 }
@@ -222,6 +226,8 @@ type Result struct {
 	// made changes of all kinds.
 	Added, Stranded int
 	Mixed           bool
+	// Grouped counts the verdicts that members told in groups.
+	Grouped int
 	// HandedOver counts the copies of transactions that a shard refused beside the order of the
 	// tree, because they were too late and never reached it.
 	HandedOver int

@@ -108,6 +108,7 @@ func newPlan(options *Options) (*plan, error) {
 	// The moves have a chance of their own, so that other books stay as they were without them.
 	movers := rand.New(rand.NewPCG(options.Seed, 1<<40))
 	mixing := rand.New(rand.NewPCG(options.Seed, 1<<41))
+	grouping := rand.New(rand.NewPCG(options.Seed, 1<<44)) // so have groups of verdicts
 	p := &plan{mixed: mixing.IntN(3) == 0, delay: 1, haste: 30 + random.IntN(70),
 		flush: 10 + random.IntN(80)}
 	p.losing = options.Faults&FaultLose != 0 && (p.mixed || loses(options.Seed))
@@ -128,7 +129,7 @@ func newPlan(options *Options) (*plan, error) {
 	if random.IntN(3) == 0 {
 		few := func() int { return 4 + random.IntN(12) }
 		p.bounds = verdicts.Bounds{Awaited: few(), Early: few(), Settled: few(), Received: few(),
-			Believed: few(), Words: few() * 10}
+			Believed: few(), Words: few() * 10, Grouped: 50 + grouping.IntN(500)}
 		p.proposed = few()
 	}
 	if random.IntN(3) == 0 {
@@ -145,7 +146,7 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	p.replacers = replaces(options)
 	p.outline(options.Seed)
-	if err := p.found(random, shards, members); err != nil {
+	if err := p.found(random, grouping, shards, members); err != nil {
 		return nil, err
 	}
 	if p.mixed || !p.losing && p.movers == nil {
@@ -193,7 +194,7 @@ func newPlan(options *Options) (*plan, error) {
 }
 
 // found draws the tree and the members.
-func (p *plan) found(random *rand.Rand, shards, members int) error {
+func (p *plan) found(random, grouping *rand.Rand, shards, members int) error {
 	parents := make([]ledger.ShardID, shards)
 	numbers := random.Perm(shards)
 	parents[numbers[0]] = ledger.ShardID(numbers[0])
@@ -235,6 +236,7 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 	} else if newest && p.upgrade == ledger.GrowthVersion {
 		p.upgrade = ledger.NewestVersion
 	}
+	p.takeGroups(genesis, grouping)
 	groups := make([]order.GroupID, shards)
 	for shard := range parents {
 		groups[shard] = order.GroupID(parents[shard])
@@ -256,6 +258,21 @@ func (p *plan) found(random *rand.Rand, shards, members int) error {
 	var err error
 	p.groups, err = tram.NewTree(groups)
 	return err
+}
+
+// takeGroups makes chains that could change the book take groups of verdicts, too, from the
+// beginning or from a change of the version on, in most books with vouched crossings.
+func (p *plan) takeGroups(genesis *ledger.Genesis, grouping *rand.Rand) {
+	switch draw := grouping.IntN(8); {
+	case !genesis.VouchedCrossings || draw == 0:
+	case p.upgrade > 0:
+		p.upgrade = ledger.CrossingVersion
+	case genesis.Version != ledger.GrowthVersion:
+	case draw < 3 && !p.mixed && !p.losing && p.movers == nil && p.hangers == nil:
+		p.upgrade = ledger.CrossingVersion
+	default:
+		genesis.Version = ledger.CrossingVersion
+	}
 }
 
 // membersOf returns the first members of a shard, and their keys.

@@ -15,7 +15,7 @@ import (
 
 // How much of each task the goroutine does before it turns to the next.
 const (
-	judgeTurn, answerTurn, tellTurn = 1024, 4, 32
+	judgeTurn, judgeGroupsTurn, answerTurn, tellTurn = 1024, 64, 4, 32
 	// judgeTries bounds how often a verdict is judged while blocks are executed at the same time.
 	judgeTries = 4
 	// lookShare times the duration of a look at the waiting transactions is the minimum pause
@@ -46,7 +46,11 @@ func (v *Verdicts) run() {
 		if chain == nil {
 			continue // Reset will follow
 		}
+		if v.config.Vouched && !v.grouped.Load() { // the version of a chain does not go down
+			v.grouped.Store(v.config.Groups())
+		}
 		more := v.judge(chain)
+		more = v.judgeGroups(chain) || more
 		more = v.answer(chain) || more
 		more = v.tell(chain) || more
 		v.ask(chain, time.Now())
@@ -94,13 +98,64 @@ func (v *Verdicts) judge(chain Chain) (more bool) {
 		}
 		ready = v.judgeOne(chain, &received[i]) || ready
 	}
-	if ready {
-		if v.config.Vouched {
-			v.reminded = time.Now()
-		}
-		v.config.Ready()
-	}
+	v.judged(ready)
 	return more
+}
+
+// judged calls Ready if there is something to propose now.
+func (v *Verdicts) judged(ready bool) {
+	if !ready {
+		return
+	}
+	if v.config.Vouched {
+		v.reminded = time.Now()
+	}
+	v.config.Ready()
+}
+
+// judgeGroups is judge for groups.
+func (v *Verdicts) judgeGroups(chain Chain) (more bool) {
+	ready := false
+	for turn := 0; ; turn++ {
+		v.mu.Lock()
+		if more = v.exchange.GroupsToJudge(); !more || turn == judgeGroupsTurn {
+			v.mu.Unlock()
+			break
+		}
+		group, _ := v.exchange.TakeGroup()
+		v.mu.Unlock()
+		if v.isClosed() {
+			return false
+		}
+		ready = v.judgeGroup(chain, &group) || ready
+	}
+	v.judged(ready)
+	return more
+}
+
+// judgeGroup is judgeOne for a group.
+func (v *Verdicts) judgeGroup(chain Chain, group *verdicts.JudgedGroup) (ready bool) {
+	for try := 1; ; try++ {
+		v.mu.Lock()
+		blocks := v.exchange.Blocks()
+		v.mu.Unlock()
+		err := group.Judge(chain.Standing)
+		v.mu.Lock()
+		switch {
+		case err != nil:
+			v.exchange.DropGroup(group)
+			v.status.Dropped += uint64(len(group.IDs))
+			v.mu.Unlock()
+			v.config.Logger.Debug("group of verdicts not judged", "shard", group.Shard, "error",
+				err)
+			return false
+		case v.exchange.Blocks() == blocks || try == judgeTries:
+			ready = v.exchange.PlaceGroup(group, blocks)
+			v.mu.Unlock()
+			return ready
+		}
+		v.mu.Unlock()
+	}
 }
 
 // judgeOne judges one verdict and reports whether there is something to propose now. It places a
@@ -214,8 +269,8 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 			return false
 		}
 		if self >= 0 {
-			if err := v.tellBlock(chain, v.told+1, own, self, messages); errors.Is(err,
-				store.ErrClosed) {
+			err := v.tellBlock(chain, v.told+1, own, self, messages)
+			if errors.Is(err, store.ErrClosed) {
 				return false // Reset will follow with another store
 			} else if err != nil {
 				v.config.Logger.Debug("verdicts of a block not told", "height", v.told+1, "error",
@@ -230,33 +285,64 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 	return v.told < durable
 }
 
-// tellBlock adds the verdicts of a block to the messages, by receiver, and sends full messages.
+// tellBlock tells the groups of verdicts in a block, if this chain takes groups, adds the other
+// verdicts to the messages, by receiver, and sends full messages.
 func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, self int,
 	messages map[rdmanet.PeerID][]ledger.Verdict) error {
 	told, err := chain.OwnVerdicts(height)
 	if err != nil {
 		return err
 	}
+	if v.grouped.Load() && v.config.Vouched {
+		v.tellParts(verdicts.Split(told), messages)
+		return nil
+	}
 	for i := range told {
-		verdict := told[i].Verdict
+		verdict := &told[i].Verdict
 		if !verdicts.Tells(verdict.ID, self, len(own), v.config.Vouched) {
 			continue
 		}
 		for _, destination := range told[i].To {
 			_, members := v.config.Directory.Members(destination)
 			for at, member := range members {
-				if !verdicts.Told(verdict.ID, at, len(members), v.config.Vouched) {
-					continue
-				}
-				messages[member.Peer] = append(messages[member.Peer], verdict)
-				if len(messages[member.Peer]) == verdictsMax {
-					v.sendVerdicts(member.Peer, messages[member.Peer])
-					delete(messages, member.Peer)
+				if verdicts.Told(verdict.ID, at, len(members), v.config.Vouched) {
+					v.addVerdict(messages, member.Peer, verdict)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// tellParts tells all members of each shard what a block has for it.
+func (v *Verdicts) tellParts(parts []verdicts.Part, messages map[rdmanet.PeerID][]ledger.Verdict) {
+	for i := range parts {
+		_, members := v.config.Directory.Members(parts[i].To)
+		for j := range parts[i].Groups {
+			group := &parts[i].Groups[j]
+			message := encodeGroup(group)
+			for _, member := range members {
+				if v.send(member.Peer, wire.KindVerdicts, message) {
+					v.count(&v.status.Told, len(group.IDs))
+				}
+			}
+		}
+		for j := range parts[i].Singles {
+			for _, member := range members {
+				v.addVerdict(messages, member.Peer, &parts[i].Singles[j])
+			}
+		}
+	}
+}
+
+// addVerdict adds a verdict to the message for a member, and sends the message if it is full.
+func (v *Verdicts) addVerdict(messages map[rdmanet.PeerID][]ledger.Verdict, to rdmanet.PeerID,
+	verdict *ledger.Verdict) {
+	messages[to] = append(messages[to], *verdict)
+	if len(messages[to]) == verdictsMax {
+		v.sendVerdicts(to, messages[to])
+		delete(messages, to)
+	}
 }
 
 func (v *Verdicts) sendVerdicts(to rdmanet.PeerID, told []ledger.Verdict) {

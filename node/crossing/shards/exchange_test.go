@@ -222,6 +222,12 @@ func (o *other) times(id ledger.Hash) (count int) {
 	return count
 }
 
+// propose returns the single verdicts to propose.
+func (s *scene) propose(room int) []ledger.Verdict {
+	_, proposed := s.verdicts.Propose(room)
+	return proposed
+}
+
 func (s *scene) await(what string, holds func() bool) {
 	s.t.Helper()
 	eventually(s.t, what, holds)
@@ -310,7 +316,7 @@ func early(t *testing.T, f faults) error {
 	if !s.has(name(1)) {
 		return errors.New("it was forgotten")
 	}
-	if got := s.verdicts.Propose(10 * ledger.VerdictSize); len(got) != 3 {
+	if got := s.propose(10 * ledger.VerdictSize); len(got) != 3 {
 		return fmt.Errorf("%d are proposed", len(got))
 	}
 	return nil
@@ -419,14 +425,14 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	s.await("all are there", func() bool {
 		return s.verdicts.Status().Awaited == 3 && s.ready.Load() > 0
 	})
-	if got := s.verdicts.Propose(ledger.VerdictSize - 1); len(got) != 0 {
+	if got := s.propose(ledger.VerdictSize - 1); len(got) != 0 {
 		t.Fatalf("%d fit into too little room", len(got))
 	}
 	start := time.Now()
-	if got := s.verdicts.Propose(2 * ledger.VerdictSize); len(got) != 2 {
+	if got := s.propose(2 * ledger.VerdictSize); len(got) != 2 {
 		t.Fatalf("%d were proposed", len(got))
 	}
-	if got := s.verdicts.Propose(1 << 20); len(got) != 1 && time.Since(start) < again {
+	if got := s.propose(1 << 20); len(got) != 1 && time.Since(start) < again {
 		t.Fatalf("%d were proposed again at once", len(got))
 	}
 	ready := s.ready.Load()
@@ -437,7 +443,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 		t.Error("too early")
 	}
 	s.await("all are proposed again", func() bool {
-		return s.verdicts.Pending() && len(s.verdicts.Propose(1<<20)) > 0
+		return s.verdicts.Pending() && len(s.propose(1<<20)) > 0
 	})
 
 	// One is recorded, the transactions of the others are settled and released: nothing is left.
@@ -555,7 +561,7 @@ func TestWhoIsHeard(t *testing.T) {
 	v.Close()
 	v.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, 3)}, ofShard(1))
 	if status := v.Status(); status.Received != 0 || len(v.queries) != 0 ||
-		v.Propose(1<<20) != nil {
+		s.propose(1<<20) != nil {
 		t.Errorf("%+v, %d questions", status, len(v.queries))
 	}
 }

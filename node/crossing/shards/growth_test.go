@@ -287,12 +287,12 @@ func TestVerdictsOfAnAddedShard(t *testing.T) {
 	}
 	grow(t, d, addedBelow(0))
 	say(30)
-	if got := s.verdicts.Propose(1 << 20); got != nil {
+	if got := s.propose(1 << 20); got != nil {
 		t.Errorf("one of three is believed: %v", got)
 	}
 	say(31)
 	eventually(t, "the verdict is proposed", func() bool {
-		return reflect.DeepEqual(s.verdicts.Propose(1<<20),
+		return reflect.DeepEqual(s.propose(1<<20),
 			[]ledger.Verdict{{ID: id, Shard: 3, Result: good}})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -74,6 +75,9 @@ type VerdictsConfig struct {
 	// Vouched is set in a book whose shards do not trust a single member of another shard: a
 	// verdict is believed once more than half of the other shard's present members told it.
 	Vouched bool
+	// Groups reports whether the chain takes groups of verdicts, in a vouched book. The goroutine of
+	// Verdicts calls it until it does, and again after Reset. nil means never.
+	Groups func() bool
 	// Prove, which may be nil, returns the verdict of another shard on a transaction that a
 	// certificate of that shard proves, or does what else may help. Verdicts calls it, one call at
 	// a time, for transactions that were asked for in vain. The result is believed at once. Prove
@@ -116,6 +120,7 @@ type Verdicts struct {
 	durable ledger.Height          // set by DurableTo
 	reset   bool                   // the store was replaced: look at once
 	status  VerdictsStatus
+	grouped atomic.Bool // what Groups returned
 
 	// Only the goroutine uses the fields below.
 	told    ledger.Height // the verdicts of blocks up to this height were told
@@ -178,19 +183,22 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	if config.bounds == (verdicts.Bounds{}) {
 		config.bounds = verdicts.DefaultBounds()
 	}
+	if config.Groups == nil {
+		config.Groups = func() bool { return false }
+	}
 	v := &Verdicts{
 		config: config, wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		began: time.Now(),
-		exchange: verdicts.New(verdicts.Config{Vouched: config.Vouched,
-			Own:     config.Directory.Own(),
-			Shards:  func() int { return config.Directory.Tree().Shards() },
-			Members: config.Directory.indexes, Bounds: config.bounds,
-			Fault: config.faults.exchange}),
+		began:  time.Now(),
 		waits:  verdicts.NewAsking(config.AskAfter, config.AskEvery),
 		asking: map[rdmanet.PeerID]int{}, turns: map[ledger.ShardID]int{},
 		reset:   true, // look first at the transactions that already wait
 		exposed: map[verdicts.Member]time.Time{}, unprovedWake: make(chan struct{}, 1),
 	}
+	v.exchange = verdicts.New(verdicts.Config{Vouched: config.Vouched,
+		Own:     config.Directory.Own(),
+		Shards:  func() int { return config.Directory.Tree().Shards() },
+		Members: config.Directory.indexes, Groups: v.grouped.Load, Bounds: config.bounds,
+		Fault: config.faults.exchange})
 	if err := config.Control.Register(wire.KindVerdicts, v.receiveVerdicts); err != nil {
 		return nil, err
 	}
@@ -256,6 +264,7 @@ func (v *Verdicts) DurableTo(height ledger.Height) {
 func (v *Verdicts) Reset() {
 	v.mu.Lock()
 	v.reset = true
+	v.grouped.Store(false) // until the goroutine has looked at the other store
 	v.exchange.Reset()
 	v.mu.Unlock()
 	v.nudge()
@@ -263,21 +272,24 @@ func (v *Verdicts) Reset() {
 
 // Propose returns verdicts that this chain waits for, as many as fit into room bytes of a batch,
 // each again only after AgainAfter. In a vouched book it returns in each call all that this node
-// believes, by transaction id, then shard; if not all fit, the first ones. The caller owns the
-// slice.
-func (v *Verdicts) Propose(room int) []ledger.Verdict {
-	most := min(room/ledger.VerdictSize, ledger.MaxBatchVerdicts)
-	if most <= 0 || v.isClosed() {
-		return nil
+// believes: groups by their ids, and single verdicts by transaction id, then shard. If not all fit,
+// it returns the first ones of both. The caller owns the slices, but not the ids of groups.
+func (v *Verdicts) Propose(room int) ([]ledger.VerdictGroup, []ledger.Verdict) {
+	if room <= 0 || v.isClosed() {
+		return nil, nil
 	}
 	v.mu.Lock()
-	proposed := v.exchange.Propose(most, time.Since(v.began), v.config.AgainAfter)
+	groups, proposed := v.exchange.ProposeWithin(room, ledger.MaxBatchVerdicts,
+		time.Since(v.began), v.config.AgainAfter)
 	v.status.Proposed += uint64(len(proposed))
+	for i := range groups {
+		v.status.Proposed += uint64(len(groups[i].IDs))
+	}
 	v.mu.Unlock()
 	if len(proposed) > 0 && !v.config.Vouched {
 		v.nudge() // to schedule their next proposal
 	}
-	return proposed
+	return groups, proposed
 }
 
 // Pending reports whether Propose would return a verdict now.
@@ -315,12 +327,22 @@ func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 	if !other {
 		return
 	}
-	told, err := decodeVerdicts(payload, sender.Shard)
+	more, err := false, error(nil)
+	if v.config.Vouched && isGroup(payload) {
+		var told ledger.VerdictGroup
+		if told, err = decodeGroup(payload, sender.Shard); err == nil {
+			more = v.hearGroup(sender, told)
+		}
+	} else {
+		var told []ledger.Verdict
+		if told, err = decodeVerdicts(payload, sender.Shard); err == nil {
+			more = v.hear(sender, told)
+		}
+	}
 	if err != nil {
 		v.config.Logger.Error("verdicts dropped", "peer", from, "shard", sender.Shard, "error", err)
-		return
 	}
-	if v.hear(sender, told) {
+	if more {
 		v.nudge()
 	}
 }

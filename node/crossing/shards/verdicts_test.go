@@ -126,7 +126,8 @@ func (b *book) order(i int) bool {
 	batch := ledger.Batch{Header: ledger.BatchHeader{
 		Time: ledger.Milliseconds(time.Now().UnixMilli())}, Bundles: s.waiting}
 	for _, v := range s.members {
-		batch.Verdicts = append(batch.Verdicts, v.Propose(1<<20)...)
+		_, proposed := v.Propose(1 << 20)
+		batch.Verdicts = append(batch.Verdicts, proposed...)
 	}
 	if i != 0 {
 		carried, err := b.shards[0].store.Stream(ledger.ShardID(i), s.store.Carried()+1, 100,

@@ -36,7 +36,9 @@ const (
 	verdictsVersion = 1
 	// testimoniesVersion is the version of a question for testimonies about lost shards.
 	testimoniesVersion = 2
-	verdictSize        = ledger.HashSize + 4 + ledger.ResultSize
+	// groupVersion is the version of a message with a group of verdicts.
+	groupVersion = 2
+	verdictSize  = ledger.HashSize + 4 + ledger.ResultSize
 	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a query.
 	// Both keep messages short on a lane of small, urgent messages.
 	verdictsMax = 1024
@@ -229,6 +231,43 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 		return nil, err
 	}
 	return verdicts, nil
+}
+
+// encodeGroup encodes a group of one shard's verdicts, little-endian: version u8, the shard u32, and
+// the transactions' ids.
+func encodeGroup(group *ledger.VerdictGroup) []byte {
+	b := append(make([]byte, 0, 1+4+len(group.IDs)*ledger.HashSize), groupVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(group.Shard))
+	for i := range group.IDs {
+		b = append(b, group.IDs[i][:]...)
+	}
+	return b
+}
+
+// isGroup reports whether a message with verdicts has a group.
+func isGroup(b []byte) bool { return len(b) > 0 && b[0] == groupVersion }
+
+// decodeGroup reads the encoding of encodeGroup by a member of a shard, or returns ErrMalformed. In
+// a batch a group that is not valid would spoil the others.
+func decodeGroup(b []byte, shard ledger.ShardID) (group ledger.VerdictGroup, err error) {
+	r := reader{rest: b}
+	if version := r.uint8(); version != groupVersion {
+		r.fail("a group of version %d", version)
+	}
+	if group.Shard = ledger.ShardID(r.uint32()); group.Shard != shard {
+		r.fail("a group of shard %d from shard %d", group.Shard, shard)
+	}
+	group.IDs = make([]ledger.Hash, r.list(ledger.MaxVerdictGroup, ledger.HashSize))
+	for i := range group.IDs {
+		group.IDs[i] = ledger.Hash(r.take(ledger.HashSize))
+	}
+	if err := r.end(); err != nil {
+		return ledger.VerdictGroup{}, err
+	}
+	if err := group.Validate(); err != nil {
+		return ledger.VerdictGroup{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return group, nil
 }
 
 // someTransaction stands for a client's transaction; only the result matters here.

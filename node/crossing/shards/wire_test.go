@@ -43,6 +43,11 @@ func TestMessagesComeBack(t *testing.T) {
 		t.Errorf("verdicts came back as %+v, %v", got, err)
 	}
 	ids := []ledger.Hash{{1}, {2}, {3}}
+	group := ledger.VerdictGroup{Shard: 2, IDs: ids}
+	if got, err := decodeGroup(encodeGroup(&group), 2); err != nil || !isGroup(encodeGroup(&group)) ||
+		!reflect.DeepEqual(got, group) || isGroup(encodeVerdicts(someVerdicts())) {
+		t.Errorf("a group came back as %+v, %v", got, err)
+	}
 	asked := ledger.Testimony{About: 2, AsOf: 3}.Subject()
 	if got, subject, err := decodeQuery(encodeQuery(ids, asked)); err != nil ||
 		subject != asked || !reflect.DeepEqual(got, ids) {
@@ -84,6 +89,29 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 			t.Errorf("verdicts, %s: %v", what, err)
 		}
 	}
+	group := ledger.VerdictGroup{Shard: 2, IDs: []ledger.Hash{{1}, {2}}}
+	whole = encodeGroup(&group)
+	many := make([]ledger.Hash, ledger.MaxVerdictGroup+1)
+	for i := range many {
+		many[i] = ledger.Hash{byte(i >> 8), byte(i)}
+	}
+	for what, message := range map[string][]byte{
+		"of another shard": encodeGroup(&ledger.VerdictGroup{Shard: 1, IDs: group.IDs}),
+		"alone":            encodeGroup(&ledger.VerdictGroup{Shard: 2, IDs: many[:1]}),
+		"none at all":      encodeGroup(&ledger.VerdictGroup{Shard: 2}),
+		"too many":         encodeGroup(&ledger.VerdictGroup{Shard: 2, IDs: many}),
+		"out of order": encodeGroup(&ledger.VerdictGroup{Shard: 2,
+			IDs: []ledger.Hash{{2}, {1}}}),
+		"one twice":         encodeGroup(&ledger.VerdictGroup{Shard: 2, IDs: []ledger.Hash{{1}, {1}}}),
+		"a byte too many":   append(bytes.Clone(whole), 0),
+		"a byte too few":    whole[:len(whole)-1],
+		"nothing":           nil,
+		"verdicts, instead": encodeVerdicts(someVerdicts()),
+	} {
+		if _, err := decodeGroup(message, 2); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a group, %s: %v", what, err)
+		}
+	}
 	for what, message := range map[string][]byte{
 		"none": encodeQuery(nil, 0), "too many": encodeQuery(make([]ledger.Hash, queryMax+1), 0),
 		"half of one": encodeQuery(make([]ledger.Hash, 1), 0)[:20],
@@ -115,10 +143,15 @@ func FuzzDecodeAnnouncement(f *testing.F) {
 func FuzzDecodeVerdicts(f *testing.F) {
 	f.Add(encodeVerdicts(someVerdicts()))
 	f.Add(encodeQuery([]ledger.Hash{{1}}, 0))
+	f.Add(encodeGroup(&ledger.VerdictGroup{Shard: 2, IDs: []ledger.Hash{{1}, {2}}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if verdicts, err := decodeVerdicts(data, 2); err == nil &&
 			!bytes.Equal(encodeVerdicts(verdicts), data) {
 			t.Fatalf("%+v have two encodings", verdicts)
+		}
+		if group, err := decodeGroup(data, 2); err == nil &&
+			(!bytes.Equal(encodeGroup(&group), data) || group.Validate() != nil) {
+			t.Fatalf("%+v has two encodings", group)
 		}
 		if ids, subject, err := decodeQuery(data); err == nil &&
 			!bytes.Equal(encodeQuery(ids, subject), data) {

@@ -38,10 +38,24 @@ func (v *Verdicts) log(found []verdicts.Contradiction) {
 // hear takes a message of one member, and queues the verdicts that are believed now for the
 // goroutine to judge. It reports whether there are any.
 func (v *Verdicts) hear(member verdicts.Member, told []ledger.Verdict) (more bool) {
+	return v.heard(len(told), func() []verdicts.Contradiction {
+		return v.exchange.Hear(member, told)
+	})
+}
+
+// hearGroup is hear for a group.
+func (v *Verdicts) hearGroup(member verdicts.Member, told ledger.VerdictGroup) (more bool) {
+	id := told.ID() // without the lock
+	return v.heard(len(told.IDs), func() []verdicts.Contradiction {
+		return v.exchange.HearGroup(member, told, id)
+	})
+}
+
+func (v *Verdicts) heard(count int, hear func() []verdicts.Contradiction) (more bool) {
 	v.mu.Lock()
 	before := v.exchange.Counts().Received
-	found := v.exchange.Hear(member, told)
-	v.status.Received += uint64(len(told))
+	found := hear()
+	v.status.Received += uint64(count)
 	more = v.exchange.Counts().Received > before
 	found = v.contradict(found)
 	v.mu.Unlock()
@@ -49,15 +63,16 @@ func (v *Verdicts) hear(member verdicts.Member, told []ledger.Verdict) (more boo
 	return more
 }
 
-// Contradictions returns how many of the verdicts contradict what this node believes. Verdicts on
-// which nothing is believed here, or not any more, do not count.
-func (v *Verdicts) Contradictions(told []ledger.Verdict) (count uint64) {
-	if len(told) == 0 {
+// Contradictions returns how many of the verdicts of a batch, in groups or not, contradict what this
+// node believes. Verdicts on which nothing is believed here, or not any more, do not count.
+func (v *Verdicts) Contradictions(batch *ledger.VerifiedBatch) (count uint64) {
+	if len(batch.Verdicts)+len(batch.Groups) == 0 {
 		return 0
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.exchange.Against(told)
+	return v.exchange.Against(batch.Verdicts) +
+		v.exchange.AgainstGroups(batch.Groups, batch.GroupIDs)
 }
 
 // recount counts all words anew after a change of any shard's members.

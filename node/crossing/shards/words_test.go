@@ -349,7 +349,7 @@ func minority(t *testing.T, f faults, seed uint64) error {
 	s.await("all are to be proposed", func() bool {
 		return s.verdicts.Status().Awaited == transactions
 	})
-	proposed := s.verdicts.Propose(1 << 20)
+	proposed := s.propose(1 << 20)
 	for i := range transactions {
 		if want := (ledger.Verdict{ID: name(i), Shard: 1, Result: truth(i)}); proposed[i] != want {
 			return fmt.Errorf("%+v is proposed, want %+v", proposed[i], want)
@@ -545,11 +545,11 @@ func TestVouchedRestates(t *testing.T) {
 	tell(1)
 	tell(2)
 	for range 3 {
-		got := s.verdicts.Propose(1 << 20)
+		got := s.propose(1 << 20)
 		if len(got) != 3 || got[0].ID != name(1) || got[1].ID != name(2) || got[2].ID != name(3) {
 			t.Fatalf("%v are proposed", got)
 		}
-		if got := s.verdicts.Propose(2*ledger.VerdictSize + 1); len(got) != 2 ||
+		if got := s.propose(2*ledger.VerdictSize + 1); len(got) != 2 ||
 			got[0].ID != name(1) || got[1].ID != name(2) {
 			t.Fatalf("%v are proposed first", got)
 		}
@@ -573,7 +573,7 @@ func TestVouchedWakesAgain(t *testing.T) {
 	s.say(4, good, name(1))
 	s.await("the pool is woken", func() bool { return s.ready.Load() > 0 })
 	for range 3 {
-		s.verdicts.Propose(1 << 20)
+		s.propose(1 << 20)
 		ready := s.ready.Load()
 		s.await("the pool is woken again", func() bool { return s.ready.Load() > ready })
 	}
