@@ -76,8 +76,8 @@ func TakesCancellations(version int) bool { return version >= CancelVersion }
 // Programs that do not know the version cannot decode them.
 func TakesBookChanges(version int) bool { return version >= GrowthVersion }
 
-// TakesAgreements reports whether a chain of this version takes groups of verdicts. Programs that do
-// not know the version cannot decode a batch with them.
+// TakesAgreements reports whether a chain of this version takes groups of verdicts. Programs that
+// do not know the version cannot decode a batch with them.
 func TakesAgreements(version int) bool { return version >= CrossingVersion }
 
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.

@@ -37,9 +37,9 @@ func CarriedHash(bundle []byte) Hash {
 	return sum256([]byte(carriedDomain), bundle)
 }
 
-// Voucher is a member's word on the input from other shards in its batch: the verdicts of the batch,
-// those of its groups, and the entries of the parent's stream. What it vouches for is true for ever, so an old voucher
-// that another member repeats does no harm.
+// Voucher is a member's word on the input from other shards in its batch: the verdicts of the
+// batch, those of its groups, and the entries of the parent's stream. What it vouches for is true
+// for ever, so an old voucher that another member repeats does no harm.
 type Voucher struct {
 	// Chain is the hash of the genesis of the member's chain, and Key its node key.
 	Chain Hash
@@ -56,8 +56,8 @@ func VoucherSize(entries int) int {
 	return 2*HashSize + len(SignatureBytes{}) + binary.MaxVarintLen16 + VouchedSize*entries
 }
 
-// Vouch signs the batch's verdicts, its groups and these entries of the parent's stream with a member's node
-// key, and sets the batch's voucher. It keeps the slice of entries.
+// Vouch signs the batch's verdicts, its groups and these entries of the parent's stream with a
+// member's node key, and sets the batch's voucher. It keeps the slice of entries.
 func (b *Batch) Vouch(key ed25519.PrivateKey, chain Hash, stream []Vouched) {
 	b.Voucher = &Voucher{Chain: chain, Key: PublicKey(key.Public().(ed25519.PublicKey)),
 		Stream: stream}

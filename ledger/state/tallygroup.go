@@ -125,7 +125,8 @@ func (s *sealing) takeParts(batch *ledger.VerifiedBatch) {
 		}
 		for j := range group.IDs {
 			verdict := group.Verdict(j)
-			if said := s.tallies.verdicts[verdict]; said != nil && said.count >= s.tallies.majority {
+			said := s.tallies.verdicts[verdict]
+			if said != nil && said.count >= s.tallies.majority {
 				s.takeVerdict(&verdict)
 			} else {
 				s.Unvouched++

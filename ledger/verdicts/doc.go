@@ -34,12 +34,12 @@
 //
 // # Groups
 //
-// A block has many verdicts, nearly all of them good. In a vouched book, members tell, believe, judge
-// and propose those of a block for one shard together, as a group (ledger.VerdictGroup). Split says
-// which ones these are, from the block alone, so members say the same. A group is one fact,
-// identified by a hash, whatever its size. What a block has of it is known from the block. Bad
-// verdicts, testimonies, departures, and answers to questions are single verdicts. A verdict may be
-// known in both ways, and counts for the chain in either (ledger/state).
+// A block has many verdicts, nearly all of them good. In a vouched book, members tell, believe,
+// judge and propose those of a block for one shard together, as a group (ledger.VerdictGroup).
+// Split says which ones these are, from the block alone, so members say the same. A group is one
+// fact, identified by a hash, whatever its size. What a block has of it is known from the block.
+// Bad verdicts, testimonies, departures, and answers to questions are single verdicts. A verdict
+// may be known in both ways, and counts for the chain in either (ledger/state).
 //
 // # What always holds
 //
@@ -52,9 +52,9 @@
 //   - A testimony about a shard that is lost is a verdict like any other. Only the asking for it
 //     differs: nobody tells it unasked. That of the own shard, if no other one is left, needs no
 //     words.
-//   - A believed group is proposed while one of its verdicts is awaited. It watches one verdict, and
-//     is judged again when that one arrives, or is over. Groups hold no memory for the others but
-//     their ids.
+//   - A believed group is proposed while one of its verdicts is awaited. It watches one verdict,
+//     and is judged again when that one arrives, or is over. Groups hold no memory for the others
+//     but their ids.
 //   - Nothing is lost for good. Verdicts are dropped for lack of room, or because they were judged
 //     by a chain that has changed, but a transaction that still waits is asked for again.
 //   - All memory is bounded (Bounds), and each member has an equal share of the room for words. A
@@ -64,14 +64,14 @@
 //
 // # Files
 //
-//	exchange.go  from the first word on a verdict until the chain has it
-//	asking.go    which transactions wait for long, and what to ask
-//	words.go     what members say, until it is believed
-//	table.go     what is known of each verdict, and the sets of those that are early or over
-//	awaited.go   the verdicts to propose
-//	ordered.go   the verdicts to propose in a vouched book
-//	groups.go    groups, from the first word until they are over
+//	exchange.go    from the first word on a verdict until the chain has it
+//	asking.go      which transactions wait for long, and what to ask
+//	words.go       what members say, until it is believed
+//	table.go       what is known of each verdict, and the sets of those that are early or over
+//	awaited.go     the verdicts to propose
+//	ordered.go     the verdicts to propose in a vouched book
+//	groups.go      groups, from the first word until they are over
 //	groupwords.go  what members say of groups
-//	ended.go     groups of which a block has what is left
-//	split.go     what a block's verdicts are to be told as
+//	ended.go       groups of which a block has what is left
+//	split.go       what members tell of a block
 package verdicts

@@ -197,8 +197,9 @@ type Contradiction struct {
 	Against ledger.Result
 }
 
-// Counts are those of the verdicts in an exchange, in groups or not. Words counts the words of members that wait for
-// words of others, and Dropped all verdicts and words that were dropped for lack of room.
+// Counts are those of the verdicts in an exchange, in groups or not. Words counts the words of
+// members that wait for words of others, and Dropped all verdicts and words that were dropped for
+// lack of room.
 type Counts struct {
 	Awaited, Early, Received, Words int
 	Dropped                         uint64
@@ -292,8 +293,8 @@ func taken(code ledger.Code) (this, others bool) {
 	return others || code == ledger.Applied, others
 }
 
-// took records that a block has a verdict. In a vouched book most of them are of groups, and nothing
-// is known of them by themselves.
+// took records that a block has a verdict. In a vouched book most of them are of groups, and
+// nothing is known of them by themselves.
 func (x *Exchange) took(verdict *ledger.Verdict, code ledger.Code) (found []Contradiction) {
 	this, over := taken(code)
 	if !this {

@@ -11,8 +11,8 @@ import (
 // In a vouched book whose chain takes them, good verdicts come in groups (ledger.VerdictGroup). A
 // group is heard, believed, judged and proposed as one thing. As soon as one of its verdicts is
 // awaited, it is proposed, and blocks take from it what is awaited. So the exchange knows one
-// verdict of each group: it watches one that is awaited, or else one that is early. When that enters
-// the chain, or is awaited no more, the group is judged again.
+// verdict of each group: it watches one that is awaited, or else one that is early. When that
+// enters the chain, or is awaited no more, the group is judged again.
 
 // place is where a group is on its way.
 type place uint8
@@ -40,8 +40,8 @@ type group struct {
 	// from is the first verdict that was not over when the group was judged last.
 	from int
 	// slot is the group's place in groupSet.slots. While the group is early or proposed, it watches
-	// one of its verdicts: watched is the place of the fact, and next the slot of another group that
-	// does.
+	// one of its verdicts: watched is the place of the fact, and next the slot of another group
+	// that does.
 	slot, watched, next index
 }
 
@@ -445,11 +445,11 @@ func (s *groupSet) asking() map[Key]bool {
 	return all
 }
 
-// ProposeWithin returns what goes into a batch: groups in canonical order, and what Propose returns.
-// It keeps to this many bytes and verdicts in all, which must not exceed ledger.MaxBatchVerdicts. If
-// not all fit, the first ones of both go into the batch, so that members propose the same. Single
-// verdicts have at least a quarter of the room. Of a group that does not fit, which may be larger
-// than all of the room, some verdicts go in by themselves.
+// ProposeWithin returns what goes into a batch: groups in canonical order, and what Propose
+// returns. It keeps to this many bytes and verdicts in all, which must not exceed
+// ledger.MaxBatchVerdicts. If not all fit, the first ones of both go into the batch, so that
+// members propose the same. Single verdicts have at least a quarter of the room. Of a group that
+// does not fit, which may be larger than all of the room, some verdicts go in by themselves.
 func (x *Exchange) ProposeWithin(room, most int, now, patience time.Duration) (
 	groups []ledger.VerdictGroup, verdicts []ledger.Verdict) {
 	if !x.takesGroups() || len(x.groups.awaited) == 0 {

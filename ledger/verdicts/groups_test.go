@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
-// groupBook is a vouched exchange of a member of shard 0, and its chain as plain maps. Shards 1 and 2
-// have three members each.
+// groupBook is a vouched exchange of a member of shard 0, and its chain as plain maps. Shards 1 and
+// 2 have three members each.
 type groupBook struct {
 	*Exchange
 	takes   bool
@@ -246,7 +246,8 @@ func TestGroupsFollowTheChain(t *testing.T) {
 				shard := ledger.ShardID(rapid.IntRange(1, 2).Draw(t, "shard"))
 				for id := range 6 {
 					verdict := ledger.Verdict{ID: name(id), Shard: shard, Result: good}
-					if at, _ := b.standing(&verdict); at == Awaited && rapid.Bool().Draw(t, "taken") {
+					at, _ := b.standing(&verdict)
+					if at == Awaited && rapid.Bool().Draw(t, "taken") {
 						taken = append(taken, verdict)
 					}
 				}
@@ -372,8 +373,8 @@ func TestGroupsAfterReset(t *testing.T) {
 	}
 }
 
-// Before its version a chain takes no groups: what is told in groups is proposed as single verdicts.
-// So it is if the chain is replaced by one that does not take them any more.
+// Before its version a chain takes no groups: what is told in groups is proposed as single
+// verdicts. So it is if the chain is replaced by one that does not take them any more.
 func TestGroupsBeforeTheirVersion(t *testing.T) {
 	t.Parallel()
 	for _, later := range []bool{false, true} {

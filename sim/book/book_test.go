@@ -62,7 +62,8 @@ func TestBooks(t *testing.T) {
 	}
 	t.Logf("%d seeds: %d blocks, %d parts took effect, %d did not, %d of these for another shard "+
 		"was late and %d for it was cancelled there, %d faults, %d new generations, %d blocks "+
-		"lost, %d settlements with lost shards, %d testimonies that they agreed, %d verdicts told in groups",
+		"lost, %d settlements with lost shards, %d testimonies that they agreed, %d verdicts "+
+		"told in groups",
 		count, sum.Blocks, sum.Applied, sum.Refused, sum.Late, sum.Withdrawn, sum.Faults,
 		sum.Generations, sum.Lost, sum.Losses, sum.Inherited, sum.Grouped)
 }

@@ -27,7 +27,8 @@
 //	           more than half of the disks have it (member.go).
 //	streams    each member of a parent sends entries of durable blocks to each member of the child,
 //	           again and again. They are lost, repeated and overtaken (exchange.go).
-//	verdicts   members tell verdicts of durable blocks once, and answer when they are asked. In
+//	verdicts   members tell verdicts of durable blocks once, in groups where the chain takes them,
+//	           and answer when they are asked. In
 //	           some books few of them fit into memory, or into a batch.
 //
 // # What clients do
@@ -65,10 +66,11 @@
 //	         then more than half of its members lose power: several blocks are lost at once, which
 //	         the others still have in memory
 //	network  messages between shards are lost, repeated and held up
-//	lie      a minority of a shard's members tell other shards and their fellows false verdicts and
-//	         entries of streams, in a book with vouched crossings (lies.go). Where organisations
-//	         move, they also hand over and propose copies of transactions that are forged, cut
-//	         short, too large, too early, known, or of no concern to the shard (late.go)
+//	lie      a minority of a shard's members tell other shards and their fellows false verdicts,
+//	         groups of verdicts and entries of streams, in a book with vouched crossings (lies.go).
+//	         Where organisations move, they also hand over and propose copies of transactions that
+//	         are forged, cut short, too large, too early, known, or of no concern to the shard
+//	         (late.go)
 //	members  the operators replace members of a shard, in some books all of them, one after the
 //	         other. A new member joins by an entry of the chain, and begins with a snapshot of a
 //	         fellow; then the old one leaves. Other shards learn of that later (membership.go).

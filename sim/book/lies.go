@@ -22,9 +22,9 @@ func (m *member) said(verdict ledger.Verdict) ledger.Verdict {
 	return verdict
 }
 
-// invent returns a group that a member tells instead of what its block has for another shard: a lie.
-// What the shard refused is in it, or something else is wrong with it. It is nil if there is nothing
-// to make one of.
+// invent returns a group that a member tells instead of what its block has for another shard: a
+// lie. What the shard refused is in it, or something else is wrong with it. It is nil if there is
+// nothing to make one of.
 func (m *member) invent(part *verdicts.Part) *ledger.VerdictGroup {
 	lie := &ledger.VerdictGroup{Shard: m.group.shard}
 	for i := range part.Groups {

@@ -107,7 +107,7 @@
 //	verdicts, err := shards.NewVerdicts(shards.VerdictsConfig{Directory: directory, Control: control, Store: current, Durable: height, Ready: pool.Wake})
 //	verdicts.Applied(block)                                // each block that is executed here
 //	verdicts.DurableTo(height)                             // blocks that are on a majority's disks
-//	batch.Verdicts = verdicts.Propose(room)                // with this node's next message
+//	batch.Groups, batch.Verdicts = verdicts.Propose(room)  // with this node's next message
 //	verdicts.Reset()                                       // another store took the place of the one before
 //
 // The genesis decides how much a verdict needs to be believed:
@@ -124,7 +124,9 @@
 //   - Told: once a block is durable, members of its shard send the verdicts in it to members of
 //     each other shard that they concern. Not vouched: f+1 of the n members, of which f = ⌊(n-1)/2⌋
 //     may crash, send to f+1 members, and the choice rotates with the transaction's id. Vouched:
-//     each member sends to each.
+//     each member sends to each, and the good ones in groups once the chain takes groups
+//     (VerdictsConfig.Groups). A group is believed, judged and proposed as one, and asked for as
+//     single verdicts.
 //   - Believed: not vouched, at once. Vouched, the words of members on a verdict wait until they
 //     are enough. A member's first word on a verdict stays. A word against it, or against what is
 //     believed, is counted and logged (VerdictsStatus.Contradicted). After a change of the members

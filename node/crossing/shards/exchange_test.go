@@ -133,6 +133,7 @@ type other struct {
 	peer    rdmanet.Peer
 	mu      sync.Mutex
 	heard   []ledger.Verdict
+	groups  []int // the sizes of the groups that it heard
 	asked   int
 }
 
@@ -148,13 +149,24 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 		_, o.control = controlOf(t, network, o.peer.ID)
 		err := errors.Join(o.control.Register(wire.KindVerdicts, func(_ rdmanet.Peer,
 			payload []byte) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if isGroup(payload) {
+				group, err := decodeGroup(payload, 0)
+				if err != nil {
+					t.Error(err)
+				}
+				for i := range group.IDs {
+					o.heard = append(o.heard, group.Verdict(i))
+				}
+				o.groups = append(o.groups, len(group.IDs))
+				return
+			}
 			verdicts, err := decodeVerdicts(payload, 0)
 			if err != nil {
 				t.Error(err)
 			}
-			o.mu.Lock()
 			o.heard = append(o.heard, verdicts...)
-			o.mu.Unlock()
 		}), o.control.Register(wire.KindVerdictQuery, func(_ rdmanet.Peer, payload []byte) {
 			if _, _, err := decodeQuery(payload); err != nil {
 				t.Error(err)

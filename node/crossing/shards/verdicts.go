@@ -75,8 +75,8 @@ type VerdictsConfig struct {
 	// Vouched is set in a book whose shards do not trust a single member of another shard: a
 	// verdict is believed once more than half of the other shard's present members told it.
 	Vouched bool
-	// Groups reports whether the chain takes groups of verdicts, in a vouched book. The goroutine of
-	// Verdicts calls it until it does, and again after Reset. nil means never.
+	// Groups reports whether the chain takes groups of verdicts, in a vouched book. The goroutine
+	// of Verdicts calls it until it does, and again after Reset. nil means never.
 	Groups func() bool
 	// Prove, which may be nil, returns the verdict of another shard on a transaction that a
 	// certificate of that shard proves, or does what else may help. Verdicts calls it, one call at

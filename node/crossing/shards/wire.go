@@ -233,8 +233,8 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 	return verdicts, nil
 }
 
-// encodeGroup encodes a group of one shard's verdicts, little-endian: version u8, the shard u32, and
-// the transactions' ids.
+// encodeGroup encodes a group of one shard's verdicts, little-endian: version u8, the shard u32,
+// and the transactions' ids.
 func encodeGroup(group *ledger.VerdictGroup) []byte {
 	b := append(make([]byte, 0, 1+4+len(group.IDs)*ledger.HashSize), groupVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(group.Shard))

@@ -44,8 +44,9 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 	ids := []ledger.Hash{{1}, {2}, {3}}
 	group := ledger.VerdictGroup{Shard: 2, IDs: ids}
-	if got, err := decodeGroup(encodeGroup(&group), 2); err != nil || !isGroup(encodeGroup(&group)) ||
-		!reflect.DeepEqual(got, group) || isGroup(encodeVerdicts(someVerdicts())) {
+	if got, err := decodeGroup(encodeGroup(&group), 2); err != nil ||
+		!isGroup(encodeGroup(&group)) || !reflect.DeepEqual(got, group) ||
+		isGroup(encodeVerdicts(someVerdicts())) {
 		t.Errorf("a group came back as %+v, %v", got, err)
 	}
 	asked := ledger.Testimony{About: 2, AsOf: 3}.Subject()
@@ -102,7 +103,8 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		"too many":         encodeGroup(&ledger.VerdictGroup{Shard: 2, IDs: many}),
 		"out of order": encodeGroup(&ledger.VerdictGroup{Shard: 2,
 			IDs: []ledger.Hash{{2}, {1}}}),
-		"one twice":         encodeGroup(&ledger.VerdictGroup{Shard: 2, IDs: []ledger.Hash{{1}, {1}}}),
+		"one twice": encodeGroup(&ledger.VerdictGroup{Shard: 2,
+			IDs: []ledger.Hash{{1}, {1}}}),
 		"a byte too many":   append(bytes.Clone(whole), 0),
 		"a byte too few":    whole[:len(whole)-1],
 		"nothing":           nil,

@@ -63,8 +63,8 @@ func (v *Verdicts) heard(count int, hear func() []verdicts.Contradiction) (more 
 	return more
 }
 
-// Contradictions returns how many of the verdicts of a batch, in groups or not, contradict what this
-// node believes. Verdicts on which nothing is believed here, or not any more, do not count.
+// Contradictions returns how many of the verdicts of a batch, in groups or not, contradict what
+// this node believes. Verdicts on which nothing is believed here, or not any more, do not count.
 func (v *Verdicts) Contradictions(batch *ledger.VerifiedBatch) (count uint64) {
 	if len(batch.Verdicts)+len(batch.Groups) == 0 {
 		return 0
