@@ -72,10 +72,11 @@ type exchange struct {
 	vouched vouched
 }
 
-// vouched is a voucher with the verdicts of its batch.
+// vouched is a voucher with the verdicts and groups of its batch.
 type vouched struct {
 	voucher  *ledger.Voucher
 	verdicts []ledger.Verdict
+	groups   []ledger.VerdictGroup
 }
 
 // heard is an entry that members of a shard sent, the parent of then.
@@ -454,12 +455,15 @@ func (m *member) vouch(batch *ledger.Batch) {
 		return cmp.Compare(a.Number, b.Number)
 	})
 	if last := &m.vouched; last.voucher != nil && slices.Equal(last.verdicts, batch.Verdicts) &&
-		slices.Equal(last.voucher.Stream, entries) {
+		slices.Equal(last.voucher.Stream, entries) &&
+		slices.EqualFunc(last.groups, batch.Groups, func(a, b ledger.VerdictGroup) bool {
+			return a.Shard == b.Shard && slices.Equal(a.IDs, b.IDs)
+		}) {
 		batch.Voucher = last.voucher
 		return
 	}
 	batch.Vouch(m.key, m.group.origin.Hash, entries)
-	m.vouched = vouched{voucher: batch.Voucher, verdicts: batch.Verdicts}
+	m.vouched = vouched{voucher: batch.Voucher, verdicts: batch.Verdicts, groups: batch.Groups}
 }
 
 // String describes a letter.
