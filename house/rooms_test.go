@@ -409,9 +409,9 @@ var rooms = []room{
 	{folder: "node/crossing",
 		purpose: "a node's connection to the other shards of its book, behind one interface " +
 			"that is empty in a book of one shard",
-		imports: []string{"ledger", "ledger/store", "rdmanet", "shard", "node/home",
-			"node/wire", "node/report", "node/crossing/...", "node/calls", "node/api/...",
-			"node/mempool", "node/pipeline"},
+		imports: []string{"ledger", "ledger/store", "ledger/verdicts", "rdmanet", "shard",
+			"node/home", "node/wire", "node/report", "node/crossing/...", "node/calls",
+			"node/api/...", "node/mempool", "node/pipeline"},
 		modules: []string{"connectrpc.com/connect"},
 	},
 	{folder: "client/signer",

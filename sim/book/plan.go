@@ -520,5 +520,6 @@ func (p *plan) String() string {
 		"%d%% of messages lost, %d%% repeated, up to %d turns late, %d bundles, %d faults%s",
 		len(p.genesis), len(p.keys[0]), p.genesis[0].Tree, len(p.additions), version,
 		p.vouched(), p.limit, p.memory, p.assetsMax, p.outlines, p.fills, p.loss,
-		p.repeats, p.delay, len(p.submissions), len(p.faults), p.lossesInWords()+p.changesInWords()+p.replacementsInWords())
+		p.repeats, p.delay, len(p.submissions), len(p.faults),
+		p.lossesInWords()+p.changesInWords()+p.replacementsInWords())
 }
