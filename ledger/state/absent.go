@@ -37,9 +37,9 @@ func (s *State) AnswersAbsent(entry *ledger.Entry, asks ledger.ShardID) (verdict
 }
 
 // AnswerOfChain answers where AnswersAbsent leaves it open, with the verdict that this one
-// returned. Known says whether the chain has a transaction, and settled whether it has one with the result
-// ledger.Settled; both need no more of the blocks than their outlines. It has no answer if only
-// a member has it that has the block.
+// returned. Known says whether the chain has a transaction, and settled whether it has one with the
+// result ledger.Settled; both need no more of the blocks than their outlines. It has no answer if
+// only a member has it that has the block.
 func AnswerOfChain(verdict ledger.Verdict, book ledger.Hash, asks ledger.ShardID, shards int,
 	known, settled func(id ledger.Hash) (bool, error)) (answer ledger.Verdict, answers bool,
 	err error) {
