@@ -100,6 +100,8 @@ func TestVerdictsShareBundles(t *testing.T) {
 		{"two shards", []ledger.Verdict{of(1, 1, good), of(2, 2, good)}, false},
 		{"a bad one", []ledger.Verdict{of(1, 1, good), of(2, 1, bad)}, false},
 		{"bad ones", []ledger.Verdict{of(1, 1, bad), of(2, 1, bad)}, false},
+		{"good ones, one of them not in the block", []ledger.Verdict{of(1, 1, good),
+			of(2, 1, good), of(3, 1, good)}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,14 +110,16 @@ func TestVerdictsShareBundles(t *testing.T) {
 			for place := range test.verdicts {
 				entry := test.verdicts[place].Entry(ledger.Hash{9})
 				entry.Place, entry.Result = place, ledger.Result{Item: ledger.NoItem}
-				block.Unpacked = append(block.Unpacked, entry)
 				seal.IDs = append(seal.IDs, entry.ID)
-				seal.Kept = append(seal.Kept, true)
+				seal.Kept = append(seal.Kept, place < 2)
+				if place < 2 {
+					block.Unpacked = append(block.Unpacked, entry)
+				}
 			}
 			seal.Root = ledger.IDRoot(seal.IDs)
 			block.Bundles = []ledger.BundleSeal{seal}
-			block.Header.Transactions = uint32(len(test.verdicts))
-			block.Header.Total = uint64(len(test.verdicts))
+			block.Header.Transactions = uint32(len(block.Unpacked))
+			block.Header.Total = uint64(len(block.Unpacked))
 			block.Complete(ledger.Hash{})
 			_, err := ledger.DecodeBlock(block.Encode())
 			if takes := err == nil; takes != test.takes || !takes &&

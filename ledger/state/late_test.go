@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -230,7 +231,6 @@ func TestLateCopiesAreBoundedInBytesAndTakeTurns(t *testing.T) {
 	if block := w.rounds(deadline, many); block.Len() != perBlock {
 		t.Errorf("a block has %d copies of %d bytes each, not %d", block.Len(), size, perBlock)
 	}
-	// The first turn goes to another batch in each round.
 	for range 2 {
 		block, others := w.rounds(deadline, many, few[:35], few[35:]), 0
 		for _, entry := range block.All() {
@@ -241,6 +241,23 @@ func TestLateCopiesAreBoundedInBytesAndTakeTurns(t *testing.T) {
 		if others < 12 || block.Len()-others < 5 {
 			t.Errorf("a block has %d large copies and %d others", block.Len()-others, others)
 		}
+	}
+	// The first turn goes to another batch in each round.
+	begins := make(map[int]bool)
+	for range 4 {
+		var batches [2][]ledger.Carried
+		var first [2]ledger.Hash
+		for i := range batches {
+			payment := acme.Transfer("acme:a", "acme:b", 1)
+			payment.Deadline = deadline
+			one := m.signed(payment, "acme")
+			batches[i], first[i] = []ledger.Carried{{Bundle: copyOf(one)}}, one.ID(0)
+		}
+		block := w.rounds(deadline, batches[0], batches[1])
+		begins[slices.Index(first[:], block.ID(0))] = true
+	}
+	if len(begins) != 2 {
+		t.Error("the same batch begins in each round")
 	}
 }
 

@@ -59,7 +59,8 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	go s.warm()
 	go s.merge()
 	go s.check()
-	s.writer.Go(func() { restCompactors(s.db, s.options.compactorsLook, s.ending) })
+	db := s.db
+	s.writer.Go(func() { restCompactors(db, s.options.compactorsLook, s.ending) })
 	return s, nil
 }
 

@@ -30,7 +30,8 @@ type Timing struct {
 	// Heartbeat is the period Δhb of heartbeats.
 	Heartbeat time.Duration
 	// Quiet is their period while the sender has nothing under way (Machine.SetQuiet). The default
-	// is five heartbeats, but at most 5/8 of the timeout. It is at least Heartbeat.
+	// is five heartbeats, but at most 5/8 of the timeout, and three heartbeats less than that. It
+	// is at least Heartbeat.
 	Quiet time.Duration
 	// Timeout is Δto: the shortest silence after which a server is suspected. It is at least two
 	// heartbeats.
@@ -50,7 +51,9 @@ func (t Timing) withDefaults() (Timing, error) {
 		t.Timeout = DefaultTimeout
 	}
 	if t.Quiet == 0 {
-		t.Quiet = max(min(5*t.Heartbeat, t.Timeout/8*5), t.Heartbeat)
+		// A pause of this process that ends after its own heartbeat was due must be noticed before
+		// the others' are missed (Tick).
+		t.Quiet = max(min(5*t.Heartbeat, t.Timeout/8*5, t.Timeout-3*t.Heartbeat), t.Heartbeat)
 	}
 	if t.TimeoutMax == 0 {
 		t.TimeoutMax = timeoutMaxFactor * t.Timeout

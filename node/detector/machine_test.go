@@ -382,6 +382,44 @@ func TestQuietHeartbeatsAreFewer(t *testing.T) {
 	}
 }
 
+// A process that stood still finds no fault with the others for it, however long that was, whether
+// it was quiet or not, and with any timeout.
+func TestPausesAreNobodysFault(t *testing.T) {
+	t.Parallel()
+	const heartbeat = 100 * time.Millisecond
+	for timeout := 3 * heartbeat; timeout <= 10*heartbeat; timeout += heartbeat {
+		for _, quiet := range []bool{false, true} {
+			for i := range 1000 {
+				pause := 2*heartbeat + time.Duration(i/20)*heartbeat/5
+				now := time.Unix(1_000_000, 0)
+				m, err := NewMachine(Timing{Heartbeat: heartbeat, Timeout: timeout},
+					[]order.ServerID{1}, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.SetQuiet(quiet)
+				end, heard := now.Add(2*time.Second+time.Duration(i%20)*heartbeat/4), now
+				for now.Before(end) {
+					if now = m.Next(); !now.Before(heard) {
+						now, heard = heard, heard.Add(heartbeat)
+						m.Heard(1, 7, heartbeat, now)
+						continue
+					}
+					if _, suspicions := m.Tick(now); len(suspicions) > 0 {
+						t.Fatalf("suspected: %v", suspicions)
+					}
+				}
+				now = now.Add(pause)
+				_, suspicions := m.Tick(now)
+				if len(suspicions) > 0 {
+					t.Errorf("timeout %v, quiet: %v, suspected after a pause of %v", timeout, quiet,
+						pause)
+				}
+			}
+		}
+	}
+}
+
 // A member that promises its next heartbeat for tomorrow is not trusted until then.
 func TestNobodyIsQuietForLong(t *testing.T) {
 	t.Parallel()

@@ -176,21 +176,33 @@ func (a *Announcer) run() {
 	defer every.Stop()
 	gap := time.NewTimer(0)
 	defer gap.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
 	var relayed time.Time
 	changed := a.config.Directory.Changed()
-	// Announcements wait for the gap first, so requests in the meantime share one of them.
+	// Announcements wait for the gap first, so requests in the meantime share one of them. What
+	// other shards are full for is looked at at once, and then not for a gap either: a member that
+	// lies may change its mind all the time.
+	looking := true
 	for pausing := true; ; {
-		due, asked := every.C, a.soon
+		due, asked, others := every.C, a.soon, a.others
 		if pausing {
 			due, asked = nil, nil
+		}
+		if looking {
+			others = nil
 		}
 		select {
 		case <-a.closed:
 			return
 		case <-a.filled:
 			a.announceFull()
-		case <-a.others:
+		case <-others:
 			a.config.FullChanged()
+			look.Reset(a.config.Gap)
+			looking = true
+		case <-look.C:
+			looking = false
 		case <-due:
 			every.Reset(a.untilNext())
 			gap.Reset(a.config.Gap)

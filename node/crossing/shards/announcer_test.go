@@ -266,6 +266,52 @@ func TestAnnouncementsThatAreNotNewAreFew(t *testing.T) {
 	})
 }
 
+// A member that changes all the time what its shard is full for makes this node look no more than
+// once in a gap.
+func TestLooksAtFullShardsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memory.NewNetwork()
+		d := directory(t, 0)
+		host, err := network.Host(peerOf(t, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		control, err := wire.NewDatagrams(host, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var looks atomic.Int32
+		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: control,
+			Logger:      quiet,
+			Own:         func() Announcement { return Announcement{Mode: report.ModeOrdering} },
+			FullChanged: func() { looks.Add(1) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			announcer.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = host.Close(ctx)
+		}()
+		from := rdmanet.Peer{ID: peerOf(t, 3)}
+		time.Sleep(time.Second)
+		announcer.receiveFull(from, encodeFull([]ledger.ShardID{0}))
+		synctest.Wait()
+		if got := looks.Load(); got != 1 {
+			t.Errorf("%d looks at the first change", got)
+		}
+		for i := range 1000 {
+			announcer.receiveFull(from, encodeFull([]ledger.ShardID{0, 2}[:i%2+1]))
+			time.Sleep(time.Millisecond)
+		}
+		if got, most := looks.Load(), int32(time.Second/AnnounceGapDefault)+2; got > most ||
+			got < most-4 {
+			t.Errorf("%d looks in a second, at most %d wanted", got, most)
+		}
+	})
+}
+
 // Announcements of an unknown peer, of a member for another shard, and malformed ones change
 // nothing.
 func TestWhoMayAnnounce(t *testing.T) {
