@@ -53,7 +53,7 @@ func TestRareBugsOfRecordsAreCaught(t *testing.T) {
 	}{
 		// A member sets a block aside for a decision whose tail has it, and hears meanwhile that
 		// the others made it durable.
-		{Group{Servers: 4, Faults: FaultsAll, Plant: PlantDurableSetAside}, 1421},
+		{Group{Servers: 4, Faults: FaultsAll, Plant: PlantDurableSetAside}, 12044},
 	} {
 		planted := group.planted
 		planted.Engine, planted.Records = engines[1], true

@@ -119,7 +119,7 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 	t.Parallel()
 	for plant, arguments := range map[string]string{
 		"no-forward-backward":    "--servers 5 --seeds 20 --faults suspect,partition",
-		"tolerated-not-majority": "--servers 5 --seeds 40 --faults suspect,partition",
+		"tolerated-not-majority": "--servers 7 --seeds 40 --faults suspect,partition",
 		"sets-ignored":           "--servers 5 --seeds 40 --faults suspect,partition",
 		"promise-not-frozen":     "--servers 7 --seeds 60 --faults suspect,partition,pause",
 		"stale-eon":              "--servers 5 --seeds 60 --faults all --engine allconcur",
