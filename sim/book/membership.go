@@ -53,9 +53,6 @@ func (p *plan) replace(kinds Faults) {
 		if random.IntN(3) == 0 {
 			count = 1 + random.IntN(members)
 		}
-		if p.outlines && !p.fills {
-			count = min(count, members-1) // the last one has the earlier blocks
-		}
 		for slot := range count {
 			f.members = append(f.members, slot)
 		}

@@ -13,12 +13,13 @@ import (
 // the other. Operators never take the last disk with all blocks from a shard.
 
 // outline draws whether new disks begin with outlines, and whether members fill them in. Where
-// organisations move they do: what leaves with one may be in earlier blocks. The chance is apart
-// from others, so that other books stay as they were.
+// organisations move they do: what leaves with one may be in earlier blocks. So they do where
+// members are replaced: the last one with all blocks does not leave. The chance is apart from
+// others, so that other books stay as they were.
 func (p *plan) outline(seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1<<47))
 	p.outlines = random.IntN(2) == 0
-	p.fills = random.IntN(2) == 0 || p.movers != nil
+	p.fills = random.IntN(2) == 0 || p.movers != nil || p.replacers != nil
 }
 
 // isAbsent reports whether a member has only the outline of a block.

@@ -15,7 +15,8 @@ var caughtBy = map[string]uint64{
 	"lost-verdict-taken": 101, "never-told": 38, "released-unasked": 91,
 	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 436,
 	"late-not-handed-over": 341, plantHeightsKept: 241, plantLateUnchecked: 146,
-	plantGroupOfOne: 10, "groups-apart": 79, plantLateKept: 192, "late-unbounded": 145,
+	plantOutlineUnread: 1181, plantGroupOfOne: 10, "groups-apart": 79, plantLateKept: 192,
+	"late-unbounded": 145,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.
