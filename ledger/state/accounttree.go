@@ -189,20 +189,29 @@ func (t *accountTree) root(divide Divide) ledger.Hash {
 	if t.accounts() == 0 {
 		return ledger.Hash{}
 	}
-	for i := 1; i < len(t.levels); i++ {
-		below, level := &t.levels[i-1], &t.levels[i]
+	return refresh(t.levels, divide, func(level, below *treeLevel, places []int) {
+		hashNodes(level, below, len(places), func(i int) int { return places[i] })
+	})
+}
+
+// refresh computes the hashes of the nodes that are not up to date, level by level, and returns
+// that of the root. Hash computes those of a level at some places. The computation is divided.
+func refresh(levels []treeLevel, divide Divide,
+	hash func(level, below *treeLevel, places []int)) ledger.Hash {
+	for i := 1; i < len(levels); i++ {
+		below, level := &levels[i-1], &levels[i]
 		divided(divide, len(level.stale), func(from, to int) {
-			hashNodes(level, below, to-from, func(i int) int { return level.stale[from+i] })
+			hash(level, below, level.stale[from:to])
 		})
 		for _, place := range level.stale {
 			level.isStale[place/64] &^= 1 << (place % 64)
-			if i+1 < len(t.levels) {
-				t.levels[i+1].outdate(place / treeArity)
+			if i+1 < len(levels) {
+				levels[i+1].outdate(place / treeArity)
 			}
 		}
 		level.stale = level.stale[:0]
 	}
-	return *t.levels[len(t.levels)-1].at(0)
+	return *levels[len(levels)-1].at(0)
 }
 
 // newAccountTree returns the tree over accounts, whose numbers are 1 to their number, each once.

@@ -153,17 +153,24 @@ func TestLateCopiesAreRefusedBesideTheOrder(t *testing.T) {
 	}
 }
 
+// newWaitedForAcme returns a shard that knows an organisation of shard 2, and a deadline that is
+// soon over.
+func newWaitedForAcme(t *testing.T) (w *waited, m *mover, acme *ledgertest.Client,
+	deadline ledger.Milliseconds) {
+	w = newWaited(t)
+	m = &mover{t: t, own: w.own}
+	acme = ledgertest.NewClient(w.own, "acme")
+	registration := acme.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
+	w.next(m.signed(registration, "acme"))
+	return w, m, acme, w.parent.Header.Time + 1000
+}
+
 // A shard where no organisation of a transaction ever lived gives no result on it, and a block
 // takes a bounded number of copies.
 func TestLateCopiesAreFewAndConcernTheShard(t *testing.T) {
 	t.Parallel()
-	w := newWaited(t)
-	m := &mover{t: t, own: w.own}
-	acme := ledgertest.NewClient(w.own, "acme")
-	registration := acme.Register()
-	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
-	w.next(m.signed(registration, "acme"))
-	deadline := w.parent.Header.Time + 1000
+	w, m, acme, deadline := newWaitedForAcme(t)
 	var copies []ledger.Carried
 	for range 70 {
 		payment := acme.Transfer("acme:a", "acme:b", 1)
@@ -191,13 +198,7 @@ func TestLateCopiesAreFewAndConcernTheShard(t *testing.T) {
 // those of others out.
 func TestLateCopiesAreBoundedInBytesAndTakeTurns(t *testing.T) {
 	t.Parallel()
-	w := newWaited(t)
-	m := &mover{t: t, own: w.own}
-	acme := ledgertest.NewClient(w.own, "acme")
-	registration := acme.Register()
-	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
-	w.next(m.signed(registration, "acme"))
-	deadline := w.parent.Header.Time + 1000
+	w, m, acme, deadline := newWaitedForAcme(t)
 	large := ledger.Block{}
 	transactions, kept := make([]ledger.Transaction, 4096), make([]bool, 4096)
 	for i := range transactions {

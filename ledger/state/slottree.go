@@ -134,20 +134,7 @@ func (t *slotTree) root(divide Divide) ledger.Hash {
 	if t.restored != (ledger.Hash{}) || len(t.levels) == 0 {
 		return t.restored
 	}
-	for i := 1; i < len(t.levels); i++ {
-		below, level := &t.levels[i-1], &t.levels[i]
-		divided(divide, len(level.stale), func(from, to int) {
-			hashSlotNodes(level, below, level.stale[from:to])
-		})
-		for _, place := range level.stale {
-			level.isStale[place/64] &^= 1 << (place % 64)
-			if i+1 < len(t.levels) {
-				t.levels[i+1].outdate(place / treeArity)
-			}
-		}
-		level.stale = level.stale[:0]
-	}
-	return *t.levels[len(t.levels)-1].at(0)
+	return refresh(t.levels, divide, hashSlotNodes)
 }
 
 // hashSlotNodes computes the hashes of the nodes at these places of a level. Two with all their

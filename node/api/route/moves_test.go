@@ -310,6 +310,18 @@ func TestFailureAfterTheOldHomeIsLost(t *testing.T) {
 	}
 }
 
+// statusOf returns the status of a bundle's first transaction, as a node of shard 0 shows it.
+func (b *book) statusOf(bundle *ledger.Bundle) *ledgerdv1.TransactionStatus {
+	b.Helper()
+	id := bundle.ID(0)
+	answer, err := b.clients[0].GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return answer.Msg.GetTransaction().GetStatus()
+}
+
 // A copy that failed where the other organisation lives now is not the outcome: the signer's home
 // has that. While it is silent, the transaction is not shown as failed, however long its deadline
 // is over: it may have taken effect before.
@@ -330,16 +342,7 @@ func TestFailureOfACopyWhileTheSignersHomeIsSilent(t *testing.T) {
 	b.until("it has arrived in shard 0", func() bool {
 		return b.Shard(0).Node(0).Store().LivesHere("org2")
 	})
-	get := func() *ledgerdv1.TransactionStatus {
-		b.Helper()
-		id := paid.ID(0)
-		answer, err := b.clients[0].GetTransaction(b.context(),
-			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
-		if err != nil {
-			b.Fatal(err)
-		}
-		return answer.Msg.GetTransaction().GetStatus()
-	}
+	get := func() *ledgerdv1.TransactionStatus { return b.statusOf(paid) }
 	if refused := b.Shard(0).Node(0).Admit(b.context(), []*ledger.Bundle{paid},
 		false); refused[0] != nil {
 		t.Fatal(refused[0])
@@ -396,16 +399,7 @@ func TestFailureBeforeTheSignersHomeHasIt(t *testing.T) {
 		known, err := b.Shard(0).Node(0).Store().Known(paid.ID(0))
 		return err == nil && known
 	})
-	get := func() *ledgerdv1.TransactionStatus {
-		b.Helper()
-		id := paid.ID(0)
-		answer, err := b.clients[0].GetTransaction(b.context(),
-			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
-		if err != nil {
-			b.Fatal(err)
-		}
-		return answer.Msg.GetTransaction().GetStatus()
-	}
+	get := func() *ledgerdv1.TransactionStatus { return b.statusOf(paid) }
 	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
 		!slices.Equal(status.GetWaitsFor(), []uint32{1}) {
 		t.Errorf("while the signer's home is behind: %v", status)
