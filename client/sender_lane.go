@@ -192,9 +192,10 @@ func (l *lane) deliverSigned(flight []*Submission, sign func(context.Context, []
 		}
 	}
 	way := refused && bundle != nil && !obstructed(err) // another bundle may find its way
-	if way && bundle.Packed() && (len(flight) == 1 ||
-		!l.sender.nodes.stillPacks(l.sender.ctx)) {
-		// The node may be behind the change from which on the chain takes packed bundles.
+	if way && bundle.Packed() && (!l.sender.nodes.stillPacks(l.sender.ctx) || len(flight) == 1) {
+		// The chain may not take packed bundles yet, or this node may be behind the change from
+		// which on it does. The rules are asked for also if there is nothing to halve, so that the
+		// next bundle is not refused for the same reason.
 		l.deliverSigned(flight, Sign)
 		return
 	}
