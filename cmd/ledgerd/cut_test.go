@@ -104,7 +104,7 @@ func TestCommandsAtACut(t *testing.T) {
 	}
 	book.Silence(2, true)
 	s.doors = []*apitest.TestServer{book.Door(1)}
-	if got := s.run("cut --timeout 3s %n"); got.status != exitFailure ||
+	if got := s.longer("cut %n", "shard 2 does not answer"); got.status != exitFailure ||
 		!strings.Contains(got.errs, "shard 2 does not answer") {
 		t.Errorf("without shard 2: %+v", got)
 	}

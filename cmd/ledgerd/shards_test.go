@@ -174,34 +174,27 @@ func TestCommandsOnShards(t *testing.T) {
 		"shard 2 says good of "+waited["id"].(string)) {
 		t.Error(text)
 	}
-	// follow follows for half a second, or for longer where the machine was too slow for that.
-	follow := func(line, want string) outcome {
-		for longer := 500 * time.Millisecond; ; longer *= 2 {
-			result := s.run(fmt.Sprintf("block 1 --follow --book %s --timeout %v %%n", line, longer))
-			if longer > 10*time.Second || strings.Contains(result.out+result.errs, want) {
-				return result
-			}
-		}
-	}
 	for _, test := range []struct{ line, want string }{
-		{"", "shard 2  block 1  "},
-		{"--json", `"shard":1,"height":2,`},
-		{"--begin 0:2,1:2", "shard 0  block 2  "},
+		{"block 1 --follow --book %n", "shard 2  block 1  "},
+		{"block 1 --follow --book --json %n", `"shard":1,"height":2,`},
+		{"block 1 --follow --book --begin 0:2,1:2 %n", "shard 0  block 2  "},
 	} {
-		result := follow(test.line, test.want)
+		result := s.longer(test.line, test.want)
 		if result.status != exitDone || !strings.Contains(result.out, test.want) ||
-			test.line == "--begin 0:2,1:2" && strings.Contains(result.out, "shard 1  block 1  ") {
+			strings.Contains(test.line, "--begin") &&
+				strings.Contains(result.out, "shard 1  block 1  ") {
 			t.Errorf("%s: %v", test.line, result)
 		}
 	}
 	book.Silence(2, true)
 	const silent = "no answer from shard 2 now"
-	if result := follow("", silent); !strings.Contains(result.errs, silent) ||
-		!strings.Contains(result.out, "shard 1  block 1") {
+	if result := s.longer("block 1 --follow --book %n", silent); !strings.Contains(result.errs,
+		silent) || !strings.Contains(result.out, "shard 1  block 1") {
 		t.Error(result)
 	}
 	const silentJSON = `{"silent_shards":[2]}`
-	if result := follow("--json", silentJSON); !strings.Contains(result.out, silentJSON) {
+	if result := s.longer("block 1 --follow --book --json %n", silentJSON); !strings.Contains(
+		result.out, silentJSON) {
 		t.Error(result)
 	}
 	book.Silence(2, false)

@@ -110,9 +110,9 @@ func TestTxCancel(t *testing.T) {
 	}
 
 	book.Stand(2, true)
-	waiting := s.run("tx transfer org1:mint org2:a 7 --timeout 1s %n %k")
+	waiting := s.run("tx transfer org1:mint org2:a 7 --timeout 5s %n %k")
 	id := strings.Fields(waiting.out)[1]
-	undecided := s.run("tx cancel " + id + " --shard 1 --timeout 2s %n %k")
+	undecided := s.longer("tx cancel "+id+" --shard 1 %n %k", "awaits the verdict of shard 2")
 	if undecided.status != exitFailure || !strings.Contains(undecided.out, "too late: agreed") ||
 		!strings.Contains(undecided.errs, "awaits the verdict of shard 2") {
 		t.Error(undecided)
@@ -138,7 +138,7 @@ func TestTxCancelConcernsThePayment(t *testing.T) {
 	done := s.object("tx transfer org1:mint org1:a 7 --deadline 1h %n %k")["id"].(string)
 	book.Stand(1, true)
 	waiting := strings.Fields(s.run(
-		"tx transfer org2:mint org3:a 7 --deadline 1h --timeout 1s %n %k").out)[1]
+		"tx transfer org2:mint org3:a 7 --deadline 1h --timeout 5s %n %k").out)[1]
 	for _, each := range []struct{ id, flags, want string }{
 		{done, "--shard 0", "does not concern shard 0, but shard 1"},
 		{done, "--shard 0,1,2", "does not concern shard 0, but shard 1"},
@@ -147,7 +147,7 @@ func TestTxCancelConcernsThePayment(t *testing.T) {
 		{waiting, "--signer org1", "org1 cannot cancel"},
 		{waiting, "--signer org3", "org3 cannot cancel"}, // it is only paid
 	} {
-		got := s.run("tx cancel " + each.id + " " + each.flags + " --timeout 3s %n %k")
+		got := s.run("tx cancel " + each.id + " " + each.flags + " --timeout 10s %n %k")
 		if got.status != exitUsage || !strings.Contains(got.errs, each.want) {
 			t.Errorf("%s: %v", each.flags, got)
 		}

@@ -115,7 +115,7 @@ func TestExportWaiting(t *testing.T) {
 		t.Error(blocks)
 	}
 	book.Stand(1, true)
-	if waiting := s.run("tx transfer acme:a bank:a 1 --timeout 1s %n %k"); waiting.status !=
+	if waiting := s.run("tx transfer acme:a bank:a 1 --timeout 5s %n %k"); waiting.status !=
 		exitFailure {
 		t.Error(waiting)
 	}
