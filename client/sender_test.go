@@ -576,8 +576,23 @@ func TestSenderBackpressure(t *testing.T) {
 			large.Note = make([]byte, ledger.MaxNote)
 			caller := s.Caller()
 			var taken []*Submission
-			short, cancel := context.WithTimeout(testContext(t), 100*time.Millisecond)
+			var waiting sync.WaitGroup
+			defer waiting.Wait()
+			short, cancel := context.WithCancel(testContext(t))
 			defer cancel()
+			blocked := func() bool {
+				s.mutex.Lock()
+				defer s.mutex.Unlock()
+				return s.blocked.length == 1
+			}
+			if !refuse {
+				waiting.Go(func() { // the caller gives up once it waits for room
+					for !blocked() && short.Err() == nil {
+						time.Sleep(time.Millisecond)
+					}
+					cancel()
+				})
+			}
 			var full error
 			for full == nil {
 				var submission *Submission
@@ -594,19 +609,13 @@ func TestSenderBackpressure(t *testing.T) {
 				t.Errorf("%v after %d transactions", full, len(taken))
 			}
 			if !refuse {
-				var waiting sync.WaitGroup
-				defer waiting.Wait()
 				waiting.Go(func() {
 					if answer, err := s.Post(testContext(t), large); err != nil ||
 						!answer.Applied() {
 						t.Errorf("one that waited for room: %v, %v", answer, err)
 					}
 				})
-				until(t, "one waits for room", func() bool {
-					s.mutex.Lock()
-					defer s.mutex.Unlock()
-					return s.blocked.length == 1
-				})
+				until(t, "one waits for room", blocked)
 			}
 			cluster.Node(0).Release()
 			for _, submission := range taken {

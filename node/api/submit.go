@@ -199,6 +199,10 @@ func RefuseAll(count int, refusal *report.Refusal) *ledgerdv1.SubmitManyResponse
 	return answer
 }
 
+// answerTime bounds the part of a wait that is reserved for its answer. Slow links and busy machines
+// take much of it, and callers who get no answer do not know what became of their transactions.
+const answerTime = time.Second
+
 // Waiting returns the context of a call that waits for a level. It ends a little before the
 // caller's own deadline, so the answer with the statuses of that moment still reaches the caller.
 // It also ends when the server stops.
@@ -214,7 +218,7 @@ func (s *Service) Waiting(ctx context.Context) (context.Context, context.CancelF
 func (s *Service) waitingFor(ctx context.Context, left time.Duration) (context.Context,
 	context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, min(s.options.MaxWaitTime,
-		left-min(left/5, 200*time.Millisecond)))
+		left-min(left/5, answerTime)))
 	release := context.AfterFunc(s.stopping, cancel)
 	return ctx, func() { release(); cancel() }
 }

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -45,6 +48,28 @@ func TestStatusesOfABundleAreThoseOfItsTransactions(t *testing.T) {
 			t.Errorf("transaction %d is shown as %v, want %v", i, shown, want)
 		}
 	}
+}
+
+// The answer to a call that waits has time left to reach the caller: a fifth of a short time, and a
+// second of a longer one.
+func TestAnswersHaveTimeLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // its clock stands still
+		s := &Service{options: Options{MaxWaitTime: time.Hour}, stopping: context.Background()}
+		for left, want := range map[time.Duration]time.Duration{
+			2 * time.Second: 400 * time.Millisecond, time.Minute: time.Second,
+			2 * time.Hour: time.Hour,
+		} {
+			calling, cancel := context.WithTimeout(t.Context(), left)
+			waiting, release := s.Waiting(calling)
+			end, _ := waiting.Deadline()
+			if got := left - time.Until(end); got != want {
+				t.Errorf("of %v, %v are left for the answer, want %v", left, got, want)
+			}
+			release()
+			cancel()
+		}
+	})
 }
 
 // BenchmarkStatuses converts the statuses of a bundle of 400 transfers.
