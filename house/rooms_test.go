@@ -281,6 +281,11 @@ var rooms = []room{
 		purpose: "checks the chains of all shards of a book against each other, at one cut",
 		imports: []string{"ledger", "ledger/state", "ledger/store"},
 	},
+	{folder: "ledger/journal",
+		purpose: "writes a chain as a journal in several formats, goes on with an interrupted " +
+			"one, and verifies one alone",
+		imports: []string{"ledger", "ledger/store"},
+	},
 	{folder: "machine",
 		purpose: "the replicated state machine: the contract by which rounds drive a node's " +
 			"ledger, or an " +
@@ -427,7 +432,7 @@ var rooms = []room{
 	},
 	{folder: "client",
 		purpose: "the Go client of the API, with its keyring; `importer` brings in files",
-		imports: []string{"ledger", "client/signer", "client/keyfile", "node/doors",
+		imports: []string{"ledger", "ledger/journal", "client/signer", "client/keyfile", "node/doors",
 			"node/api/..."},
 		modules: []string{"connectrpc.com/connect"},
 	},
