@@ -58,7 +58,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{Title: "Start", names: []string{indexName, "tutorial"}},
-		{Title: "How to", names: []string{"membership", "access", "keys", "disks",
+		{Title: "How to", names: []string{"membership", "access", "keys", "disks", "journals",
 			"shards"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "encoding", "glossary", "status",

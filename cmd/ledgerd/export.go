@@ -55,13 +55,15 @@ func newExportCommand() *cobra.Command {
 	var dir, url string
 	var blocks, balances bool
 	var cut cutFlags
+	var whole journalFlags
 	var access credentials
 	command := &cobra.Command{
 		Use: "export (--home DIR | --node URL) (--blocks | --balances [--at HEIGHT | " +
-			"--cut FILE])",
-		Short: "Write all blocks or all balances as JSON lines",
-		Long: `Write all blocks or all balances as JSON lines to standard output, in an order
-that is the same on every node: two nodes with one chain write the same bytes.
+			"--cut FILE] | --journal)",
+		Short: "Write all blocks, all balances or a journal of everything",
+		Long: `Write all blocks or all balances as JSON lines to standard output, or a journal of
+everything, in an order that is the same on every node: two nodes with one chain
+write the same bytes.
 
   --blocks    from block 1 to the head: height, hash, previous, transactions
               (the ids in their order) and entries: the outcome of each, which
@@ -88,6 +90,10 @@ shard at that cut, and in a book of one shard with --at those at a block.`,
 		Example: `  ledgerd export --home net/node-0 --blocks > blocks.jsonl
   ledgerd export --node http://127.0.0.1:26600 --balances | sort > balances.jsonl
 
+  # Everything, to verify it elsewhere with nothing but the genesis
+  ledgerd export --home net/node-0 --journal --out book.jsonl
+  ledgerd verify --journal book.jsonl --genesis net/node-0/genesis.json
+
   # The balances at block 1000 of the chain of the root
   ledgerd export --node http://127.0.0.1:26600 --balances --at 1000
 
@@ -97,6 +103,9 @@ shard at that cut, and in a book of one shard with --at those at a block.`,
   ledgerd export --balances --cut cut.json --node http://127.0.0.1:26601`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
+			if err := whole.check(command); err != nil {
+				return err
+			}
 			var from exporter
 			if blocks && (command.Flags().Changed("at") || command.Flags().Changed("cut")) {
 				return usagef("--at and --cut are for --balances")
@@ -125,6 +134,9 @@ shard at that cut, and in a book of one shard with --at those at a block.`,
 					return explainStore(h, err)
 				}
 				defer func() { err = errors.Join(err, opened.Close()) }()
+				if whole.journal {
+					return whole.export(command, opened, cut.height(command))
+				}
 				place, err := cut.placeIn(command, opened)
 				if err != nil {
 					return err
@@ -141,14 +153,15 @@ shard at that cut, and in a book of one shard with --at those at a block.`,
 	flags.BoolVar(&blocks, "blocks", false, "write the blocks")
 	flags.BoolVar(&balances, "balances", false, "write the balances")
 	cut.bind(command)
+	whole.bind(command)
 	flags.Bool("json", true, "print JSON, the only format")
 	if err := flags.MarkHidden("json"); err != nil {
 		panic("export: no such flag: json")
 	}
 	command.MarkFlagsMutuallyExclusive("home", "node")
 	command.MarkFlagsOneRequired("home", "node")
-	command.MarkFlagsMutuallyExclusive("blocks", "balances")
-	command.MarkFlagsOneRequired("blocks", "balances")
+	command.MarkFlagsMutuallyExclusive("blocks", "balances", "journal")
+	command.MarkFlagsOneRequired("blocks", "balances", "journal")
 	return command
 }
 

@@ -201,6 +201,7 @@ func TestOneNode(t *testing.T) {
 	}
 	refuses(t, exitFailure, "not so far", "export", "--home", dir, "--balances", "--at", "100000")
 	checkExports(t, blocks, balances)
+	checkJournal(t, dir, strings.Count(blocks, "\n"))
 
 	good := object(t, must(t, "verify", "--home", dir, "--json"))
 	wantKeys(t, good, "ok height hash first_bad_block reason transactions")

@@ -35,9 +35,10 @@ type verifyReport struct {
 func newVerifyCommand() *cobra.Command {
 	var dirs []string
 	var whole, asJSON bool
+	var journalPath, genesisPath string
 	command := &cobra.Command{
-		Use:   "verify (--home DIR | --book DIR...)",
-		Short: "Check a node's whole store, or the whole book, again from the genesis",
+		Use:   "verify (--home DIR | --book DIR... | --journal FILE --genesis FILE)",
+		Short: "Check a node's whole store, the whole book or a journal, from the genesis",
 		Long: `Check a node's whole store again, from the genesis: the hash of every block and
 the chain that they make, every signature, every result by executing all
 transactions once more, the balances and the indexes. It also checks every
@@ -73,11 +74,38 @@ keys of --json are then ok and reason as above, and
   waiting          transactions that wait in a shard for others
   on_the_way       those of them that took effect in another shard already
   bad_shard        the shard whose chain is not right, or null
-  first_bad_block  the height of its block that is not right, or null`,
+  first_bad_block  the height of its block that is not right, or null
+
+With --journal the command checks a journal that ledgerd export --journal wrote in
+the format jsonl, with nothing but the genesis: the hashes that chain the blocks,
+the roots of each block over its transactions, results and bundles, the signatures
+of all transactions, and the certificates by those who were members. It makes each
+line again and compares all bytes, so no word in the file is believed. It says which
+lines are wrong and why. Blocks after the last certificate follow from it, but nobody
+vouches for them. FILE may be - for the standard input. The keys of --json are
+
+  ok               whether all is well
+  chain, shard     the hash of the chain's genesis, and its shard
+  lines            lines that were read
+  height, hash     the last block that is right
+  transactions     number of transactions up to it
+  certificates, certified_height as above
+  problems         the first lines that are wrong: line, reason`,
 		Example: `  ledgerd verify --home net/node-0
   ledgerd verify --book net
-  ledgerd verify --book --home net/node-0 --home net/node-4`,
+  ledgerd verify --book --home net/node-0 --home net/node-4
+  ledgerd verify --journal book.jsonl --genesis genesis.json`,
 		RunE: func(command *cobra.Command, folders []string) error {
+			if journalPath != "" {
+				if len(folders) > 0 {
+					return usagef("unexpected argument %q: the journal is %s", folders[0],
+						journalPath)
+				}
+				return verifyJournal(command, journalPath, genesisPath, asJSON)
+			}
+			if genesisPath != "" {
+				return usagef("--genesis is for --journal: a home has its genesis")
+			}
 			if whole {
 				v := &bookVerifier{ctx: command.Context(), out: command.OutOrStdout(),
 					errOut: command.ErrOrStderr(), asJSON: asJSON}
@@ -121,6 +149,10 @@ keys of --json are then ok and reason as above, and
 	command.Flags().StringArrayVar(&dirs, "home", nil, "the node's home folder; with --book, "+
 		"several are allowed")
 	command.Flags().BoolVar(&whole, "book", false, "check all shards of the book")
+	command.Flags().StringVar(&journalPath, "journal", "", "check the journal in this file")
+	command.Flags().StringVar(&genesisPath, "genesis", "", "the genesis of the journal's ledger")
+	command.MarkFlagsMutuallyExclusive("journal", "home")
+	command.MarkFlagsMutuallyExclusive("journal", "book")
 	addJSONFlag(command, &asJSON)
 	return command
 }

@@ -63,7 +63,7 @@ func (f *Format) Name() string { return f.name }
 type writer interface {
 	// begin writes what is before the first block.
 	begin() error
-	// recall takes each line that an earlier run has written, except for those of begin.
+	// recall takes each line that an earlier run has written and that begins with recalled.
 	recall(line []byte)
 	writeBlock(block *ledger.Block) error
 	// finish writes what is after the last block.
@@ -71,7 +71,7 @@ type writer interface {
 }
 
 // formats are the formats, by the order in which they are shown.
-var formats = []Format{jsonl}
+var formats = []Format{jsonl, csvTable, beancount, hledger}
 
 // FormatOf returns the format of a name, or ErrFormat.
 func FormatOf(name string) (*Format, error) {

@@ -18,8 +18,9 @@ import (
 )
 
 // nasty is a note that tries to look like the lines of every format.
-const nasty = "\n{\"type\":\"block\",\"height\":1}\nblock,9,x\n; block 9 00\ncommodity X\n" +
-	"end,\n; end\n\"q\" \\ \t,;|\u2028é<&>\r\n2026-01-01 open Assets:X\n"
+const nasty = "\ndate:foo, [2026-99-99] date2:x\n{\"type\":\"block\",\"height\":1}\n" +
+	"block,9,x\n; block 9 00\n; asset X\ncommodity X\nend,\n; end\n\"q\" \\ \t,;|\u2028é<&>\r\n" +
+	"2026-01-01 open Assets:X\n"
 
 // chain returns a store with blocks of every kind of content: openings, an issuer, transfers that
 // are packed and that are not, some that fail, repeated bundles, records, notes, the largest
@@ -131,7 +132,8 @@ func TestVerify(t *testing.T) {
 	head := s.Head()
 	for to := range head.Height + 1 {
 		for _, proofs := range []bool{false, true} {
-			text := export(t, journal.FromStore(s), "jsonl", journal.Options{To: to, Proofs: proofs})
+			text := export(t, journal.FromStore(s), "jsonl",
+				journal.Options{To: to, Proofs: proofs})
 			found, err := verify(t, text, s.Genesis())
 			if err != nil || found.Height != to || found.Lines != bytes.Count(text, []byte("\n")) {
 				t.Fatalf("up to block %d: %+v %v", to, found, err)
@@ -189,7 +191,9 @@ func TestVerifyRefuses(t *testing.T) {
 	first := func(prefix string) int {
 		return slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) })
 	}
-	without := func(i int) string { return strings.Join(slices.Delete(slices.Clone(lines), i, i+1), "") }
+	without := func(i int) string {
+		return strings.Join(slices.Delete(slices.Clone(lines), i, i+1), "")
+	}
 	certificate := first(`{"type":"certificate"`)
 	change := slices.IndexFunc(lines, func(l string) bool {
 		return strings.HasPrefix(l, `{"type":"certificate","height":4,`)
@@ -201,19 +205,25 @@ func TestVerifyRefuses(t *testing.T) {
 		line       int
 		genesis    *ledger.Genesis
 	}{
-		"nothing":             {"", "empty", 1, nil},
-		"no journal":          {"{}\n", "not the first line", 1, nil},
-		"another chain":       {whole, "it is the journal of the chain", 1, foreign},
-		"no end":              {strings.Join(lines[:len(lines)-1], ""), "interrupted", len(lines), nil},
-		"cut":                 {whole[:len(whole)-9], "cut short", len(lines), nil},
-		"more":                {whole + whole, "more after the end", len(lines) + 1, nil},
-		"no entry":            {without(entry), "does not say", entry + 1, nil},
-		"no part":             {without(first(`{"type":"part"`)), "no part", 3, nil},
-		"no block":            {without(first(`{"type":"block"`)), "no place", 2, nil},
-		"certificate twice":   {strings.Replace(whole, lines[certificate], lines[certificate]+lines[certificate], 1), "it certifies block 3", certificate + 2, nil},
-		"no change certified": {without(change), "epoch 1, not 0", first(`{"type":"certificate","height":6,`), nil},
-		"another reason":      {strings.Replace(whole, "insufficient funds", "overflow", 1), "does not say", first(`{"type":"entry","height":3,`) + 2, nil},
-		"newer version":       {strings.Replace(whole, `"version":1`, `"version":2`, 1), "newer version", 1, nil},
+		"nothing":       {"", "empty", 1, nil},
+		"no journal":    {"{}\n", "not the first line", 1, nil},
+		"another chain": {whole, "it is the journal of the chain", 1, foreign},
+		"no end": {strings.Join(lines[:len(lines)-1], ""), "interrupted", len(lines),
+			nil},
+		"cut":      {whole[:len(whole)-9], "cut short", len(lines), nil},
+		"more":     {whole + whole, "more after the end", len(lines) + 1, nil},
+		"no entry": {without(entry), "does not say", entry + 1, nil},
+		"no part":  {without(first(`{"type":"part"`)), "no part", 3, nil},
+		"no block": {without(first(`{"type":"block"`)), "no place", 2, nil},
+		"certificate twice": {strings.Replace(whole, lines[certificate],
+			strings.Repeat(lines[certificate], 2), 1), "it certifies block 3", certificate + 2,
+			nil},
+		"no change certified": {without(change), "epoch 1, not 0",
+			first(`{"type":"certificate","height":6,`), nil},
+		"another reason": {strings.Replace(whole, "insufficient funds", "overflow", 1),
+			"does not say", entry + 2, nil},
+		"newer version": {strings.Replace(whole, `"version":1`, `"version":2`, 1),
+			"newer version", 1, nil},
 	} {
 		genesis := c.genesis
 		if genesis == nil {

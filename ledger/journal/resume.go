@@ -134,8 +134,8 @@ func kept(ctx context.Context, file io.Reader, source Source, format *Format, he
 	return keep, height, nil
 }
 
-// recalled begins the lines that writers need to know when they go on.
-const recalled = "commodity "
+// recalled begins the lines that a writer has to know when it goes on.
+const recalled = "; asset "
 
 // readLine appends the next line to a buffer. A line without an end is not whole.
 func readLine(in *bufio.Reader, line []byte) ([]byte, bool, error) {
