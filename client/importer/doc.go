@@ -12,6 +12,11 @@
 // A blank line is skipped. A name becomes the account ORGANISATION:NAME (see AccountPath) with NAME
 // as its alias, so exports use the same name as the file.
 //
+// # Journals
+//
+// OpenJournals reads journals of whole chains as such lines (journals.go): an account has the name
+// that it had in its own ledger, and all lines are signed anew.
+//
 // # Exactly once
 //
 // A transaction is a function of the organisation, its issuers, the ledger, the file's first line,

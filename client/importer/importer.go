@@ -373,7 +373,7 @@ func (r *run) prepare(ctx context.Context, first []byte) error {
 	if r.builder.conflicting && !r.options.planted {
 		r.conflicts = newConflicts()
 	}
-	issuers := slices.Clone(r.options.Issuers)
+	issuers := append(slices.Clone(r.options.Issuers), r.source.issuers...)
 	sort.Strings(issuers)
 	for _, name := range issuers {
 		r.builder.issuers[name] = true

@@ -14,10 +14,12 @@ import (
 // maxLine bounds a line, in bytes.
 const maxLine = 4 << 20
 
-// Source is the origin of lines: a file, which can be read again from its beginning, or a stream,
-// which cannot.
+// Source is the origin of lines: a file or journals, which can be read again from their beginning,
+// or a stream, which cannot.
 type Source struct {
-	file   *os.File // nil for a stream
+	file     *os.File   // nil for a stream and for journals
+	journals []*os.File // of all shards, or none
+	issuers  []string   // of journals
 	stream io.Reader
 	size   int64 // of the file, 0 if unknown
 	lines  *bufio.Reader
@@ -82,14 +84,39 @@ func (s *Source) begin(reader io.Reader) error {
 }
 
 // rewindable reports whether the source can be read again.
-func (s *Source) rewindable() bool { return s.file != nil && s.size > 0 }
+func (s *Source) rewindable() bool {
+	return (s.file != nil || len(s.journals) > 0) && s.size > 0
+}
 
 // rewind returns to the beginning.
 func (s *Source) rewind() error {
+	if len(s.journals) > 0 {
+		return s.rewindJournals()
+	}
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("importer: reading %s again: %w", s.name, err)
 	}
 	return s.begin(s.file)
+}
+
+// rewindJournals returns to the beginning of all journals.
+func (s *Source) rewindJournals() error {
+	s.read.Store(0)
+	var names []string
+	var readers []io.Reader
+	for _, file := range s.journals {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("importer: reading %s again: %w", file.Name(), err)
+		}
+		names, readers = append(names, file.Name()), append(readers,
+			&countingReader{file, &s.read})
+	}
+	lines, err := newMerged(names, readers)
+	if err != nil {
+		return err
+	}
+	s.lines = bufio.NewReaderSize(lines, 256<<10)
+	return nil
 }
 
 // next returns the next line without its end, or io.EOF. The line is valid until the next call.
@@ -113,8 +140,15 @@ func (s *Source) next(buffer []byte) ([]byte, error) {
 	}
 }
 
-// Close closes the file.
+// Close closes the file or the journals.
 func (s *Source) Close() error {
+	var failures []error
+	for _, file := range s.journals {
+		failures = append(failures, file.Close())
+	}
+	if len(failures) > 0 {
+		return errors.Join(failures...)
+	}
 	if s.file == nil {
 		return nil
 	}

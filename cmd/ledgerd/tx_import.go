@@ -56,9 +56,9 @@ type importReport struct {
 func newTxImportCommand() *cobra.Command {
 	var options importOptions
 	command := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Import a file of journal entries, each line exactly once",
-		Long: `Import a file of journal entries, each line exactly once.
+		Use:   "import FILE...",
+		Short: "Import a file of entries or journals, each line exactly once",
+		Long: `Import a file of entries, each line exactly once, or the journals of a ledger.
 
 FILE has one entry a line in JSON, and may be compressed with gzip; - is the
 standard input:
@@ -90,6 +90,17 @@ change meanwhile. If a node fails, the next one is asked; the nodes that the fir
 one knows count as well. A line that the ledger refuses is reported with its
 reason, and the others go on: the exit status is 1 then.
 
+FILE may also be a journal that ledgerd export --journal wrote in the format jsonl;
+of a book of several shards, name the journals of all shards. Each entry that took
+effect there becomes a line: failed ones do not, and one that crossed shards does
+once. Signatures bind a ledger, so those of the journal are good in no other one:
+the lines are signed anew, by --org's key, and their accounts become ORGANISATION:NAME
+of the name that they had. Issuers stay issuers. The balances are the same in the
+end, and ledgerd export --balances shows them under the accounts' former names. A
+line's note has the entry's former id, and its note. Records, policies and the
+organisations' keys stay behind. The blocks' hashes are checked; check who signed
+them with ledgerd verify --journal before.
+
 If a shard is down or full, lines that cross to it hold the import up, and
 --patience bounds for how long. With --queue they wait in the other shards.`,
 		Example: `  ledgerd tx import entries.jsonl.gz --issuer coinbase
@@ -100,9 +111,13 @@ If a shard is down or full, lines that cross to it hold the import up, and
   # Into a book of several shards, over all of them
   ledgerd tx import entries.jsonl.gz --issuer coinbase --org chain --orgs 8
 
+  # From one ledger into another one
+  ledgerd export --home net/node-0 --journal --out book.jsonl
+  ledgerd tx import book.jsonl --node http://127.0.0.1:8080
+
   # For a script
   zcat entries.gz | ledgerd tx import - --org shop --stop-on-error --json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: options.run,
 	}
 	options.remote.bind(command, true)
@@ -149,7 +164,7 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	if o.patience <= 0 {
 		return usagef("--patience is %s: it has to be above zero", o.patience)
 	}
-	source, err := openSource(command, arguments[0])
+	source, err := openSource(command, arguments)
 	if err != nil {
 		return err
 	}
@@ -201,11 +216,15 @@ func (o *importOptions) stateFolder() string {
 	return filepath.Join(cache, "ledgerd", "imports")
 }
 
-func openSource(command *cobra.Command, path string) (*importer.Source, error) {
-	if path == "-" {
+// openSource opens a file of entries, or journals.
+func openSource(command *cobra.Command, paths []string) (*importer.Source, error) {
+	switch {
+	case len(paths) > 1 || importer.IsJournal(paths[0]):
+		return importer.OpenJournals(paths...)
+	case paths[0] == "-":
 		return importer.Stream(command.InOrStdin())
 	}
-	return importer.OpenFile(path)
+	return importer.OpenFile(paths[0])
 }
 
 // connectToAll connects to the named nodes, and after them to the members that these know. An

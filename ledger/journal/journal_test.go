@@ -162,7 +162,7 @@ func TestFlips(t *testing.T) {
 		Proofs: true})
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range 300 {
+	for range 150 {
 		at := random.IntN(len(text))
 		flip := byte(1 + random.IntN(255))
 		flipped := bytes.Clone(text)
@@ -273,7 +273,7 @@ func TestResume(t *testing.T) {
 			if written := again("whole"); written.From != options.To {
 				t.Error(written)
 			}
-			for cut := 0; cut < len(want); cut += 1 + cut/150 {
+			for cut := 0; cut < len(want); cut += 1 + cut/40 {
 				if err := os.WriteFile(path, want[:cut], 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -242,44 +242,53 @@ func (v *verifier) head(line []byte, genesis *ledger.Genesis) (*ledger.Genesis, 
 
 // block checks the lines of a block, of which the first one was read.
 func (v *verifier) block(line []byte) error {
+	block, encoded, err := v.take(line)
+	if err != nil {
+		return err
+	}
+	if err := ledger.VerifySignatures(block); err != nil {
+		return v.wrong("block %d: %w", block.Header.Height, err)
+	}
+	if err := v.lines.block(block, encoded); err != nil {
+		return err
+	}
+	return v.compare()
+}
+
+// take returns the block that a line begins, which has to follow the last one, and its encoding.
+func (v *verifier) take(line []byte) (*ledger.Block, []byte, error) {
 	var head blockLine
 	if err := json.Unmarshal(line, &head); err != nil {
-		return v.wrong("it does not begin a block: %w", err)
+		return nil, nil, v.wrong("it does not begin a block: %w", err)
 	}
 	begins := v.number
 	var encoded []byte
 	for len(encoded) < head.Bytes {
 		line, err := v.next()
 		if errors.Is(err, io.EOF) {
-			return &lineError{v.number + 1, fmt.Errorf("the journal ends within block %d: the "+
-				"export was interrupted, run it again", head.Height)}
+			return nil, nil, &lineError{v.number + 1, fmt.Errorf("the journal ends within "+
+				"block %d: the export was interrupted, run it again", head.Height)}
 		}
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		var part partLine
 		if err := json.Unmarshal(line, &part); err != nil || part.Type != "part" ||
 			len(part.Encoded) == 0 {
-			return v.wrong("it is no part of block %d", head.Height)
+			return nil, nil, v.wrong("it is no part of block %d", head.Height)
 		}
 		encoded = append(encoded, part.Encoded...)
 	}
 	block, err := ledger.DecodeBlock(encoded)
 	if err != nil {
-		return v.wrong("block %d: %w", head.Height, err)
+		return nil, nil, v.wrong("block %d: %w", head.Height, err)
 	}
 	if err := v.follows(block); err != nil {
-		return &lineError{begins, err}
-	}
-	if err := ledger.VerifySignatures(block); err != nil {
-		return v.wrong("block %d: %w", block.Header.Height, err)
+		return nil, nil, &lineError{begins, err}
 	}
 	v.found.Height, v.found.Hash = block.Header.Height, block.Hash
 	v.found.Transactions = block.Header.Total
-	if err := v.lines.block(block, encoded); err != nil {
-		return err
-	}
-	return v.compare()
+	return block, encoded, nil
 }
 
 // follows checks that a block is the one after the last one.
