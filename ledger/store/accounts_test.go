@@ -24,6 +24,7 @@ import (
 type wanderer struct {
 	client *ledgertest.Client
 	round  ledger.Round
+	begin  ledger.Milliseconds // of the rounds' times
 }
 
 func (w *wanderer) path(random *rand.Rand) ledger.AccountPath {
@@ -66,7 +67,7 @@ func (w *wanderer) next(random *rand.Rand) []byte {
 	if len(transfers) > 0 {
 		bundles = append(bundles, w.client.Packed(transfers...))
 	}
-	return ledgertest.Batch(ledger.Milliseconds(w.round), bundles...)
+	return ledgertest.Batch(w.begin+ledger.Milliseconds(w.round), bundles...)
 }
 
 // TestFewAccountsInMemory: a store with few accounts in memory has the same blocks, results and

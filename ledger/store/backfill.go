@@ -407,6 +407,10 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 	if err == nil {
 		err = errors.Join(shardRows(block, changes, put), s.seedRows(changes.Seeds, put))
 	}
+	if blocks := []*pendingBlock{indexed}; err == nil && s.balancesDue(blocks) != nil {
+		entries, order := new(layerSorter).entriesOf(blocks)
+		err = eachInOrder(entries, order, s.balancePutter(blocks, put))
+	}
 	if err == nil {
 		s.options.onWrite("index flush")
 		err = batch.Flush()

@@ -249,7 +249,13 @@ func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 	case rowEntries:
 		entries, order := s.sorter.entriesOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(order)), put)
-		err = eachInOrder(entries, order, writer.add)
+		keep := s.balancePutter(sealed.blocks, put)
+		err = eachInOrder(entries, order, func(key, after []byte) error {
+			if err := keep(key, after); err != nil {
+				return err
+			}
+			return writer.add(key, after)
+		})
 		s.sorter.forget()
 	}
 	if err == nil {

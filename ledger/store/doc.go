@@ -241,6 +241,8 @@
 //	                              starting with number ordinal; or height with the highest bit
 //	                              set, and for each step the distance from that height and the
 //	                              index, if they are in several blocks
+//	B account-number steps     -> height and hash of a block, and the value of the account's entry
+//	                              after it, when its history had so many steps (balances.go)
 //	s state key                -> height of the layer's last block, value before that layer, value
 //
 // Further rows:

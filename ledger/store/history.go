@@ -28,6 +28,9 @@ type HistoryItem struct {
 	// Entry is the transaction in its own block.
 	Entry *ledger.Entry
 	Time  ledger.Milliseconds
+	// Changes are the sums of what the transaction changed in the account, and Balances what there
+	// is of the same assets after it, in the same order. Only Statement fills them in.
+	Changes, Balances []ledger.Balance
 }
 
 // HistoryPage is a part of an account's history.

@@ -35,6 +35,8 @@ const (
 	rowGuide   = 'g'
 	rowHashes  = 'k'
 
+	rowBalances = 'B'
+
 	rowCertificate = 'c'
 	rowEvidence    = 'e'
 	rowSeed        = 'd'

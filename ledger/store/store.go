@@ -69,6 +69,9 @@ type Options struct {
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.
 	checkpointBlocks int
+	// balanceSteps is after how many further steps of its history an account gets a row with its
+	// balances. Only tests set it.
+	balanceSteps uint64
 	// fanOut is how many runs are merged into one, chunkBytes the size of a chunk, and idsPerRun
 	// the records in a run of ids that is made from a snapshot. Only tests set them.
 	fanOut, chunkBytes, idsPerRun int
@@ -121,6 +124,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.checkpointBlocks <= 0 {
 		o.checkpointBlocks = checkpointBlocksDefault
+	}
+	if o.balanceSteps == 0 {
+		o.balanceSteps = balanceStepsDefault
 	}
 	if o.fanOut <= 0 {
 		o.fanOut = fanOutDefault

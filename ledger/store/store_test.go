@@ -17,7 +17,8 @@ import (
 func small() Options {
 	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
 		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7, fanOut: 3,
-		chunkBytes: 300, idsPerRun: 50, unsettledBytes: 3000, AccountsInMemory: 3, groupBytes: 3000}
+		chunkBytes: 300, balanceSteps: 5, idsPerRun: 50, unsettledBytes: 3000,
+		AccountsInMemory: 3, groupBytes: 3000}
 }
 
 func open(t testing.TB, dir string, options Options) *Store {
