@@ -463,17 +463,6 @@ func ShardNames(shards []uint32) string {
 	return text
 }
 
-// History iterates over the changes of an account.
-func (c *Client) History(ctx context.Context, path ledger.AccountPath,
-	ascending bool) iter.Seq2[*ledgerdv1.HistoryEntry, error] {
-	return pages(func(token string) ([]*ledgerdv1.HistoryEntry, string, error) {
-		answer, err := call(ctx, c, true, &ledgerdv1.ListHistoryRequest{
-			Account: string(path), Ascending: ascending, PageSize: iteratorPage, PageToken: token,
-		}, service.ListHistory)
-		return answer.GetEntries(), answer.GetNextPageToken(), err
-	})
-}
-
 // Organisations iterates over the organisations by name.
 func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organisation, error] {
 	return pages(func(token string) ([]*ledgerdv1.Organisation, string, error) {

@@ -81,9 +81,10 @@ from.`,
 		Example: `  ledgerd account open acme:mint --issuer
   ledgerd account open acme:cash
   ledgerd account show acme:cash
-  ledgerd account history acme:cash`,
+  ledgerd account history acme:cash
+  ledgerd account statement acme:cash --from 2026-11-01 --to 2026-11-30`,
 	}, newAccountOpenCommand(), newAccountShowCommand(), newAccountListCommand(),
-		newAccountHistoryCommand())
+		newAccountHistoryCommand(), newAccountStatementCommand())
 }
 
 // newAccountOpenCommand returns the `ledgerd account open` command.
@@ -255,6 +256,7 @@ func (r *openReport) write(out io.Writer, asJSON bool) error {
 func newAccountShowCommand() *cobra.Command {
 	var remote remoteOptions
 	var cut cutFlags
+	var proof accountProofOptions
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show ORGANISATION:NAME",
@@ -269,15 +271,30 @@ for other shards: an amount set aside cannot be spent, and an incoming amount ha
 not arrived yet.
 
 With --at or --cut the balances are those at a cut (see ledgerd cut): every
-transaction before it counts with its outcome, so nothing is on its way.`,
+transaction before it counts with its outcome, so nothing is on its way.
+
+With --proof the node has to prove the balances as of its newest block, and the
+command checks the proof from --genesis on: the account is in the tree over all
+accounts that the block's state digest stands for, and a majority of the members
+certified the block. --out keeps the proof; ledgerd verify --proof FILE checks it
+offline. A running node proves its newest block only. For an earlier one, --proof
+--at N --home DIR executes the chain in the folder of a stopped node again.`,
 		Example: `  ledgerd account show acme:cash
   ledgerd account show acme:cash --at 1000
+  ledgerd account show acme:cash --proof --genesis genesis.json --out cash.proof
+  ledgerd account show acme:cash --proof --at 1000 --home net/node-0
   ledgerd account show acme:cash --json | jq -r '.balances[] | "\(.amount) \(.asset)"'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			path, err := parseAccount(arguments[0])
 			if err != nil {
 				return err
+			}
+			if err := proof.check(command); err != nil {
+				return err
+			}
+			if proof.proof {
+				return proof.prove(command, &remote, &cut, path, asJSON)
 			}
 			nodes, ctx, done, err := remote.connect(command.Context())
 			if err != nil {
@@ -292,40 +309,46 @@ transaction before it counts with its outcome, so nothing is on its way.`,
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), report)
 			}
-			rows := table{}
-			rows.add("account", report.Account)
-			if report.Issuer {
-				rows.add("issuer", "yes: its balances may go below zero")
-			}
-			if report.Alias != "" {
-				rows.add("alias", sanitize(report.Alias, 0))
-			}
-			rows.add("opened", fmt.Sprintf("in block %d", report.OpenedHeight))
-			rows.add("as of", fmt.Sprintf("block %d", report.Height))
-			if report.Shard > 0 {
-				rows.add("shard", fmt.Sprint(report.Shard))
-			}
-			if err := rows.write(command.OutOrStdout()); err != nil {
-				return err
-			}
-			balances := table{right: []bool{true, false}}
-			for _, balance := range report.Balances {
-				balances.add("  "+balance.Amount, balance.Asset, balance.held())
-			}
-			if len(report.Balances) == 0 {
-				balances.add("  none") // not 0 of an asset that it never had
-			}
-			if _, err := fmt.Fprintln(command.OutOrStdout(), "balances"); err != nil {
-				return err
-			}
-			return balances.write(command.OutOrStdout())
+			return report.write(command.OutOrStdout())
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}
 	remote.bind(command, false)
 	cut.bind(command)
+	proof.bind(command)
 	addJSONFlag(command, &asJSON)
 	return command
+}
+
+// write prints an account.
+func (r *accountReport) write(out io.Writer) error {
+	rows := table{}
+	rows.add("account", r.Account)
+	if r.Issuer {
+		rows.add("issuer", "yes: its balances may go below zero")
+	}
+	if r.Alias != "" {
+		rows.add("alias", sanitize(r.Alias, 0))
+	}
+	rows.add("opened", fmt.Sprintf("in block %d", r.OpenedHeight))
+	rows.add("as of", fmt.Sprintf("block %d", r.Height))
+	if r.Shard > 0 {
+		rows.add("shard", fmt.Sprint(r.Shard))
+	}
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	balances := table{right: []bool{true, false}}
+	for _, balance := range r.Balances {
+		balances.add("  "+balance.Amount, balance.Asset, balance.held())
+	}
+	if len(r.Balances) == 0 {
+		balances.add("  none") // not 0 of an asset that it never had
+	}
+	if _, err := fmt.Fprintln(out, "balances"); err != nil {
+		return err
+	}
+	return balances.write(out)
 }
 
 // newAccountListCommand returns the `ledgerd account list` command.
@@ -418,89 +441,5 @@ func (r *accountReport) row(rows *table) {
 		remark := strings.TrimPrefix(kind+", "+balance.held(), ", ")
 		rows.add(name, balance.Amount, balance.Asset, strings.TrimSuffix(remark, ", "))
 		name, kind = "", ""
-	}
-}
-
-// historyReport is an entry of an account's history as --json prints it.
-type historyReport struct {
-	TransactionID string          `json:"transaction_id"`
-	Height        uint64          `json:"height"`
-	Index         uint32          `json:"index"`
-	TimeMS        uint64          `json:"time_ms"`
-	Changes       []balanceReport `json:"changes"`
-	Note          any             `json:"note,omitempty"`
-}
-
-// newAccountHistoryCommand returns the `ledgerd account history` command.
-func newAccountHistoryCommand() *cobra.Command {
-	var remote remoteOptions
-	var asJSON, oldest bool
-	var limit int
-	command := &cobra.Command{
-		Use:   "history ORGANISATION:NAME",
-		Short: "Show what changed an account",
-		Long: `Show the transactions that changed an account's balances, the newest first, with
-each change of each asset.`,
-		Example: `  ledgerd account history acme:cash --limit 10
-  ledgerd account history acme:cash --oldest-first --limit 0 --json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			path, err := parseAccount(arguments[0])
-			if err != nil {
-				return err
-			}
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
-			nodes, ctx, done, err := remote.connect(command.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			entries, more, err := take(nodes.History(ctx, path, oldest), limit)
-			if err != nil {
-				return err
-			}
-			reports := make([]historyReport, len(entries))
-			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "ASSET", "TRANSACTION",
-				"NOTE"}, right: []bool{false, true, true}}
-			for i, entry := range entries {
-				reports[i] = historyReport{
-					TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(),
-					Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
-					Changes: reportBalances(entry.GetChanges()),
-					Note:    noteReport(entry.GetNote()),
-				}
-				reports[i].row(&rows, entry.GetNote())
-			}
-			if asJSON {
-				return writeJSON(command.OutOrStdout(),
-					map[string]any{"account": path, "entries": reports, "more": more})
-			}
-			return writeList(command.OutOrStdout(), &rows,
-				more, "nothing has changed this account yet")
-		},
-		ValidArgsFunction: accountCompletion(&remote, 1),
-	}
-	remote.bind(command, false)
-	bindLimit(command, &limit, 50)
-	command.Flags().BoolVar(&oldest, "oldest-first", false, "begin with the oldest")
-	addJSONFlag(command, &asJSON)
-	return command
-}
-
-// row adds an entry to a table, with one line for each asset that the entry changed.
-func (r *historyReport) row(rows *table, note string) {
-	for i, change := range r.Changes {
-		amount := change.Amount
-		if !strings.HasPrefix(amount, "-") {
-			amount = "+" + amount
-		}
-		if i == 0 {
-			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, change.Asset, r.TransactionID,
-				sanitize(note, 40))
-		} else {
-			rows.add("", "", amount, change.Asset)
-		}
 	}
 }

@@ -166,7 +166,7 @@ func TestAccountsAndTransfers(t *testing.T) {
 	}
 	history := s.object("account history acme:cash %n")
 	entry := history["entries"].([]any)[0].(map[string]any)
-	wantKeys(t, entry, "transaction_id height index time_ms changes note")
+	wantKeys(t, entry, "transaction_id height index time_ms changes balances note")
 	if entry["note"] != "lunch" || entry["transaction_id"] != status["id"] {
 		t.Error(entry)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -110,16 +109,9 @@ func (o *txStatusOptions) checkFile(command *cobra.Command, file string) error {
 
 // readProof reads a file with a proof, and verifies nothing. The file may be a pipe or a device.
 func readProof(file string) (*ledger.CertifiedProof, error) {
-	opened, err := os.Open(file)
+	data, err := readBounded(file, maxProofFile)
 	if err != nil {
 		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(opened, maxProofFile+1))
-	if err = errors.Join(err, opened.Close()); err != nil {
-		return nil, err
-	}
-	if len(data) > maxProofFile {
-		return nil, fmt.Errorf("%s has more than %d MiB: it is no proof", file, maxProofFile>>20)
 	}
 	proof, err := ledger.DecodeCertifiedProof(data)
 	if err != nil {

@@ -35,10 +35,11 @@ type verifyReport struct {
 func newVerifyCommand() *cobra.Command {
 	var dirs []string
 	var whole, asJSON bool
-	var journalPath, genesisPath string
+	var journalPath, proof, genesis string
 	command := &cobra.Command{
-		Use:   "verify (--home DIR | --book DIR... | --journal FILE --genesis FILE)",
-		Short: "Check a node's whole store, the whole book or a journal, from the genesis",
+		Use: "verify (--home DIR | --book DIR... | --journal FILE --genesis FILE | " +
+			"--proof FILE --genesis FILE)",
+		Short: "Check a node's whole store, the whole book, a journal or a proof, from the genesis",
 		Long: `Check a node's whole store again, from the genesis: the hash of every block and
 the chain that they make, every signature, every result by executing all
 transactions once more, the balances and the indexes. It also checks every
@@ -90,21 +91,29 @@ vouches for them. FILE may be - for the standard input. The keys of --json are
   height, hash     the last block that is right
   transactions     number of transactions up to it
   certificates, certified_height as above
-  problems         the first lines that are wrong: line, reason`,
+  problems         the first lines that are wrong: line, reason
+
+With --proof the command checks the proof of a balance (ledgerd account show) or of
+a transaction (ledgerd tx status) in a FILE, with nothing but the genesis.`,
 		Example: `  ledgerd verify --home net/node-0
   ledgerd verify --book net
   ledgerd verify --book --home net/node-0 --home net/node-4
-  ledgerd verify --journal book.jsonl --genesis genesis.json`,
+  ledgerd verify --journal book.jsonl --genesis genesis.json
+  ledgerd verify --proof cash.proof --genesis genesis.json`,
 		RunE: func(command *cobra.Command, folders []string) error {
-			if journalPath != "" {
-				if len(folders) > 0 {
-					return usagef("unexpected argument %q: the journal is %s", folders[0],
-						journalPath)
-				}
-				return verifyJournal(command, journalPath, genesisPath, asJSON)
-			}
-			if genesisPath != "" {
-				return usagef("--genesis is for --journal: a home has its genesis")
+			switch alone := journalPath != "" || proof != ""; {
+			case proof != "" && genesis == "":
+				return usagef("to check a proof, name the ledger's genesis with --genesis FILE: " +
+					"each node has it in its home folder")
+			case !alone && genesis != "":
+				return usagef("--genesis is for --journal and --proof: a home has its genesis")
+			case alone && len(folders) > 0:
+				return usagef("unexpected argument %q: --journal and --proof name the file",
+					folders[0])
+			case journalPath != "":
+				return verifyJournal(command, journalPath, genesis, asJSON)
+			case proof != "":
+				return verifyProofFile(command, proof, genesis, asJSON)
 			}
 			if whole {
 				v := &bookVerifier{ctx: command.Context(), out: command.OutOrStdout(),
@@ -149,10 +158,12 @@ vouches for them. FILE may be - for the standard input. The keys of --json are
 	command.Flags().StringArrayVar(&dirs, "home", nil, "the node's home folder; with --book, "+
 		"several are allowed")
 	command.Flags().BoolVar(&whole, "book", false, "check all shards of the book")
-	command.Flags().StringVar(&journalPath, "journal", "", "check the journal in this file")
-	command.Flags().StringVar(&genesisPath, "genesis", "", "the genesis of the journal's ledger")
-	command.MarkFlagsMutuallyExclusive("journal", "home")
-	command.MarkFlagsMutuallyExclusive("journal", "book")
+	command.Flags().StringVar(&journalPath, "journal", "", "check the journal in this `FILE`")
+	command.Flags().StringVar(&proof, "proof", "", "check the proof in this `FILE`")
+	command.Flags().StringVar(&genesis, "genesis", "", "from this genesis `FILE` on; goes with "+
+		"--journal and --proof")
+	command.MarkFlagsMutuallyExclusive("journal", "proof", "home")
+	command.MarkFlagsMutuallyExclusive("journal", "proof", "book")
 	addJSONFlag(command, &asJSON)
 	return command
 }

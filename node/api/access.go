@@ -82,6 +82,9 @@ var rules = map[string]rule{
 		}
 		return nil
 	}},
+	"GetAccountProof": {asks: func(organisation string, request any) error {
+		return owns(organisation, request.(*ledgerdv1.GetAccountProofRequest).GetAccount())
+	}},
 	"ListHistory": {asks: func(organisation string, request any) error {
 		return owns(organisation, request.(*ledgerdv1.ListHistoryRequest).GetAccount())
 	}},

@@ -157,6 +157,11 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.ListAccountsRequest{Prefix: "bank:"}))
 			return err
 		}, "bank auditor operator"},
+		"GetAccountProof": {func(c client) error {
+			_, err := c.GetAccountProof(b.context(), connect.NewRequest(
+				&ledgerdv1.GetAccountProofRequest{Account: "bank:a"}))
+			return err
+		}, "bank auditor operator"},
 		"ListHistory": {func(c client) error {
 			_, err := c.ListHistory(b.context(), connect.NewRequest(
 				&ledgerdv1.ListHistoryRequest{Account: "bank:a"}))

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -58,6 +59,37 @@ func (s *Service) GetAccount(ctx context.Context,
 	}
 	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: s.accountToProto(&account,
 		height)}), nil
+}
+
+// GetAccountProof returns the proof of what an account has after the head.
+func (s *Service) GetAccountProof(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetAccountProofRequest]) (
+	*connect.Response[ledgerdv1.GetAccountProofResponse], error) {
+	path, err := ledger.ParseAccountPath(request.Msg.GetAccount())
+	if err != nil {
+		return nil, invalid("account: %w", err)
+	}
+	if err := s.livesHere(path.Organisation()); err != nil {
+		return nil, err
+	}
+	opened := s.backend.Store()
+	proof, err := opened.ProveAccount(path)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, notFound("no account %s is open at height %d", path, opened.AppendedHeight())
+	case errors.Is(err, store.ErrNoTree):
+		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%w: the "+
+			"operators have to raise the version of the chain first", err))
+	case err != nil:
+		return nil, s.failure(ctx, "proving an account", err)
+	}
+	header, err := ledger.DecodeHeader(proof.Header)
+	if err != nil {
+		return nil, s.failure(ctx, "proving an account", err)
+	}
+	hash := header.Hash()
+	return connect.NewResponse(&ledgerdv1.GetAccountProofResponse{Encoded: proof.Encode(),
+		Height: uint64(header.Height), BlockHash: hash[:], Shard: uint32(opened.Shard())}), nil
 }
 
 // account reads an account and the height of the head just before the read. The balances include
@@ -187,77 +219,6 @@ func (s *Service) accountsFrom(prefix string, after ledger.AccountPath,
 		return found[:limit], true, nil
 	}
 	return found, false, nil
-}
-
-// ListHistory returns the changes of an account.
-func (s *Service) ListHistory(ctx context.Context,
-	request *connect.Request[ledgerdv1.ListHistoryRequest]) (
-	*connect.Response[ledgerdv1.ListHistoryResponse], error) {
-	size, err := PageSize(request.Msg.GetPageSize(), HistoryPage)
-	if err != nil {
-		return nil, err
-	}
-	account, _, err := s.account(ctx, request.Msg.GetAccount())
-	if err != nil {
-		return nil, err
-	}
-	var cursor uint64
-	if token := request.Msg.GetPageToken(); token != "" {
-		if err := parseNumberToken('h', token, &cursor); err != nil {
-			return nil, err
-		}
-	}
-	page, err := s.backend.Store().History(account.Path, cursor, size, !request.Msg.GetAscending())
-	if err != nil {
-		return nil, s.failure(ctx, "reading an account's history", err)
-	}
-	answer := &ledgerdv1.ListHistoryResponse{}
-	for i := range page.Items {
-		answer.Entries = append(answer.Entries, historyEntry(&page.Items[i], account.Path))
-	}
-	if page.More {
-		answer.NextPageToken = numberToken('h', page.Next)
-	}
-	return connect.NewResponse(answer), nil
-}
-
-func historyEntry(item *store.HistoryItem, path ledger.AccountPath) *ledgerdv1.HistoryEntry {
-	entry := item.Entry
-	transaction := entry.Transaction()
-	shown := &ledgerdv1.HistoryEntry{
-		TransactionId:    entry.ID[:],
-		TransactionIdHex: entry.ID.String(),
-		Height:           uint64(item.Height),
-		Index:            uint32(item.Index),
-		TimeMs:           uint64(item.Time),
-		Note:             shorten(noteToProto(transaction.Note), summaryNoteBytes),
-	}
-	var changes []ledger.Balance
-	for i := range transaction.Postings {
-		posting := &transaction.Postings[i]
-		if posting.Account != path {
-			continue
-		}
-		changes = addChange(changes, posting)
-	}
-	for i := range changes {
-		shown.Changes = append(shown.Changes, &ledgerdv1.Balance{Asset: string(changes[i].Asset),
-			Amount: changes[i].Amount.String()})
-	}
-	return shown
-}
-
-// addChange adds a posting to the changes by asset. An executed transaction's sums are in range.
-func addChange(changes []ledger.Balance, posting *ledger.Posting) []ledger.Balance {
-	for i := range changes {
-		if changes[i].Asset == posting.Asset {
-			if sum, err := changes[i].Amount.Add(posting.Amount); err == nil {
-				changes[i].Amount = sum
-			}
-			return changes
-		}
-	}
-	return append(changes, ledger.Balance{Asset: posting.Asset, Amount: posting.Amount})
 }
 
 // GetRecord returns a record's value.

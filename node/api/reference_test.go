@@ -24,7 +24,7 @@ func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
 	for _, file := range []string{"transaction.proto", "cut.proto", "genesis.proto",
-		"shards.proto", "ledgerd.proto"} {
+		"history.proto", "shards.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -155,6 +155,7 @@ func apiPage(comments map[string]string) string {
 		ledgerdv1.File_ledgerd_v1_transaction_proto
 	cuts, begins := ledgerdv1.File_ledgerd_v1_cut_proto, ledgerdv1.File_ledgerd_v1_genesis_proto
 	shards := ledgerdv1.File_ledgerd_v1_shards_proto
+	histories := ledgerdv1.File_ledgerd_v1_history_proto
 	var b strings.Builder
 	b.WriteString("# API\n\nEvery call and message of a node's API. The page is made from\n" +
 		"`node/api/proto/ledgerd/v1/*.proto`; `go test ./node/api -run TestReference " +
@@ -183,7 +184,7 @@ func apiPage(comments map[string]string) string {
 	}
 	b.WriteString("\n## Messages\n")
 	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages(),
-		begins.Messages(), shards.Messages()) {
+		begins.Messages(), shards.Messages(), histories.Messages()) {
 		name := string(message.Name())
 		writeHead(&b, name, comments)
 		if message.Fields().Len() == 0 {

@@ -199,8 +199,9 @@ func RefuseAll(count int, refusal *report.Refusal) *ledgerdv1.SubmitManyResponse
 	return answer
 }
 
-// answerTime bounds the part of a wait that is reserved for its answer. Slow links and busy machines
-// take much of it, and callers who get no answer do not know what became of their transactions.
+// answerTime bounds the part of a wait that is reserved for its answer. Slow links and busy
+// machines take much of it, and callers who get no answer do not know what became of their
+// transactions.
 const answerTime = time.Second
 
 // Waiting returns the context of a call that waits for a level. It ends a little before the

@@ -156,12 +156,25 @@ func (r *router) accountAtCut(ctx context.Context, shard ledger.ShardID,
 	return answer, err
 }
 
+// GetAccountProof returns the proof of what an account has from its organisation's home.
+func (r *router) GetAccountProof(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetAccountProofRequest]) (
+	*connect.Response[ledgerdv1.GetAccountProofResponse], error) {
+	if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
+		return passOn(ctx, r, shard, request.Msg, client.GetAccountProof)
+	}
+	return r.Service.GetAccountProof(ctx, request)
+}
+
 // ListHistory returns the changes of an account from its organisation's home.
 func (r *router) ListHistory(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListHistoryRequest]) (
 	*connect.Response[ledgerdv1.ListHistoryResponse], error) {
 	if _, err := api.PageSize(request.Msg.GetPageSize(), api.HistoryPage); err != nil {
 		return nil, err
+	}
+	if request.Msg.Shard != nil {
+		return inChain(ctx, r, request, r.Service.ListHistory, client.ListHistory)
 	}
 	if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
 		return passOn(ctx, r, shard, request.Msg, client.ListHistory)

@@ -73,6 +73,9 @@ const (
 	// LedgerServiceGetAccountProcedure is the fully-qualified name of the LedgerService's GetAccount
 	// RPC.
 	LedgerServiceGetAccountProcedure = "/ledgerd.v1.LedgerService/GetAccount"
+	// LedgerServiceGetAccountProofProcedure is the fully-qualified name of the LedgerService's
+	// GetAccountProof RPC.
+	LedgerServiceGetAccountProofProcedure = "/ledgerd.v1.LedgerService/GetAccountProof"
 	// LedgerServiceListAccountsProcedure is the fully-qualified name of the LedgerService's
 	// ListAccounts RPC.
 	LedgerServiceListAccountsProcedure = "/ledgerd.v1.LedgerService/ListAccounts"
@@ -164,6 +167,9 @@ type LedgerServiceClient interface {
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
 	// GetAccount returns an account and its balances.
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
+	// GetAccountProof returns the proof of what an account has after the newest block, for a check
+	// offline. GetCertificate has the certificates that make the block final.
+	GetAccountProof(context.Context, *connect.Request[ledgerdv1.GetAccountProofRequest]) (*connect.Response[ledgerdv1.GetAccountProofResponse], error)
 	// ListAccounts returns a page of accounts with their balances.
 	ListAccounts(context.Context, *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error)
 	// ListHistory returns a page of an account's history: the transactions that changed it.
@@ -298,6 +304,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+LedgerServiceGetAccountProcedure,
 			connect.WithSchema(ledgerServiceMethods.ByName("GetAccount")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getAccountProof: connect.NewClient[ledgerdv1.GetAccountProofRequest, ledgerdv1.GetAccountProofResponse](
+			httpClient,
+			baseURL+LedgerServiceGetAccountProofProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetAccountProof")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
@@ -465,6 +478,7 @@ type ledgerServiceClient struct {
 	getBlock          *connect.Client[ledgerdv1.GetBlockRequest, ledgerdv1.GetBlockResponse]
 	listBlocks        *connect.Client[ledgerdv1.ListBlocksRequest, ledgerdv1.ListBlocksResponse]
 	getAccount        *connect.Client[ledgerdv1.GetAccountRequest, ledgerdv1.GetAccountResponse]
+	getAccountProof   *connect.Client[ledgerdv1.GetAccountProofRequest, ledgerdv1.GetAccountProofResponse]
 	listAccounts      *connect.Client[ledgerdv1.ListAccountsRequest, ledgerdv1.ListAccountsResponse]
 	listHistory       *connect.Client[ledgerdv1.ListHistoryRequest, ledgerdv1.ListHistoryResponse]
 	getRecord         *connect.Client[ledgerdv1.GetRecordRequest, ledgerdv1.GetRecordResponse]
@@ -537,6 +551,11 @@ func (c *ledgerServiceClient) ListBlocks(ctx context.Context, req *connect.Reque
 // GetAccount calls ledgerd.v1.LedgerService.GetAccount.
 func (c *ledgerServiceClient) GetAccount(ctx context.Context, req *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	return c.getAccount.CallUnary(ctx, req)
+}
+
+// GetAccountProof calls ledgerd.v1.LedgerService.GetAccountProof.
+func (c *ledgerServiceClient) GetAccountProof(ctx context.Context, req *connect.Request[ledgerdv1.GetAccountProofRequest]) (*connect.Response[ledgerdv1.GetAccountProofResponse], error) {
+	return c.getAccountProof.CallUnary(ctx, req)
 }
 
 // ListAccounts calls ledgerd.v1.LedgerService.ListAccounts.
@@ -684,6 +703,9 @@ type LedgerServiceHandler interface {
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
 	// GetAccount returns an account and its balances.
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
+	// GetAccountProof returns the proof of what an account has after the newest block, for a check
+	// offline. GetCertificate has the certificates that make the block final.
+	GetAccountProof(context.Context, *connect.Request[ledgerdv1.GetAccountProofRequest]) (*connect.Response[ledgerdv1.GetAccountProofResponse], error)
 	// ListAccounts returns a page of accounts with their balances.
 	ListAccounts(context.Context, *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error)
 	// ListHistory returns a page of an account's history: the transactions that changed it.
@@ -814,6 +836,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		LedgerServiceGetAccountProcedure,
 		svc.GetAccount,
 		connect.WithSchema(ledgerServiceMethods.ByName("GetAccount")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceGetAccountProofHandler := connect.NewUnaryHandler(
+		LedgerServiceGetAccountProofProcedure,
+		svc.GetAccountProof,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetAccountProof")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
@@ -988,6 +1017,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceListBlocksHandler.ServeHTTP(w, r)
 		case LedgerServiceGetAccountProcedure:
 			ledgerServiceGetAccountHandler.ServeHTTP(w, r)
+		case LedgerServiceGetAccountProofProcedure:
+			ledgerServiceGetAccountProofHandler.ServeHTTP(w, r)
 		case LedgerServiceListAccountsProcedure:
 			ledgerServiceListAccountsHandler.ServeHTTP(w, r)
 		case LedgerServiceListHistoryProcedure:
@@ -1079,6 +1110,10 @@ func (UnimplementedLedgerServiceHandler) ListBlocks(context.Context, *connect.Re
 
 func (UnimplementedLedgerServiceHandler) GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetAccount is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetAccountProof(context.Context, *connect.Request[ledgerdv1.GetAccountProofRequest]) (*connect.Response[ledgerdv1.GetAccountProofResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetAccountProof is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) ListAccounts(context.Context, *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
