@@ -418,6 +418,22 @@ func (c *Client) Cut(ctx context.Context, height *uint64) (*ledgerdv1.GetCutResp
 	return answer, err
 }
 
+// CutBefore is Cut for a moment: it has what is durable in blocks with an earlier time. A
+// transaction that crosses shards counts in all of them or in none.
+func (c *Client) CutBefore(ctx context.Context,
+	moment ledger.Milliseconds) (*ledgerdv1.GetCutResponse, error) {
+	answer, err := call(ctx, c, true, &ledgerdv1.GetCutRequest{BeforeMs: uint64(moment)},
+		service.GetCut)
+	if CodeOf(err) == connect.CodeUnimplemented {
+		err = fmt.Errorf("%w: %w", errNoCuts, err)
+	}
+	if err == nil && answer.GetBeforeMs() != uint64(moment) {
+		err = errors.New("client: this node is of a version that does not know cuts of moments: " +
+			"update it, ask another node, or name a block")
+	}
+	return answer, err
+}
+
 // errNoCuts reports a node of a version before cuts. It would answer with the balances of now.
 var errNoCuts = errors.New("client: this node or one that it asked is of a version that does not " +
 	"know cuts: update it, or ask another node")

@@ -118,8 +118,9 @@ func TestPageHasVersions(t *testing.T) {
 		"batch": {batchVersion, shardedBatchVersion, clockedBatchVersion,
 			vouchedBatchVersion, groupedBatchVersion},
 		"header": {headerVersion, byBundleVersion}, "proof": {proofVersion, placedProofVersion},
-		"certified proof": {certifiedProofVersion}, "certificate": {certificateVersion},
-		"finality": {finalityVersion}, "evidence": {evidenceVersion},
+		"certified proof": {certifiedProofVersion}, "proof of a balance": {accountProofVersion},
+		"certificate": {certificateVersion},
+		"finality":    {finalityVersion}, "evidence": {evidenceVersion},
 	}
 	page := map[string][]byte{}
 	for _, row := range rows(t, "Versions", "| encoding | first byte | when |") {

@@ -123,7 +123,9 @@ func (o *accountProofOptions) fromHome(command *cobra.Command, cut *cutFlags,
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	height := opened.CertifiedHeight()
 	if command.Flags().Changed("at") {
-		height = ledger.Height(cut.at)
+		if height, err = cut.at.inStore(opened); err != nil {
+			return nil, nil, err
+		}
 	}
 	genesis = h.Genesis
 	if o.genesis != "" {

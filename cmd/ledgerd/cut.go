@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +44,7 @@ const maxCutFile = 16 << 20
 // newCutCommand returns the `ledgerd cut` command.
 func newCutCommand() *cobra.Command {
 	var options remoteOptions
-	var at uint64
+	var at atFlag
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "cut",
@@ -56,7 +58,9 @@ way between the shards, and they stay the same for ever.
 
 Without --at, the cut has everything that is durable at the nodes that are asked.
 With --at it is the end of that block of the root's chain, and near the time of the
-block in the others. All shards have to answer.
+block in the others. --at also takes a day of UTC or a moment (RFC 3339): then the
+cut is near the last blocks up to the end of the day, or before the moment, in all
+chains. All shards have to answer.
 
 The output of --json is what ledgerd export and ledgerd account show take with
 --cut: they read there later, or at another node.`,
@@ -70,11 +74,7 @@ The output of --json is what ledgerd export and ledgerd account show take with
 				return err
 			}
 			defer done()
-			var height *uint64
-			if command.Flags().Changed("at") {
-				height = &at
-			}
-			cut, err := nodes.Cut(ctx, height)
+			cut, err := at.cut(ctx, nodes)
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,8 @@ The output of --json is what ledgerd export and ledgerd account show take with
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	options.bind(command, false)
-	command.Flags().Uint64Var(&at, "at", 0, "the cut at the end of this block of the root's chain")
+	command.Flags().Var(&at, "at", "the cut at the end of this block of the root's chain, or of "+
+		"this day, or before this moment (RFC 3339)")
 	addJSONFlag(command, &asJSON)
 	return command
 }
@@ -110,25 +111,62 @@ func reportCut(cut *ledgerdv1.GetCutResponse) cutReport {
 
 // cutFlags are the flags that choose a cut to read at.
 type cutFlags struct {
-	at   uint64
+	at   atFlag
 	file string
+}
+
+// atFlag is a block of the root's chain, or a moment: the ends of the last blocks with earlier
+// times.
+type atFlag struct {
+	text           string // "" if it is not given
+	height, moment uint64
+}
+
+// String implements pflag.Value.
+func (f *atFlag) String() string { return f.text }
+
+// Type implements pflag.Value.
+func (*atFlag) Type() string { return "block" }
+
+// Set implements pflag.Value.
+func (f *atFlag) Set(text string) (err error) {
+	if f.text = text; text == "0" {
+		return nil
+	}
+	if text == "" {
+		return errors.New("give a block, a day or a moment")
+	}
+	days := &periodFlags{location: time.UTC}
+	f.height, f.moment, err = days.bound("at", text, 1)
+	return err
+}
+
+// cut returns the cut there, or one of now if none is given.
+func (f *atFlag) cut(ctx context.Context, nodes *client.Client) (*ledgerdv1.GetCutResponse, error) {
+	switch {
+	case f.text == "":
+		return nodes.Cut(ctx, nil)
+	case f.moment == 0:
+		return nodes.Cut(ctx, &f.height)
+	}
+	return nodes.CutBefore(ctx, ledger.Milliseconds(f.moment))
+}
+
+// inStore returns the block in the chain of a store.
+func (f *atFlag) inStore(opened *store.Store) (ledger.Height, error) {
+	if f.moment == 0 {
+		return ledger.Height(f.height), nil
+	}
+	return opened.HeightBefore(ledger.Milliseconds(f.moment))
 }
 
 // bind adds the flags to a command.
 func (f *cutFlags) bind(command *cobra.Command) {
-	command.Flags().Uint64Var(&f.at, "at", 0,
-		"read the balances at the end of this block of the root's chain")
+	command.Flags().Var(&f.at, "at", "read the balances at the end of this block of the root's "+
+		"chain, or of this day, or before this moment (RFC 3339)")
 	command.Flags().StringVar(&f.file, "cut", "", "read the balances at the cut in this file, "+
 		"which ledgerd cut --json wrote; - for the standard input")
 	command.MarkFlagsMutuallyExclusive("at", "cut")
-}
-
-// height returns the height of --at, or nil.
-func (f *cutFlags) height(command *cobra.Command) *uint64 {
-	if command.Flags().Changed("at") {
-		return &f.at
-	}
-	return nil
 }
 
 // read returns the cut in the file, or nil if there is no --cut.
@@ -186,7 +224,7 @@ func (f *cutFlags) find(ctx context.Context, command *cobra.Command,
 	if err != nil || places != nil {
 		return places, err
 	}
-	cut, err := nodes.Cut(ctx, f.height(command))
+	cut, err := f.at.cut(ctx, nodes)
 	return cut.GetPlaces(), err
 }
 
@@ -207,13 +245,14 @@ func (f *cutFlags) account(ctx context.Context, command *cobra.Command, nodes *c
 // It checks that the cut is one, as far as this chain can tell.
 func (f *cutFlags) placeIn(command *cobra.Command, opened *store.Store) (*store.Place, error) {
 	tree := opened.ShardTree()
-	if height := f.height(command); height != nil {
+	if f.at.text != "" {
 		if tree != nil {
 			return nil, usagef("--at is a block of the root's chain, and a folder has the chain " +
 				"of one shard: take a cut from a running node with ledgerd cut --at --json, and " +
 				"give it with --cut")
 		}
-		return &store.Place{Height: ledger.Height(*height)}, nil
+		height, err := f.at.inStore(opened)
+		return &store.Place{Height: height}, err
 	}
 	cut, err := f.read(command)
 	if err != nil || cut == nil {

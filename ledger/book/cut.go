@@ -65,6 +65,8 @@ type Question struct {
 type Cut struct {
 	tree   *ledger.ShardTree // once the root's place is chosen, as it is there
 	height *ledger.Height
+	// notAfter, unless it is 0, is the time after which no block counts.
+	notAfter ledger.Milliseconds
 	// levels are the shards by their distance from the root.
 	levels [][]ledger.ShardID
 	// down says that the places are being chosen, from the root on. Before, the cut finds how far
@@ -87,6 +89,14 @@ func NewCut(tree *ledger.ShardTree, height *ledger.Height) *Cut {
 	if !c.down {
 		c.level = len(c.levels) - 1
 	}
+	return c
+}
+
+// NewCutNotAfter begins to find the cut for a time, which is not 0. The root's place is the end of
+// the last durable block that is not later, and each other place is near such a block.
+func NewCutNotAfter(tree *ledger.ShardTree, time ledger.Milliseconds) *Cut {
+	c := NewCut(tree, new(ledger.Height))
+	c.height, c.notAfter = nil, time
 	return c
 }
 
@@ -131,12 +141,14 @@ func (c *Cut) Ask() []Question {
 			for _, child := range c.children(shard) {
 				question.Streamed = append(question.Streamed, c.found[child].Carried)
 			}
-		case c.level == 0:
+		case c.level == 0 && c.height != nil:
 			question.Height = *c.height
+		case c.level == 0:
+			question.Time = c.notAfter
 		default:
 			question.Exact, question.Carried = true, c.before(shard)
 			question.Height = c.found[shard].Place.Height
-			if c.height != nil {
+			if question.Time = c.notAfter; c.height != nil {
 				question.Time = c.found[c.levels[0][0]].Time
 			}
 		}

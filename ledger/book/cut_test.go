@@ -16,7 +16,12 @@ import (
 
 // cut finds a cut of the book as the chains are.
 func (b *shards) cut(height *ledger.Height) ([]Position, error) {
-	for cut := NewCut(b.stores[0].ShardTree(), height); ; {
+	return b.find(NewCut(b.stores[0].ShardTree(), height))
+}
+
+// find finds a cut that was begun.
+func (b *shards) find(cut *Cut) ([]Position, error) {
+	for {
 		questions := cut.Ask()
 		if len(questions) == 0 {
 			return cut.Positions(), nil
@@ -243,7 +248,7 @@ func placesOf(cut []Position) (places []store.Place) {
 // was on its way. This holds in chains of all versions, and in trees of several shapes.
 func TestCutsAddUp(t *testing.T) {
 	t.Parallel()
-	var within, ready, late, past, copied int
+	var within, ready, late, past, copied, moments int
 	t.Run("books", func(t *testing.T) {
 		for seed, parents := range [][]ledger.ShardID{{0, 0, 1}, {0, 0, 0, 0}, {0, 0, 0, 1, 1, 2}} {
 			for version := ledger.FirstVersion; version <= ledger.NewestVersion; version++ {
@@ -268,7 +273,19 @@ func TestCutsAddUp(t *testing.T) {
 						height = new(ledger.Height)
 						*height = ledger.Height(b.random.Uint64N(uint64(heads[0]) + 1))
 					}
-					cut, err := b.cut(height)
+					cut, err := []Position(nil), error(nil)
+					moment := b.moment(ledger.ShardID(b.random.IntN(len(parents))))
+					if height != nil && b.random.IntN(2) == 0 {
+						cut, err = b.find(NewCutNotAfter(b.stores[0].ShardTree(), moment))
+						if err == nil {
+							moments++
+						}
+						if err == nil && cut[0].Time > moment {
+							t.Errorf("the root's place is at %d, after %d", cut[0].Time, moment)
+						}
+					} else {
+						cut, err = b.cut(height)
+					}
 					if errors.Is(err, store.ErrNotYet) {
 						late++
 						continue
@@ -311,9 +328,20 @@ func TestCutsAddUp(t *testing.T) {
 	})
 	t.Logf("%d cuts, %d of the past, %d of their places within a block; %d too early; %d entries "+
 		"of streams have nothing new", ready, past, within, late, copied)
-	if within < 20 || ready < 200 || late < 20 || past < 100 || copied < 20 {
+	if within < 20 || ready < 200 || late < 20 || past < 100 || copied < 20 ||
+		moments < 50 {
 		t.Error("the cuts are too much alike")
 	}
+}
+
+// moment returns the time of a block of a shard.
+func (b *shards) moment(shard ledger.ShardID) ledger.Milliseconds {
+	head := b.stores[shard].AppendedHeight()
+	header, _, err := b.stores[shard].Header(ledger.Height(b.random.Uint64N(uint64(head) + 1)))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return header.Time
 }
 
 // Heads that are no cut are found: so the judge of the other test can fail.

@@ -107,6 +107,12 @@ func (s *Store) heightFrom(moment ledger.Milliseconds) (ledger.Height, error) {
 	return ledger.Height(found), failed
 }
 
+// HeightBefore returns the last block whose time is before a moment; 0 if there is none.
+func (s *Store) HeightBefore(moment ledger.Milliseconds) (ledger.Height, error) {
+	height, err := s.heightFrom(moment)
+	return max(height, 1) - 1, err
+}
+
 // within returns the steps of a period: those from first to before last.
 func (r *statementReader) within(period Period) (first, last uint64, err error) {
 	begin, end := period.First, r.store.AppendedHeight()+1

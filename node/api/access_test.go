@@ -160,6 +160,9 @@ func TestAccess(t *testing.T) {
 		"GetAccountProof": {func(c client) error {
 			_, err := c.GetAccountProof(b.context(), connect.NewRequest(
 				&ledgerdv1.GetAccountProofRequest{Account: "bank:a"}))
+			if connect.CodeOf(err) == connect.CodeFailedPrecondition {
+				return nil // it was let in: this chain has no tree of accounts
+			}
 			return err
 		}, "bank auditor operator"},
 		"ListHistory": {func(c client) error {

@@ -157,6 +157,12 @@ func FindCut(tree *ledger.ShardTree, request *ledgerdv1.GetCutRequest,
 		*height = ledger.Height(request.GetHeight())
 	}
 	cut := book.NewCut(tree, height)
+	if moment := request.GetBeforeMs(); moment != 0 {
+		if height != nil || moment < 2 {
+			return nil, invalid("before_ms: a moment from 2 on, and no height beside it")
+		}
+		cut = book.NewCutNotAfter(tree, ledger.Milliseconds(moment-1))
+	}
 	for questions := cut.Ask(); len(questions) > 0; questions = cut.Ask() {
 		answers, err := ask(questions)
 		if err != nil {
@@ -168,7 +174,7 @@ func FindCut(tree *ledger.ShardTree, request *ledgerdv1.GetCutRequest,
 			return nil, contradiction(err)
 		}
 	}
-	positions, answer := cut.Positions(), &ledgerdv1.GetCutResponse{}
+	positions, answer := cut.Positions(), &ledgerdv1.GetCutResponse{BeforeMs: request.GetBeforeMs()}
 	if err := book.CheckCut(tree, positions); err != nil {
 		return nil, contradiction(err)
 	}

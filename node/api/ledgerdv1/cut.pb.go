@@ -99,7 +99,10 @@ type GetCutRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A block of the root's chain: the cut at its end, near its time in the other chains. By default
 	// the cut has everything that is durable at the nodes that are asked.
-	Height        *uint64 `protobuf:"varint,1,opt,name=height,proto3,oneof" json:"height,omitempty"`
+	Height *uint64 `protobuf:"varint,1,opt,name=height,proto3,oneof" json:"height,omitempty"`
+	// Instead of a height, a moment: the end of the root's last durable block with an earlier time,
+	// and near such a block in the other chains. At least 2.
+	BeforeMs      uint64 `protobuf:"varint,2,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,11 +144,20 @@ func (x *GetCutRequest) GetHeight() uint64 {
 	return 0
 }
 
+func (x *GetCutRequest) GetBeforeMs() uint64 {
+	if x != nil {
+		return x.BeforeMs
+	}
+	return 0
+}
+
 type GetCutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Places        []*Place               `protobuf:"bytes,1,rep,name=places,proto3" json:"places,omitempty"`                // of each shard that the book has there, by number
-	Root          uint32                 `protobuf:"varint,2,opt,name=root,proto3" json:"root,omitempty"`                   // the shard whose chain the height is of
-	TimeMs        uint64                 `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of the root's block
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Places []*Place               `protobuf:"bytes,1,rep,name=places,proto3" json:"places,omitempty"`                // of each shard that the book has there, by number
+	Root   uint32                 `protobuf:"varint,2,opt,name=root,proto3" json:"root,omitempty"`                   // the shard whose chain the height is of
+	TimeMs uint64                 `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of the root's block
+	// As in the request. A node of a version that does not know it ignores it, and does not set it.
+	BeforeMs      uint64 `protobuf:"varint,4,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -197,6 +209,13 @@ func (x *GetCutResponse) GetRoot() uint32 {
 func (x *GetCutResponse) GetTimeMs() uint64 {
 	if x != nil {
 		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *GetCutResponse) GetBeforeMs() uint64 {
+	if x != nil {
+		return x.BeforeMs
 	}
 	return 0
 }
@@ -379,14 +398,16 @@ const file_ledgerd_v1_cut_proto_rawDesc = "" +
 	"\x06height\x18\x01 \x01(\x04R\x06height\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\rR\aentries\x12\x18\n" +
 	"\acarried\x18\x03 \x01(\x04R\acarried\x12\x1a\n" +
-	"\bstreamed\x18\x04 \x03(\x04R\bstreamed\"7\n" +
+	"\bstreamed\x18\x04 \x03(\x04R\bstreamed\"T\n" +
 	"\rGetCutRequest\x12\x1b\n" +
-	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x88\x01\x01B\t\n" +
-	"\a_height\"h\n" +
+	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x88\x01\x01\x12\x1b\n" +
+	"\tbefore_ms\x18\x02 \x01(\x04R\bbeforeMsB\t\n" +
+	"\a_height\"\x85\x01\n" +
 	"\x0eGetCutResponse\x12)\n" +
 	"\x06places\x18\x01 \x03(\v2\x11.ledgerd.v1.PlaceR\x06places\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\rR\x04root\x12\x17\n" +
-	"\atime_ms\x18\x03 \x01(\x04R\x06timeMs\"\xf6\x01\n" +
+	"\atime_ms\x18\x03 \x01(\x04R\x06timeMs\x12\x1b\n" +
+	"\tbefore_ms\x18\x04 \x01(\x04R\bbeforeMs\"\xf6\x01\n" +
 	"\x0fGetPlaceRequest\x12\x19\n" +
 	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x16\n" +
 	"\x06latest\x18\x02 \x01(\bR\x06latest\x12\x16\n" +

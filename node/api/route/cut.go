@@ -33,7 +33,8 @@ func (r *router) GetCut(ctx context.Context, request *connect.Request[ledgerdv1.
 	bounded, cancel := context.WithTimeout(ctx, r.Options().MaxReadTime)
 	defer cancel()
 	tree := r.shards.Tree()
-	if request.Msg.Height == nil { // else a shard that was added later need not answer
+	// Else a shard that was added later need not answer.
+	if request.Msg.Height == nil && request.Msg.GetBeforeMs() == 0 {
 		if err := r.allHeard(r.otherShards()); err != nil {
 			return nil, err
 		}

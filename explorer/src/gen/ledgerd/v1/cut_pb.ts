@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/cut.proto.
  */
 export const file_ledgerd_v1_cut: GenFile = /*@__PURE__*/
-  fileDesc("ChRsZWRnZXJkL3YxL2N1dC5wcm90bxIKbGVkZ2VyZC52MSJLCgVQbGFjZRIOCgZoZWlnaHQYASABKAQSDwoHZW50cmllcxgCIAEoDRIPCgdjYXJyaWVkGAMgASgEEhAKCHN0cmVhbWVkGAQgAygEIi8KDUdldEN1dFJlcXVlc3QSEwoGaGVpZ2h0GAEgASgESACIAQFCCQoHX2hlaWdodCJSCg5HZXRDdXRSZXNwb25zZRIhCgZwbGFjZXMYASADKAsyES5sZWRnZXJkLnYxLlBsYWNlEgwKBHJvb3QYAiABKA0SDwoHdGltZV9tcxgDIAEoBCK0AQoPR2V0UGxhY2VSZXF1ZXN0EhIKBXNoYXJkGAEgASgNSACIAQESDgoGbGF0ZXN0GAIgASgIEg4KBmhlaWdodBgDIAEoBBIPCgd0aW1lX21zGAQgASgEEhQKB2NhcnJpZWQYBSABKARIAYgBARIQCghzdHJlYW1lZBgGIAMoBBIOCgZzaGFyZHMYByABKA0SDgoGcmVodW5nGAggASgNQggKBl9zaGFyZEIKCghfY2FycmllZCJlChBHZXRQbGFjZVJlc3BvbnNlEiAKBXBsYWNlGAEgASgLMhEubGVkZ2VyZC52MS5QbGFjZRIPCgd0aW1lX21zGAIgASgEEg4KBnNoYXJkcxgDIAEoDRIOCgZyZWh1bmcYBCABKA1COVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
+  fileDesc("ChRsZWRnZXJkL3YxL2N1dC5wcm90bxIKbGVkZ2VyZC52MSJLCgVQbGFjZRIOCgZoZWlnaHQYASABKAQSDwoHZW50cmllcxgCIAEoDRIPCgdjYXJyaWVkGAMgASgEEhAKCHN0cmVhbWVkGAQgAygEIkIKDUdldEN1dFJlcXVlc3QSEwoGaGVpZ2h0GAEgASgESACIAQESEQoJYmVmb3JlX21zGAIgASgEQgkKB19oZWlnaHQiZQoOR2V0Q3V0UmVzcG9uc2USIQoGcGxhY2VzGAEgAygLMhEubGVkZ2VyZC52MS5QbGFjZRIMCgRyb290GAIgASgNEg8KB3RpbWVfbXMYAyABKAQSEQoJYmVmb3JlX21zGAQgASgEIrQBCg9HZXRQbGFjZVJlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBARIOCgZsYXRlc3QYAiABKAgSDgoGaGVpZ2h0GAMgASgEEg8KB3RpbWVfbXMYBCABKAQSFAoHY2FycmllZBgFIAEoBEgBiAEBEhAKCHN0cmVhbWVkGAYgAygEEg4KBnNoYXJkcxgHIAEoDRIOCgZyZWh1bmcYCCABKA1CCAoGX3NoYXJkQgoKCF9jYXJyaWVkImUKEEdldFBsYWNlUmVzcG9uc2USIAoFcGxhY2UYASABKAsyES5sZWRnZXJkLnYxLlBsYWNlEg8KB3RpbWVfbXMYAiABKAQSDgoGc2hhcmRzGAMgASgNEg4KBnJlaHVuZxgEIAEoDUI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
 
 /**
  * A place in a shard's chain: after all entries of the blocks up to height, and after the first
@@ -68,6 +68,14 @@ export type GetCutRequest = Message<"ledgerd.v1.GetCutRequest"> & {
    * @generated from field: optional uint64 height = 1;
    */
   height?: bigint | undefined;
+
+  /**
+   * Instead of a height, a moment: the end of the root's last durable block with an earlier time,
+   * and near such a block in the other chains. At least 2.
+   *
+   * @generated from field: uint64 before_ms = 2;
+   */
+  beforeMs: bigint;
 };
 
 /**
@@ -101,6 +109,13 @@ export type GetCutResponse = Message<"ledgerd.v1.GetCutResponse"> & {
    * @generated from field: uint64 time_ms = 3;
    */
   timeMs: bigint;
+
+  /**
+   * As in the request. A node of a version that does not know it ignores it, and does not set it.
+   *
+   * @generated from field: uint64 before_ms = 4;
+   */
+  beforeMs: bigint;
 };
 
 /**
