@@ -158,6 +158,11 @@ test("ages and spans", () => {
     "3 h 20 min",
     "1 day 1 h",
   ]);
+  expect([-59_000, -60_000, -86_400_000].map(formatAge)).toEqual([
+    "just now",
+    "in 1 min",
+    "in 1 day",
+  ]);
 });
 
 test("times show the date only where it is another day", () => {

@@ -10,6 +10,7 @@ import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
 import {
   AccountSchema,
+  BlockSchema,
   ClusterStateSchema,
   LedgerService,
   MemberStanding,
@@ -468,7 +469,7 @@ export class FakeNode {
               const chain = shards.chain(place.shard);
               if (!chain || silent.includes(place)) continue;
               for (let block = chain.at(place.height); block; block = chain.at(place.height)) {
-                yield { block: { header: block.header }, headHeight: chain.head };
+                yield { block: shownBlock(block, request.withTransactions), headHeight: chain.head };
                 place.height++;
               }
             }
@@ -479,7 +480,7 @@ export class FakeNode {
         for (let height = request.fromHeight; !context.signal.aborted;) {
           const block = chain.at(height);
           if (block) {
-            yield { block: { header: block.header }, headHeight: chain.head };
+            yield { block: shownBlock(block, request.withTransactions), headHeight: chain.head };
             height++;
           } else await pause(50, context.signal);
         }
@@ -653,6 +654,14 @@ export class FakeNode {
       },
     });
   }
+}
+
+/** A block as a subscription shows it. */
+function shownBlock(block: FakeBlock, withTransactions: boolean): MessageInitShape<typeof BlockSchema> {
+  return {
+    header: block.header,
+    transactions: withTransactions ? block.transactions.map(summary) : [],
+  };
 }
 
 function find<T>(value: T | undefined, what: string): T {

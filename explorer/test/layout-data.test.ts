@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { backoffMs, sleep } from "../src/lib/backoff";
-import { csvCell, csvLine, gatherCsv, maxCsvRows } from "../src/lib/csv";
+import { csvCell, csvLine, gather, maxCsvRows } from "../src/lib/csv";
 import { layOut } from "../src/lib/digraph";
 import { accountPath, hitPath } from "../src/lib/links";
 import {
@@ -81,7 +81,8 @@ test("a line of cells", () => expect(csvLine(["bank:a", 12n, 3])).toBe("bank:a,1
 
 test("a download goes through all pages", async () => {
   const asked: string[] = [];
-  const gathered = await gatherCsv(
+  const gathered = await gather(
+    "csv",
     ["n"],
     async (token) => {
       asked.push(token);
@@ -100,7 +101,8 @@ test("a download goes through all pages", async () => {
 
 test("a download ends at its bound and says so", async () => {
   const rows = Array.from({ length: 1000 }, (_, i) => [i]);
-  const gathered = await gatherCsv(
+  const gathered = await gather(
+    "csv",
     ["n"],
     async () => ({ rows, next: "more" }),
     new AbortController().signal,
@@ -112,7 +114,8 @@ test("a download ends at its bound and says so", async () => {
 
 test("a cancelled download throws", async () => {
   const controller = new AbortController();
-  const download = gatherCsv(
+  const download = gather(
+    "csv",
     ["n"],
     async () => {
       controller.abort();
@@ -244,4 +247,29 @@ test("a member's standing is its mode, as long as it answers", () => {
     { connected: true, member: true, mode: ORDERING },
   ];
   expect(membersOrdering({ members } as unknown as ClusterState)).toBe(1);
+});
+
+test("a list is gathered as JSON over its pages, with large numbers as texts", async () => {
+  const gathered = await gather(
+    "json",
+    ["height", "note"],
+    async (token) =>
+      token === ""
+        ? { rows: [[9_007_199_254_740_993n, '=1+"2"']], next: "b" }
+        : { rows: [[2n, "två\n"]], next: "" },
+    new AbortController().signal,
+    () => undefined,
+  );
+  expect(JSON.parse(gathered.parts.join(""))).toEqual([
+    { height: "9007199254740993", note: '=1+"2"' },
+    { height: "2", note: "två\n" },
+  ]);
+  const none = await gather(
+    "json",
+    ["n"],
+    async () => ({ rows: [], next: "" }),
+    new AbortController().signal,
+    () => undefined,
+  );
+  expect(JSON.parse(none.parts.join(""))).toEqual([]);
 });

@@ -67,7 +67,7 @@ test("search finds a height, a hash, an id, an account and an organisation", asy
     await expect(page.getByRole("heading", { level: 1 })).toContainText(heading);
   }
   await search.fill("nothing-is-called-this");
-  await expect(page.getByText("Nothing matches “nothing-is-called-this”.")).toBeVisible();
+  await expect(page.getByText("Nothing has the name “nothing-is-called-this”.")).toBeVisible();
 });
 
 test("everything is reached by keyboard", async ({ page }) => {

@@ -1,4 +1,4 @@
-// Comma-separated values as in RFC 4180, safe to open in a spreadsheet.
+// Lists as files: comma-separated values as in RFC 4180, safe to open in a spreadsheet, and JSON.
 
 export type Cell = string | number | bigint;
 
@@ -17,6 +17,15 @@ export function csvLine(cells: readonly Cell[]): string {
   return `${cells.map(csvCell).join(",")}\r\n`;
 }
 
+/** A row as a JSON object. Integers beyond a Number are texts, as in the API's own JSON. */
+export function jsonLine(header: readonly string[], cells: readonly Cell[]): string {
+  const values = header.map((name, i) => {
+    const cell = cells[i] ?? "";
+    return [name, typeof cell === "bigint" ? cell.toString() : cell];
+  });
+  return JSON.stringify(Object.fromEntries(values));
+}
+
 /** The most rows in a download. For longer lists there is `ledgerd export`. */
 export const maxCsvRows = 100_000;
 
@@ -25,30 +34,39 @@ export interface Page {
   next: string;
 }
 
+export type Format = "csv" | "json";
+
 /**
- * Gathers all pages of a list as CSV, in parts. It calls progress with the number of rows so far.
- * At maxCsvRows it ends early, with complete false.
+ * Gathers all pages of a list as CSV or JSON, in parts. It calls progress with the number of rows
+ * so far. At maxCsvRows it ends early, with complete false.
  */
-export async function gatherCsv(
+export async function gather(
+  format: Format,
   header: readonly string[],
   fetchPage: (token: string, signal: AbortSignal) => Promise<Page>,
   signal: AbortSignal,
   progress: (rows: number) => void,
 ): Promise<{ parts: string[]; rows: number; complete: boolean }> {
-  const parts = [csvLine(header)];
+  const parts = [format === "csv" ? csvLine(header) : "["];
   let rows = 0;
   let token = "";
+  let complete = true;
   do {
     const page = await fetchPage(token, signal);
     signal.throwIfAborted();
     const taken = page.rows.slice(0, maxCsvRows - rows);
-    parts.push(taken.map(csvLine).join(""));
+    if (format === "csv") parts.push(taken.map(csvLine).join(""));
+    else
+      parts.push(
+        taken.map((row, i) => (rows + i === 0 ? "\n" : ",\n") + jsonLine(header, row)).join(""),
+      );
     rows += taken.length;
     progress(rows);
-    if (taken.length < page.rows.length) return { parts, rows, complete: false };
     token = page.next;
+    complete = taken.length === page.rows.length && token === "";
   } while (token !== "" && rows < maxCsvRows);
-  return { parts, rows, complete: token === "" };
+  if (format === "json") parts.push("\n]\n");
+  return { parts, rows, complete };
 }
 
 export function saveFile(

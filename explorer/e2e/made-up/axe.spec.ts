@@ -1,0 +1,123 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
+import { FakeNode } from "../../test/fake-node";
+import { expect, test } from "../fixtures";
+
+// axe finds nothing on any page, in both themes, on a screen and on a phone. The made-up book has
+// halted and silent shards and nodes in every state, so that all colours and words appear.
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface Violation {
+  id: string;
+  help: string;
+  nodes: { target: string[]; failureSummary: string }[];
+}
+
+const pages = [
+  "overview",
+  "blocks",
+  "block",
+  "transaction",
+  "verdict",
+  "accounts",
+  "account",
+  "organisations",
+  "organisation",
+  "nodes",
+  "search",
+  "search for a note",
+  "search for a date",
+  "search for nothing",
+  "book",
+  "shards",
+  "shard",
+  "halted shard",
+  "blocks of the book",
+  "path",
+  "nowhere",
+] as const;
+const sharded: readonly string[] = [
+  "verdict",
+  "book",
+  "shards",
+  "shard",
+  "halted shard",
+  "blocks of the book",
+  "path",
+];
+
+test.describe("axe finds nothing", () => {
+  test.use({ expected: [/Failed to load resource/] });
+  for (const name of pages)
+    test(name, async ({ page }) => {
+      const split = sharded.includes(name);
+      const node = await FakeNode.start({
+        blocks: 40,
+        servers: 9,
+        suspected: [3],
+        unreachable: [5],
+        away: [6],
+        following: [8],
+        modes: { 1: NodeMode.HALTED, 2: NodeMode.STARTING, 4: NodeMode.STOPPING },
+        ...(split ? { parents: [0, 0, 0, 1], halted: [2], silent: [3] } : {}),
+      });
+      try {
+        const block = node.chain.blocks.at(-2);
+        const id = block?.transactions[2]?.status?.idHex;
+        if (name === "path" && block?.transactions[2])
+          node.shards.cross(block.transactions[2], [0, 1, 2], "waiting", 2);
+        const verdict = node.shards.verdictsIn(0)[0]?.status?.idHex;
+        const paths: Record<(typeof pages)[number], string> = {
+          overview: "/",
+          blocks: "/blocks",
+          block: `/block/${block?.header.height}`,
+          transaction: `/tx/${id}`,
+          verdict: `/tx/${verdict ?? id}`,
+          accounts: "/accounts",
+          account: `/account/${node.settlement("northbank")}`,
+          organisations: "/organisations",
+          organisation: "/organisation/northbank",
+          nodes: "/nodes",
+          search: "/search?q=north",
+          "search for a note": "/search?q=settle",
+          "search for a date": "/search?q=2026-01-01",
+          "search for nothing": "/search",
+          book: "/",
+          shards: "/shards",
+          shard: "/shards/1",
+          "halted shard": "/shards/2",
+          "blocks of the book": "/shards/blocks",
+          path: `/tx/${id}`,
+          nowhere: "/there/is/nothing",
+        };
+        for (const colorScheme of ["light", "dark"] as const)
+          for (const width of [1280, 390]) {
+            await page.emulateMedia({ colorScheme });
+            await page.setViewportSize({ width, height: 900 });
+            await page.goto(`${node.url}${paths[name]}`);
+            await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+            await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+            await expect(page.getByText(/^(checking|Looking .*)$/)).toHaveCount(0);
+            // An expression of the test's, which the page's policy does not concern.
+            await page.evaluate(axe);
+            const violations = await page.evaluate(async () => {
+              const { axe: loaded } = globalThis as unknown as {
+                axe: { run: () => Promise<{ violations: Violation[] }> };
+              };
+              return (await loaded.run()).violations;
+            });
+            expect(
+              violations.map(({ id: rule, help, nodes }) => ({
+                rule,
+                help,
+                where: nodes.slice(0, 5).map((each) => `${each.target}: ${each.failureSummary}`),
+              })),
+              `${paths[name]}, ${colorScheme}, ${width} pixels`,
+            ).toEqual([]);
+          }
+      } finally {
+        await node.stop();
+      }
+    });
+});
