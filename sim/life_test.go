@@ -73,7 +73,7 @@ func weight(servers int) float64 {
 	return 1 / float64(servers*servers)
 }
 
-// TestEachKindOfFault runs each kind alone.
+// TestEachKindOfFault runs each kind alone. Most seeds are for lives that have all of them.
 func TestEachKindOfFault(t *testing.T) {
 	t.Parallel()
 	for bit, name := range faultNames {
@@ -81,7 +81,7 @@ func TestEachKindOfFault(t *testing.T) {
 			t.Run(name+" in "+engine, func(t *testing.T) {
 				t.Parallel()
 				passSeeds(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t),
-					1, share(200))
+					1, share(100))
 			})
 		}
 	}
