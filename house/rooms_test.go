@@ -283,8 +283,13 @@ var rooms = []room{
 	},
 	{folder: "ledger/journal",
 		purpose: "writes a chain as a journal in several formats, goes on with an interrupted " +
-			"one, and verifies one alone",
+			"one, and verifies one alone; `iso20022` writes statements of banks",
 		imports: []string{"ledger", "ledger/store"},
+	},
+	{folder: "ledger/journal/parquet",
+		purpose: "writes a chain as a folder of Parquet files; apart for the module that it needs",
+		imports: []string{"ledger", "ledger/journal"},
+		modules: []string{"github.com/parquet-go/parquet-go"},
 	},
 	{folder: "machine",
 		purpose: "the replicated state machine: the contract by which rounds drive a node's " +

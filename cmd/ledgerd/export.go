@@ -73,6 +73,28 @@ write the same bytes.
   --balances  by account and asset: account, asset, amount. An account that was
               imported is named as in the file; the amount is an integer of up
               to 39 digits.
+  --journal   from block 1 to the head, or to --at: every transaction with its
+              postings, records, note, signatures and outcome
+
+A journal is of one chain, the node's shard, and comes from the node's folder with
+--home. --format says how it is written:
+
+  jsonl      all of it, with the blocks' encodings, roots and certificates, so that
+             ledgerd verify --journal checks it with nothing but the genesis;
+             --proofs writes the proof of each entry beside it. ledgerd tx import
+             takes it into another ledger
+  csv        a table: a row for each block, entry, signature, posting and so on
+  beancount  for Beancount: what changes balances, with notes, ids and heights
+  hledger    the same for hledger
+  parquet    the table of csv as Parquet files in the folder --out
+  iso20022   statements of all accounts, as banks send them (camt.053.001.08);
+             amounts of up to 18 digits
+
+With --out FILE, an export that was interrupted goes on: run the same command again.
+It keeps the blocks in the file before the last one, and of parquet the files that
+are full, and writes the others. So it also brings a journal up to date. The file is
+the same as without interruptions. iso20022 begins anew, since it is sorted by
+account. Progress is shown on standard error.
 
 In a book of several shards, the blocks are those of the node's shard. With --home
 so are the balances; with --node they are those of all shards.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,11 +12,24 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/journal"
+	"github.com/ledgerd/ledgerd/ledger/journal/iso20022"
+	"github.com/ledgerd/ledgerd/ledger/journal/parquet"
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
 // journalLineInterval is the time between two lines of progress if the output is no terminal.
 const journalLineInterval = 5 * time.Second
+
+// The formats that are not written line by line.
+const (
+	formatParquet  = "parquet"
+	formatISO20022 = "iso20022"
+)
+
+// journalFormats returns the names of all formats.
+func journalFormats() []string {
+	return append(journal.FormatNames(), formatParquet, formatISO20022)
+}
 
 // journalFlags are the flags of ledgerd export --journal.
 type journalFlags struct {
@@ -29,10 +43,11 @@ func (f *journalFlags) bind(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVar(&f.journal, "journal", false, "write everything, as a journal")
 	flags.StringVar(&f.format, "format", "jsonl", "of a journal: "+
-		strings.Join(journal.FormatNames(), ", "))
-	flags.StringVar(&f.out, "out", "", "file for the journal; an interrupted export goes on there")
+		strings.Join(journalFormats(), ", "))
+	flags.StringVar(&f.out, "out", "", "file for the journal, or folder for parquet; an "+
+		"interrupted export goes on there")
 	flags.BoolVar(&f.proofs, "proofs", false, "write the proof of each entry into a jsonl journal")
-	completeFlag(command, "format", cobra.FixedCompletions(journal.FormatNames(),
+	completeFlag(command, "format", cobra.FixedCompletions(journalFormats(),
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -53,9 +68,12 @@ func (f *journalFlags) check(command *cobra.Command) error {
 		return usagef("a journal comes from a node's folder: stop the node, and name its folder " +
 			"with --home")
 	}
-	if _, err := journal.FormatOf(f.format); err != nil {
+	if !slices.Contains(journalFormats(), f.format) {
 		return usagef("--format %q: a journal is one of %s", f.format,
-			strings.Join(journal.FormatNames(), ", "))
+			strings.Join(journalFormats(), ", "))
+	}
+	if f.format == formatParquet && f.out == "" {
+		return usagef("name the folder for the Parquet files with --out")
 	}
 	if f.proofs && f.format != "jsonl" {
 		return usagef("--proofs is for --format jsonl")
@@ -72,27 +90,19 @@ func (f *journalFlags) export(command *cobra.Command, from *store.Store, at *uin
 		}
 		options.To = ledger.Height(*at)
 	}
-	format, err := journal.FormatOf(f.format)
-	if err != nil {
-		return err
-	}
 	errs := command.ErrOrStderr()
 	progress, end := journalProgress(errs)
 	options.Progress = progress
-	source := journal.FromStore(from)
-	if f.out == "" {
-		err = journal.Export(command.Context(), command.OutOrStdout(), source, format, options)
-		end()
-		return err
-	}
-	written, err := journal.ExportFile(command.Context(), f.out, source, format, options)
+	written, err := f.write(command, journal.FromStore(from), options)
 	end()
 	switch {
 	case errors.Is(err, journal.ErrOther):
-		return &hintedError{err, "name another file with --out, or remove this one"}
+		return &hintedError{err, "name another one with --out, or remove this one"}
+	case errors.Is(err, journal.ErrMoves):
+		return &hintedError{err, "use jsonl, csv or parquet"}
 	case err != nil && command.Context().Err() != nil:
 		return &interruptedError{errors.New("interrupted: run the same command again to go on")}
-	case err != nil:
+	case err != nil || f.out == "":
 		return err
 	}
 	went := ""
@@ -102,6 +112,29 @@ func (f *journalFlags) export(command *cobra.Command, from *store.Store, at *uin
 	_, err = fmt.Fprintf(errs, "%s has the journal of shard %d up to block %d%s\n", f.out,
 		from.Shard(), written.To, went)
 	return err
+}
+
+// write writes a journal in its format.
+func (f *journalFlags) write(command *cobra.Command, from journal.Source,
+	options journal.Options) (journal.Written, error) {
+	ctx, out := command.Context(), command.OutOrStdout()
+	written := journal.Written{From: 1, To: options.To}
+	switch {
+	case f.format == formatParquet:
+		return parquet.ExportFolder(ctx, f.out, from, options)
+	case f.format == formatISO20022 && f.out != "":
+		return written, iso20022.ExportFile(ctx, f.out, from, options)
+	case f.format == formatISO20022:
+		return written, iso20022.Export(ctx, out, from, options)
+	}
+	format, err := journal.FormatOf(f.format)
+	if err != nil {
+		return written, err
+	}
+	if f.out == "" {
+		return written, journal.Export(ctx, out, from, format, options)
+	}
+	return journal.ExportFile(ctx, f.out, from, format, options)
 }
 
 // journalProgress returns functions that show the progress of an export, and end that: a bar on a

@@ -27,8 +27,21 @@ func checkJournal(t *testing.T, dir string, blocks int) {
 			!strings.Contains(second.errs, "it went on at block 5") {
 			t.Errorf("%s: %+v %+v %v", format, first, second, err)
 		}
-		refuses(t, exitFailure, "name another file", "export", "--home", dir, "--journal",
+		refuses(t, exitFailure, "name another one", "export", "--home", dir, "--journal",
 			"--format", format, "--out", genesis)
+	}
+	parquets := filepath.Join(folder, "parquet")
+	for range 2 {
+		must(t, "export", "--home", dir, "--journal", "--format", "parquet", "--out", parquets)
+		if files, err := os.ReadDir(parquets); err != nil || len(files) != 1 {
+			t.Errorf("%d Parquet files: %v", len(files), err)
+		}
+	}
+	statements := filepath.Join(folder, "statements.xml")
+	refuses(t, exitFailure, "more than 18 digits", "export", "--home", dir, "--journal",
+		"--format", "iso20022", "--out", statements)
+	if left, err := filepath.Glob(statements + "*"); err != nil || len(left) > 0 {
+		t.Errorf("refused statements left %v %v", left, err)
 	}
 	path := filepath.Join(folder, "jsonl")
 	good := object(t, must(t, "verify", "--journal", path, "--genesis", genesis, "--json"))
@@ -55,6 +68,7 @@ func checkJournal(t *testing.T, dir string, blocks int) {
 	refuses(t, exitFailure, "not so far", "export", "--home", dir, "--journal", "--at", "100000")
 	for _, c := range []struct{ advice, line string }{
 		{"one of jsonl", "--journal --format pdf"}, {"is for --journal", "--blocks --out x"},
+		{"the folder for the Parquet files", "--journal --format parquet"},
 		{"for --format jsonl", "--journal --format csv --proofs"},
 		{"for --balances", "--journal --cut x"},
 	} {

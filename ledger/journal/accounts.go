@@ -165,23 +165,23 @@ func (w *accounts) name(path ledger.AccountPath) (string, error) {
 	return "Assets:" + w.words.account(path), nil
 }
 
-func (w *accounts) write(date, place string, m *movement) error {
-	for i := range m.postings {
-		w.declare(date, m.postings[i].Asset)
+func (w *accounts) write(date, place string, m *Movement) error {
+	for i := range m.Postings {
+		w.declare(date, m.Postings[i].Asset)
 	}
-	for i := range m.abroad {
-		w.declare(date, m.abroad[i].Asset)
+	for i := range m.Abroad {
+		w.declare(date, m.Abroad[i].Asset)
 	}
-	w.out.WriteString(w.words.entry(date, m.id, place, m.transaction))
-	for i := range m.postings {
-		name, err := w.name(m.postings[i].Account)
+	w.out.WriteString(w.words.entry(date, m.ID, place, m.Transaction))
+	for i := range m.Postings {
+		name, err := w.name(m.Postings[i].Account)
 		if err != nil {
 			return err
 		}
-		w.posting(name, m.postings[i].Amount, m.postings[i].Asset)
+		w.posting(name, m.Postings[i].Amount, m.Postings[i].Asset)
 	}
-	for i := range m.abroad {
-		w.posting(crossings, m.abroad[i].Amount, m.abroad[i].Asset)
+	for i := range m.Abroad {
+		w.posting(crossings, m.Abroad[i].Amount, m.Abroad[i].Asset)
 	}
 	return w.out.WriteByte('\n')
 }
@@ -217,7 +217,7 @@ func (hledgerWords) commodity(_, asset string, _ ledger.AssetName) string {
 func (hledgerWords) entry(date string, id ledger.Hash, place string, t *ledger.Transaction) string {
 	note := ""
 	if len(t.Note) > 0 {
-		note = "    ; note: " + visible(t.Note) + "\n"
+		note = "    ; note: " + Visible(t.Note) + "\n"
 	}
 	return fmt.Sprintf("%s * (%s) %s\n    ; id: %s\n%s", date, place, t.Signer, id, note)
 }
@@ -293,7 +293,7 @@ func (beancountWords) commodity(date, asset string, name ledger.AssetName) strin
 
 func (beancountWords) entry(date string, id ledger.Hash, place string,
 	t *ledger.Transaction) string {
-	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(visible(t.Note))
+	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(Visible(t.Note))
 	return fmt.Sprintf("%s * \"%s\" \"%s\"\n  id: \"%s\"\n  place: \"%s\"\n", date, t.Signer, text,
 		id, place)
 }

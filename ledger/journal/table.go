@@ -78,7 +78,7 @@ func entryRows(at Row, bundle *ledger.BundleSeal, entry *ledger.Entry, t *ledger
 		}
 	}
 	put("entry", func(r *Row) {
-		r.ID, r.Signer, r.Note = entry.ID.String(), string(t.Signer), visible(t.Note)
+		r.ID, r.Signer, r.Note = entry.ID.String(), string(t.Signer), Visible(t.Note)
 		r.Outcome, r.Reason = outcomeOf(entry, t)
 	})
 	for i := range bundle.Signatures {
@@ -109,7 +109,7 @@ func entryRows(at Row, bundle *ledger.BundleSeal, entry *ledger.Entry, t *ledger
 	}
 	for i := range t.Records {
 		put("record", func(r *Row) {
-			r.Key, r.Value = string(t.Records[i].Key), visible(t.Records[i].Value)
+			r.Key, r.Value = string(t.Records[i].Key), Visible(t.Records[i].Value)
 		})
 	}
 	if t.Verdict != nil {

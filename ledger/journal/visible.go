@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns data as text in one line. A backslash is doubled. A line's end, another character
+// Visible returns data as text in one line. A backslash is doubled. A line's end, another character
 // that is not shown and a byte that is no text become \n, \r, \t, \u{...} and \x... So no two
 // notes look the same, and none looks like a line of a journal.
-func visible(data []byte) string {
+func Visible(data []byte) string {
 	var to strings.Builder
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
