@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -162,8 +163,21 @@ func TestFlips(t *testing.T) {
 		Proofs: true})
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range 150 {
+	begins := map[string][]int{} // of the lines of a type
+	at := 0
+	for line := range strings.Lines(string(text)) {
+		kind, _, _ := strings.Cut(line, ",")
+		begins[kind] = append(begins[kind], at)
+		at += len(line)
+	}
+	kinds := slices.Sorted(maps.Keys(begins))
+	for i := range 150 {
 		at := random.IntN(len(text))
+		if i%2 == 0 { // lines of all types alike, wherever they are
+			lines := begins[kinds[i/2%len(kinds)]]
+			at = lines[random.IntN(len(lines))]
+			at += random.IntN(bytes.IndexByte(text[at:], '\n') + 1)
+		}
 		flip := byte(1 + random.IntN(255))
 		flipped := bytes.Clone(text)
 		flipped[at] ^= flip
@@ -199,6 +213,8 @@ func TestVerifyRefuses(t *testing.T) {
 		return strings.HasPrefix(l, `{"type":"certificate","height":4,`)
 	})
 	entry := first(`{"type":"entry","height":3,`)
+	second := first(`{"type":"block","height":2,`)
+	third := first(`{"type":"block","height":3,`)
 	foreign := ledgertest.OperatedGenesis(2)
 	for name, c := range map[string]struct {
 		text, says string
@@ -222,6 +238,8 @@ func TestVerifyRefuses(t *testing.T) {
 			first(`{"type":"certificate","height":6,`), nil},
 		"another reason": {strings.Replace(whole, "insufficient funds", "overflow", 1),
 			"does not say", entry + 2, nil},
+		"a block left out": {strings.Join(slices.Delete(slices.Clone(lines), second, third), ""),
+			"block 3, after block 1", second + 1, nil},
 		"newer version": {strings.Replace(whole, `"version":1`, `"version":2`, 1),
 			"newer version", 1, nil},
 	} {
@@ -238,6 +256,43 @@ func TestVerifyRefuses(t *testing.T) {
 	if found, err := verify(t, []byte(without(certificate)), s.Genesis()); err != nil ||
 		found.Certificates != 5 {
 		t.Errorf("a certificate that changes nothing may be missing: %+v %v", found, err)
+	}
+}
+
+// A journal that is right in all its words and roots is wrong if a signature is, or if too few
+// members made a certificate.
+func TestForged(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(3)
+	client := ledgertest.NewClient(genesis, "acme")
+	good := client.Bundle(client.Register("mint", "cash"))
+	signatures := slices.Clone(good.Signatures())
+	signatures[0].Bytes[5] ^= 1
+	bad, err := ledger.AssembleBundle([][]byte{good.Entry(0, 0).Body}, signatures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		bundle  *ledger.Bundle
+		members []ledger.MemberIndex
+		says    string
+	}{
+		{good, []ledger.MemberIndex{0, 2}, ""},
+		{bad, []ledger.MemberIndex{0, 1, 2}, "wrong signature: of organisation acme"},
+		{good, []ledger.MemberIndex{1}, "1 of 3 members signed"},
+		{good, []ledger.MemberIndex{1, 3}, "3 is no member"},
+	} {
+		block := ledgertest.Block(genesis, c.bundle)
+		source := &fixed{genesis: genesis, blocks: []*ledger.Block{block},
+			certificate: ledgertest.Certificate(genesis, 0, block, c.members...)}
+		found, err := verify(t, export(t, source, "jsonl", journal.Options{To: 1}), genesis)
+		switch {
+		case c.says == "" && (err != nil || found.Certified != 1):
+			t.Errorf("%+v %v", found, err)
+		case c.says != "" && (!errors.Is(err, journal.ErrWrong) ||
+			!strings.Contains(found.Problems[0].Reason, c.says)):
+			t.Errorf("%+v %v, want %q", found, err, c.says)
+		}
 	}
 }
 

@@ -31,13 +31,17 @@ type fixed struct {
 	journal.Source
 	genesis *ledger.Genesis
 	blocks  []*ledger.Block
+	// certificate is that of each block, or nil.
+	certificate *ledger.Certificate
 	// stop is the block at which the source says so and then blocks for ever; 0 for none.
 	stop ledger.Height
 }
 
 func (f *fixed) Genesis() *ledger.Genesis { return f.genesis }
 
-func (f *fixed) Certificate(ledger.Height) (*ledger.Certificate, error) { return nil, nil }
+func (f *fixed) Certificate(ledger.Height) (*ledger.Certificate, error) {
+	return f.certificate, nil
+}
 
 func (f *fixed) Block(height ledger.Height) (*ledger.Block, error) {
 	if height == f.stop {
