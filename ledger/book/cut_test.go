@@ -317,6 +317,7 @@ func TestCutsAddUp(t *testing.T) {
 				b.settle()
 				for _, each := range b.stores {
 					copied += b.copied(each)
+					b.checkStatements(each)
 				}
 				for _, places := range cuts {
 					if err := b.judge(places); err != nil {
@@ -331,6 +332,51 @@ func TestCutsAddUp(t *testing.T) {
 	if within < 20 || ready < 200 || late < 20 || past < 100 || copied < 20 ||
 		moments < 50 {
 		t.Error("the cuts are too much alike")
+	}
+}
+
+// checkStatements checks that the entries of each account's history, from nothing on, make up what
+// the account has, those that crossed shards among them, and that reading from the newest entry back
+// gives the same balances.
+func (b *shards) checkStatements(each *store.Store) {
+	b.t.Helper()
+	accounts, err := each.Accounts("", 100)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range accounts {
+		path := accounts[i].Path
+		up, err := each.Statement(b.t.Context(), path, store.StatementQuery{Limit: 1000}, nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		down, err := each.Statement(b.t.Context(), path, store.StatementQuery{Limit: 1000,
+			NewestFirst: true}, nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		has := make(map[ledger.AssetName]ledger.Amount)
+		for k := range accounts[i].Balances {
+			if amount := accounts[i].Balances[k].Settled(); amount.Sign() != 0 {
+				has[accounts[i].Balances[k].Asset] = amount
+			}
+		}
+		if len(up.Opening) != 0 || len(down.Opening) != 0 || len(up.Closing) != len(has) ||
+			!slices.Equal(up.Closing, down.Closing) || len(up.Items) != len(down.Items) {
+			b.t.Fatalf("%s has %v, and its statement %v to %v", path, has, up.Opening, up.Closing)
+		}
+		for _, balance := range up.Closing {
+			if has[balance.Asset] != balance.Amount {
+				b.t.Fatalf("%s has %v, and its statement %v", path, has, up.Closing)
+			}
+		}
+		slices.Reverse(down.Items)
+		for k := range up.Items {
+			if !slices.Equal(up.Items[k].Balances, down.Items[k].Balances) {
+				b.t.Fatalf("%s: after entry %d %v, and reading back %v", path, k,
+					up.Items[k].Balances, down.Items[k].Balances)
+			}
+		}
 	}
 }
 

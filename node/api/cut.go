@@ -290,12 +290,17 @@ func (s *Service) effort(caller string) (effort *store.Effort, done func()) {
 
 // gaveUp returns the error of a read at a cut: tooFarBack if its time or its effort was over.
 func (s *Service) gaveUp(ctx, bounded context.Context, err error) error {
-	coded := (*connect.Error)(nil)
-	if errors.Is(err, store.ErrFarBack) ||
-		err != nil && !errors.As(err, &coded) && bounded.Err() != nil && ctx.Err() == nil {
+	if tookTooMuch(ctx, bounded, err) {
 		return s.tooFarBack()
 	}
 	return err
+}
+
+// tookTooMuch reports whether a read ended because its time or its effort was over.
+func tookTooMuch(ctx, bounded context.Context, err error) bool {
+	coded := (*connect.Error)(nil)
+	return errors.Is(err, store.ErrFarBack) ||
+		err != nil && !errors.As(err, &coded) && bounded.Err() != nil && ctx.Err() == nil
 }
 
 // forPage returns a context that bounds the time of a page at a cut, so that its caller gets what

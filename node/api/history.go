@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -52,11 +53,16 @@ func (s *Service) ListHistory(ctx context.Context,
 	// The page has at least the blocks up to the head of before.
 	head := s.backend.Store().Head()
 	page, err := s.backend.Store().Statement(bounded, path, query, effort)
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return nil, notFound("no account %s is open at height %d", path, head.Height)
-	}
-	if gaveUp := s.gaveUp(ctx, bounded, err); gaveUp != nil {
-		return nil, s.failure(ctx, "reading an account's history", gaveUp)
+	case tookTooMuch(ctx, bounded, err):
+		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("finding the "+
+			"balances of %s there takes too much work, because so much happened since: begin "+
+			"with a later period, or with the oldest or the newest entries, and turn the pages",
+			path))
+	case err != nil:
+		return nil, s.failure(ctx, "reading an account's history", err)
 	}
 	answer := &ledgerdv1.ListHistoryResponse{HasBalances: true, Height: uint64(head.Height),
 		TimeMs: uint64(head.Time), OpenedTimeMs: uint64(page.Opened),
