@@ -15,6 +15,7 @@ import {
   LedgerService,
   MemberStanding,
   NodeMode,
+  TransactionState,
   type Account,
   type ClusterState,
   type EvidenceSchema,
@@ -484,6 +485,29 @@ export class FakeNode {
             height++;
           } else await pause(50, context.signal);
         }
+      },
+      getFigures: ({ shard }) => {
+        const chain = this.chainOf(shard);
+        const between = BigInt(this.shards.verdictsIn(chain.shard).length);
+        const rows = chain.blocks.flatMap((block) => block.transactions);
+        const failed = rows.filter(({ status }) => status?.state === TransactionState.FAILED).length;
+        const count = BigInt(rows.length);
+        const of = (startMs: bigint): object => ({
+          startMs,
+          transactions: count,
+          first: count,
+          failed: BigInt(failed),
+          between,
+        });
+        const time = chain.blocks.at(-1)?.header.timeMs ?? 0n;
+        return {
+          total: of(chain.blocks[0]?.header.timeMs ?? 0n),
+          fromHeight: 1n,
+          countedHeight: chain.head,
+          headHeight: chain.head,
+          hours: [of(time - (time % 3_600_000n))],
+          days: [of(time - (time % 86_400_000n))],
+        };
       },
       getTree: () => ({ tree: this.shards.tree() }),
       watchTree: async function* (_request, context) {

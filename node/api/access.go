@@ -117,6 +117,7 @@ var rules = map[string]rule{
 	}},
 	"GetCertificate": {shared: true}, // hashes and signatures of members
 	"ListEvidence":   {shared: true},
+	"GetFigures":     {shared: true}, // counts
 	"Search":         {},
 	"GetNode":        {shared: true},
 	"GetCluster":     {shared: true},

@@ -225,6 +225,11 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.ListEvidenceRequest{}))
 			return err
 		}, all},
+		"GetFigures": {func(c client) error {
+			_, err := c.GetFigures(b.context(), connect.NewRequest(
+				&ledgerdv1.GetFiguresRequest{}))
+			return err
+		}, all},
 		"Search": {func(c client) error {
 			_, err := c.Search(b.context(), connect.NewRequest(
 				&ledgerdv1.SearchRequest{Query: "bank"}))

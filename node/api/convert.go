@@ -408,6 +408,9 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
 			uint32(verdict.Shard), verdictWord(verdict)
 	}
+	if t.Arrival != nil {
+		shown.ArrivalOf = t.Arrival.Move
+	}
 	if c := t.Cancellation; c != nil {
 		shown.CancelsHex, shown.CancelsAt = c.Transaction.String(), uint32(c.Shard)
 	}

@@ -77,6 +77,7 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 		"GetProof":       &ledgerdv1.GetProofRequest{Id: id[:]},
 		"GetCertificate": &ledgerdv1.GetCertificateRequest{Height: 1},
 		"ListEvidence":   &ledgerdv1.ListEvidenceRequest{},
+		"GetFigures":     &ledgerdv1.GetFiguresRequest{Hours: 24, Days: 31},
 		"Search":         &ledgerdv1.SearchRequest{Query: "bank:a"},
 		"GetNode":        &ledgerdv1.GetNodeRequest{},
 		"GetCluster":     &ledgerdv1.GetClusterRequest{},

@@ -36,6 +36,7 @@ type Service struct {
 	options  Options
 	limits   *limits
 	facts    *factsCache
+	figures  *figures
 	stopping context.Context // ended by Server.Shutdown, which ends the streams
 	stop     context.CancelFunc
 	// snapshots counts the snapshots that are being streamed.
@@ -53,7 +54,7 @@ var _ ledgerdv1connect.LedgerServiceHandler = (*Service)(nil)
 func NewService(backend Backend, options Options) *Service {
 	options = options.withDefaults()
 	s := &Service{backend: backend, options: options, limits: newLimits(options),
-		facts: new(factsCache)}
+		facts: new(factsCache), figures: newFigures()}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
 }

@@ -88,6 +88,9 @@ func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.T
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
 			uint32(verdict.Shard), verdictWord(verdict)
 	}
+	if arrival := crossing.Entry.Transaction().Arrival; arrival != nil {
+		shown.ArrivalOf = arrival.Move
+	}
 	if c := crossing.Entry.Transaction().Cancellation; c != nil &&
 		crossing.Entry.Result.Code != ledger.Relayed {
 		shown.CancelledPlace = s.cancelledPlace(c)

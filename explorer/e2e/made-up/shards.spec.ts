@@ -409,6 +409,37 @@ test.describe("a book of several shards", () => {
     }
   });
 
+  test("the book's total counts transactions apart from entries between shards, by shard and hour", async ({
+    page,
+  }) => {
+    const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0], silent: [2] });
+    try {
+      for (const path of ["/", "/shards"]) {
+        await page.goto(`${node.url}${path}`);
+        const panel = page.getByTestId("figures");
+        await expect(panel.getByRole("heading")).toHaveText("Transactions of the whole book");
+        const counts = [0, 1].map((shard) =>
+          node.shards
+            .chain(shard)
+            ?.blocks.reduce((sum, block) => sum + block.transactions.length, 0),
+        );
+        const [first = 0, second = 0] = counts;
+        await expect(page.getByTestId("book-total")).toHaveText(
+          (first + second).toLocaleString("en"),
+        );
+        await expect(page.getByTestId("figures-missing")).toContainText("shard 2");
+        const rows = page.getByTestId("figures-table").locator("tbody tr");
+        await expect(rows).toHaveCount(3);
+        await expect(rows.nth(2)).toContainText("does not answer");
+        await expect(panel.getByRole("img")).toHaveAttribute("aria-label", /last 48 hours/);
+        await panel.getByRole("button", { name: "90 days" }).click();
+        await expect(panel.getByRole("img")).toHaveAttribute("aria-label", /last 90 days/);
+      }
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("a book of one shard shows nothing of shards", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 10 });
     try {

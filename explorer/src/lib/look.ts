@@ -112,7 +112,7 @@ export async function look(
           const rows = message.block?.transactions ?? [];
           if (header.transactionCount > rows.length) clipped++;
           for (const row of rows) {
-            if (row.verdict !== "" || (row.status && passesThrough(row.status, header.shard)))
+            if (row.verdict !== "" || row.arrivalOf > 0n || (row.status && passesThrough(row.status, header.shard)))
               continue;
             transactions++;
             const where = matches(row, wanted, amount);

@@ -366,10 +366,16 @@ export function passesThrough(status: TransactionStatus, shard: number | undefin
  */
 export function kindsOfEntries(entries: readonly TransactionSummary[], shard: number): string {
   const verdicts = entries.filter((entry) => entry.verdict !== "").length;
+  const arrivals = entries.filter((entry) => entry.arrivalOf > 0n).length;
   const passed = entries.filter(
-    (entry) => entry.verdict === "" && entry.status && passesThrough(entry.status, shard),
+    (entry) =>
+      entry.verdict === "" &&
+      entry.arrivalOf === 0n &&
+      entry.status &&
+      passesThrough(entry.status, shard),
   ).length;
-  const kinds = [plural(entries.length - verdicts - passed, "transaction")];
+  const kinds = [plural(entries.length - verdicts - arrivals - passed, "transaction")];
+  if (arrivals > 0) kinds.push(plural(arrivals, "arrival"));
   if (verdicts > 0) kinds.push(plural(verdicts, "verdict"));
   if (passed > 0) kinds.push(`${formatCount(passed)} only passed on`);
   return kinds.join(", ");

@@ -1325,6 +1325,7 @@ type Transaction struct {
 	VerdictTransactionHex string `protobuf:"bytes,9,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
 	VerdictShard          uint32 `protobuf:"varint,10,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                            // the shard that gave it
 	Verdict               string `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
+	ArrivalOf             uint64 `protobuf:"varint,60,opt,name=arrival_of,json=arrivalOf,proto3" json:"arrival_of,omitempty"`                                     // as in TransactionSummary
 	// For a cancellation that is in a block: where the transaction that it cancels is in the same
 	// chain, as of this answer. If it is absent and the cancellation was applied, the shard will refuse
 	// it if it concerns this shard, the cancellation's signer has to sign it, and it has a deadline
@@ -1440,6 +1441,13 @@ func (x *Transaction) GetVerdict() string {
 		return x.Verdict
 	}
 	return ""
+}
+
+func (x *Transaction) GetArrivalOf() uint64 {
+	if x != nil {
+		return x.ArrivalOf
+	}
+	return 0
 }
 
 func (x *Transaction) GetCancelledPlace() *ShardPlace {
@@ -1944,14 +1952,17 @@ type TransactionSummary struct {
 	Note             string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // the first 200 bytes
 	MembershipChange *MembershipChange      `protobuf:"bytes,7,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
 	// For an entry that is the verdict of another shard:
-	VerdictTransactionHex string      `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
-	VerdictShard          uint32      `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // the shard that gave it
-	Verdict               string      `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
-	OrganisationCount     uint32      `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"`             // organisations that it registers
-	AccountCount          uint32      `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
-	Policy                bool        `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                            // whether it changes its signer's policy
-	Charter               bool        `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                                          // whether it changes the operators
-	Book                  *BookChange `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                                 // how it changes the book's shards
+	VerdictTransactionHex string `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
+	VerdictShard          uint32 `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // the shard that gave it
+	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
+	// For an entry with what an organisation brings to its new home: the number of the change of the
+	// book that moves it; 0 for other entries. Nobody signs it.
+	ArrivalOf         uint64      `protobuf:"varint,60,opt,name=arrival_of,json=arrivalOf,proto3" json:"arrival_of,omitempty"`
+	OrganisationCount uint32      `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"` // organisations that it registers
+	AccountCount      uint32      `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                // accounts that it opens
+	Policy            bool        `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                // whether it changes its signer's policy
+	Charter           bool        `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                              // whether it changes the operators
+	Book              *BookChange `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                     // how it changes the book's shards
 	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
 	// records and accounts that it opens. The first few by name, and how many there are.
 	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
@@ -2060,6 +2071,13 @@ func (x *TransactionSummary) GetVerdict() string {
 		return x.Verdict
 	}
 	return ""
+}
+
+func (x *TransactionSummary) GetArrivalOf() uint64 {
+	if x != nil {
+		return x.ArrivalOf
+	}
+	return 0
 }
 
 func (x *TransactionSummary) GetOrganisationCount() uint32 {
@@ -6706,7 +6724,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6791,7 +6809,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05entry\x18\f \x01(\bR\x05entry\x12'\n" +
 	"\x05level\x18\r \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12#\n" +
 	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\x12\x18\n" +
-	"\aoverdue\x18( \x01(\bR\aoverdue\"\x96\x04\n" +
+	"\aoverdue\x18( \x01(\bR\aoverdue\"\xb5\x04\n" +
 	"\vTransaction\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12/\n" +
 	"\x04body\x18\x02 \x01(\v2\x1b.ledgerd.v1.TransactionBodyR\x04body\x125\n" +
@@ -6808,7 +6826,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x17verdict_transaction_hex\x18\t \x01(\tR\x15verdictTransactionHex\x12#\n" +
 	"\rverdict_shard\x18\n" +
 	" \x01(\rR\fverdictShard\x12\x18\n" +
-	"\averdict\x18\v \x01(\tR\averdict\x12?\n" +
+	"\averdict\x18\v \x01(\tR\averdict\x12\x1d\n" +
+	"\n" +
+	"arrival_of\x18< \x01(\x04R\tarrivalOf\x12?\n" +
 	"\x0fcancelled_place\x18\x11 \x01(\v2\x16.ledgerd.v1.ShardPlaceR\x0ecancelledPlace\"a\n" +
 	"\x15GetTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
@@ -6847,7 +6867,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\x97\x06\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb6\x06\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -6859,7 +6879,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x17verdict_transaction_hex\x18\b \x01(\tR\x15verdictTransactionHex\x12#\n" +
 	"\rverdict_shard\x18\t \x01(\rR\fverdictShard\x12\x18\n" +
 	"\averdict\x18\n" +
-	" \x01(\tR\averdict\x12-\n" +
+	" \x01(\tR\averdict\x12\x1d\n" +
+	"\n" +
+	"arrival_of\x18< \x01(\x04R\tarrivalOf\x12-\n" +
 	"\x12organisation_count\x18\v \x01(\rR\x11organisationCount\x12#\n" +
 	"\raccount_count\x18\f \x01(\rR\faccountCount\x12\x16\n" +
 	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
@@ -7285,7 +7307,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xa8\x15\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xfa\x15\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7312,7 +7334,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\bGetPlace\x12\x1b.ledgerd.v1.GetPlaceRequest\x1a\x1c.ledgerd.v1.GetPlaceResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetProof\x12\x1b.ledgerd.v1.GetProofRequest\x1a\x1c.ledgerd.v1.GetProofResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eGetCertificate\x12!.ledgerd.v1.GetCertificateRequest\x1a\".ledgerd.v1.GetCertificateResponse\"\x03\x90\x02\x01\x12V\n" +
-	"\fListEvidence\x12\x1f.ledgerd.v1.ListEvidenceRequest\x1a .ledgerd.v1.ListEvidenceResponse\"\x03\x90\x02\x01\x12D\n" +
+	"\fListEvidence\x12\x1f.ledgerd.v1.ListEvidenceRequest\x1a .ledgerd.v1.ListEvidenceResponse\"\x03\x90\x02\x01\x12P\n" +
+	"\n" +
+	"GetFigures\x12\x1d.ledgerd.v1.GetFiguresRequest\x1a\x1e.ledgerd.v1.GetFiguresResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06Search\x12\x19.ledgerd.v1.SearchRequest\x1a\x1a.ledgerd.v1.SearchResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aGetNode\x12\x1a.ledgerd.v1.GetNodeRequest\x1a\x1b.ledgerd.v1.GetNodeResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
@@ -7447,16 +7471,18 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*ListHistoryRequest)(nil),        // 103: ledgerd.v1.ListHistoryRequest
 	(*GetCutRequest)(nil),             // 104: ledgerd.v1.GetCutRequest
 	(*GetPlaceRequest)(nil),           // 105: ledgerd.v1.GetPlaceRequest
-	(*GetGenesisRequest)(nil),         // 106: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 107: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 108: ledgerd.v1.GetSeedRequest
-	(*GetAccountProofResponse)(nil),   // 109: ledgerd.v1.GetAccountProofResponse
-	(*ListHistoryResponse)(nil),       // 110: ledgerd.v1.ListHistoryResponse
-	(*GetCutResponse)(nil),            // 111: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 112: ledgerd.v1.GetPlaceResponse
-	(*GetGenesisResponse)(nil),        // 113: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 114: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 115: ledgerd.v1.GetSeedResponse
+	(*GetFiguresRequest)(nil),         // 106: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 107: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 108: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 109: ledgerd.v1.GetSeedRequest
+	(*GetAccountProofResponse)(nil),   // 110: ledgerd.v1.GetAccountProofResponse
+	(*ListHistoryResponse)(nil),       // 111: ledgerd.v1.ListHistoryResponse
+	(*GetCutResponse)(nil),            // 112: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 113: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 114: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 115: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 116: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 117: ledgerd.v1.GetSeedResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	88,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7566,51 +7592,53 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	50,  // 104: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
 	54,  // 105: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
 	57,  // 106: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	59,  // 107: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	79,  // 108: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	81,  // 109: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	75,  // 110: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	106, // 111: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	107, // 112: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	108, // 113: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	85,  // 114: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	83,  // 115: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	77,  // 116: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 117: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 118: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 119: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 120: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 121: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 122: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 123: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 124: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 125: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	33,  // 126: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	109, // 127: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	35,  // 128: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	110, // 129: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	37,  // 130: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	41,  // 131: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	43,  // 132: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	45,  // 133: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	47,  // 134: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	111, // 135: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	112, // 136: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	51,  // 137: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	55,  // 138: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	58,  // 139: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	60,  // 140: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	80,  // 141: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	82,  // 142: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	76,  // 143: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	113, // 144: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	114, // 145: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	115, // 146: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	86,  // 147: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	84,  // 148: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78,  // 149: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	117, // [117:150] is the sub-list for method output_type
-	84,  // [84:117] is the sub-list for method input_type
+	106, // 107: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	59,  // 108: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	79,  // 109: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	81,  // 110: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	75,  // 111: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	107, // 112: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	108, // 113: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	109, // 114: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	85,  // 115: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	83,  // 116: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	77,  // 117: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 118: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 119: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 120: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 121: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 122: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 123: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 124: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 125: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 126: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	33,  // 127: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	110, // 128: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	35,  // 129: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	111, // 130: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	37,  // 131: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	41,  // 132: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	43,  // 133: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	45,  // 134: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	47,  // 135: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	112, // 136: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	113, // 137: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	51,  // 138: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	55,  // 139: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	58,  // 140: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	114, // 141: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	60,  // 142: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	80,  // 143: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	82,  // 144: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	76,  // 145: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	115, // 146: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	116, // 147: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	117, // 148: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	86,  // 149: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	84,  // 150: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	78,  // 151: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	118, // [118:152] is the sub-list for method output_type
+	84,  // [84:118] is the sub-list for method input_type
 	84,  // [84:84] is the sub-list for extension type_name
 	84,  // [84:84] is the sub-list for extension extendee
 	0,   // [0:84] is the sub-list for field type_name
@@ -7622,6 +7650,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		return
 	}
 	file_ledgerd_v1_cut_proto_init()
+	file_ledgerd_v1_figures_proto_init()
 	file_ledgerd_v1_genesis_proto_init()
 	file_ledgerd_v1_history_proto_init()
 	file_ledgerd_v1_shards_proto_init()

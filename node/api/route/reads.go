@@ -49,6 +49,13 @@ func (r *router) ListEvidence(ctx context.Context,
 	return inChain(ctx, r, request, r.Service.ListEvidence, client.ListEvidence)
 }
 
+// GetFigures returns what the entries of the named shard's chain are.
+func (r *router) GetFigures(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetFiguresRequest]) (
+	*connect.Response[ledgerdv1.GetFiguresResponse], error) {
+	return inChain(ctx, r, request, r.Service.GetFigures, client.GetFigures)
+}
+
 // GetSnapshot streams a snapshot of this node's shard. Streams are not passed on.
 func (r *router) GetSnapshot(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetSnapshotRequest],

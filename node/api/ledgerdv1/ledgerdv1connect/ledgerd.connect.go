@@ -106,6 +106,9 @@ const (
 	// LedgerServiceListEvidenceProcedure is the fully-qualified name of the LedgerService's
 	// ListEvidence RPC.
 	LedgerServiceListEvidenceProcedure = "/ledgerd.v1.LedgerService/ListEvidence"
+	// LedgerServiceGetFiguresProcedure is the fully-qualified name of the LedgerService's GetFigures
+	// RPC.
+	LedgerServiceGetFiguresProcedure = "/ledgerd.v1.LedgerService/GetFigures"
 	// LedgerServiceSearchProcedure is the fully-qualified name of the LedgerService's Search RPC.
 	LedgerServiceSearchProcedure = "/ledgerd.v1.LedgerService/Search"
 	// LedgerServiceGetNodeProcedure is the fully-qualified name of the LedgerService's GetNode RPC.
@@ -196,6 +199,9 @@ type LedgerServiceClient interface {
 	GetCertificate(context.Context, *connect.Request[ledgerdv1.GetCertificateRequest]) (*connect.Response[ledgerdv1.GetCertificateResponse], error)
 	// Pairs of signed statements of members that cannot both be true, as far as this node has met any.
 	ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error)
+	// GetFigures counts the transactions of a shard's chain, apart from the entries between shards: in
+	// all, by hour and by day.
+	GetFigures(context.Context, *connect.Request[ledgerdv1.GetFiguresRequest]) (*connect.Response[ledgerdv1.GetFiguresResponse], error)
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
@@ -398,6 +404,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getFigures: connect.NewClient[ledgerdv1.GetFiguresRequest, ledgerdv1.GetFiguresResponse](
+			httpClient,
+			baseURL+LedgerServiceGetFiguresProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetFigures")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		search: connect.NewClient[ledgerdv1.SearchRequest, ledgerdv1.SearchResponse](
 			httpClient,
 			baseURL+LedgerServiceSearchProcedure,
@@ -491,6 +504,7 @@ type ledgerServiceClient struct {
 	getProof          *connect.Client[ledgerdv1.GetProofRequest, ledgerdv1.GetProofResponse]
 	getCertificate    *connect.Client[ledgerdv1.GetCertificateRequest, ledgerdv1.GetCertificateResponse]
 	listEvidence      *connect.Client[ledgerdv1.ListEvidenceRequest, ledgerdv1.ListEvidenceResponse]
+	getFigures        *connect.Client[ledgerdv1.GetFiguresRequest, ledgerdv1.GetFiguresResponse]
 	search            *connect.Client[ledgerdv1.SearchRequest, ledgerdv1.SearchResponse]
 	getNode           *connect.Client[ledgerdv1.GetNodeRequest, ledgerdv1.GetNodeResponse]
 	getCluster        *connect.Client[ledgerdv1.GetClusterRequest, ledgerdv1.GetClusterResponse]
@@ -618,6 +632,11 @@ func (c *ledgerServiceClient) ListEvidence(ctx context.Context, req *connect.Req
 	return c.listEvidence.CallUnary(ctx, req)
 }
 
+// GetFigures calls ledgerd.v1.LedgerService.GetFigures.
+func (c *ledgerServiceClient) GetFigures(ctx context.Context, req *connect.Request[ledgerdv1.GetFiguresRequest]) (*connect.Response[ledgerdv1.GetFiguresResponse], error) {
+	return c.getFigures.CallUnary(ctx, req)
+}
+
 // Search calls ledgerd.v1.LedgerService.Search.
 func (c *ledgerServiceClient) Search(ctx context.Context, req *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {
 	return c.search.CallUnary(ctx, req)
@@ -732,6 +751,9 @@ type LedgerServiceHandler interface {
 	GetCertificate(context.Context, *connect.Request[ledgerdv1.GetCertificateRequest]) (*connect.Response[ledgerdv1.GetCertificateResponse], error)
 	// Pairs of signed statements of members that cannot both be true, as far as this node has met any.
 	ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error)
+	// GetFigures counts the transactions of a shard's chain, apart from the entries between shards: in
+	// all, by hour and by day.
+	GetFigures(context.Context, *connect.Request[ledgerdv1.GetFiguresRequest]) (*connect.Response[ledgerdv1.GetFiguresResponse], error)
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
@@ -930,6 +952,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetFiguresHandler := connect.NewUnaryHandler(
+		LedgerServiceGetFiguresProcedure,
+		svc.GetFigures,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetFigures")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceSearchHandler := connect.NewUnaryHandler(
 		LedgerServiceSearchProcedure,
 		svc.Search,
@@ -1043,6 +1072,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetCertificateHandler.ServeHTTP(w, r)
 		case LedgerServiceListEvidenceProcedure:
 			ledgerServiceListEvidenceHandler.ServeHTTP(w, r)
+		case LedgerServiceGetFiguresProcedure:
+			ledgerServiceGetFiguresHandler.ServeHTTP(w, r)
 		case LedgerServiceSearchProcedure:
 			ledgerServiceSearchHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNodeProcedure:
@@ -1162,6 +1193,10 @@ func (UnimplementedLedgerServiceHandler) GetCertificate(context.Context, *connec
 
 func (UnimplementedLedgerServiceHandler) ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListEvidence is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetFigures(context.Context, *connect.Request[ledgerdv1.GetFiguresRequest]) (*connect.Response[ledgerdv1.GetFiguresResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetFigures is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Bounds of the figures: how much one question counts, and how many periods are kept.
+const (
+	countedBlocks  = 2_000
+	countedEntries = 50_000
+	maxHours       = 31 * 24
+	maxDays        = 3_660
+
+	hour ledger.Milliseconds = 3_600_000
+	day                      = 24 * hour
+)
+
+// GetFigures counts on, and returns what is counted.
+//
+// A chain does not keep how many of its entries are transactions of users. Nothing but these figures
+// needs it, so nodes neither agree on it nor store it. It follows from the blocks, of which each
+// question counts some more. A node that starts again counts again once it is asked.
+func (s *Service) GetFigures(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetFiguresRequest]) (
+	*connect.Response[ledgerdv1.GetFiguresResponse], error) {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
+		return nil, err
+	}
+	if request.Msg.GetHours() > maxHours || request.Msg.GetDays() > maxDays {
+		return nil, invalid("hours: at most %d; days: at most %d", maxHours, maxDays)
+	}
+	select {
+	case s.figures.turn <- struct{}{}:
+		defer func() { <-s.figures.turn }()
+	case <-ctx.Done():
+		return nil, s.failure(ctx, "waiting for figures", ctx.Err())
+	}
+	opened := s.backend.Store()
+	if err := s.figures.count(ctx, opened); err != nil {
+		return nil, s.failure(ctx, "counting", err)
+	}
+	f := s.figures
+	return connect.NewResponse(&ledgerdv1.GetFiguresResponse{
+		Total: f.total.toProto(), FromHeight: uint64(f.from), CountedHeight: uint64(f.height),
+		HeadHeight: uint64(opened.Head().Height),
+		Hours:      newest(f.hours, int(request.Msg.GetHours())),
+		Days:       newest(f.days, int(request.Msg.GetDays())),
+	}), nil
+}
+
+// figures are the counts of the blocks from one height to another.
+type figures struct {
+	turn         chan struct{} // held by the one who counts or reads
+	from, height ledger.Height
+	hash         ledger.Hash // of the last counted block
+	total        figure
+	hours, days  []figure // by time
+}
+
+func newFigures() *figures { return &figures{turn: make(chan struct{}, 1)} }
+
+// figure counts the entries of a period.
+type figure struct {
+	start                                ledger.Milliseconds
+	transactions, first, failed, between uint64
+}
+
+func (f *figure) add(other *figure) {
+	f.transactions += other.transactions
+	f.first += other.first
+	f.failed += other.failed
+	f.between += other.between
+}
+
+func (f *figure) toProto() *ledgerdv1.Figures {
+	return &ledgerdv1.Figures{StartMs: uint64(f.start), Transactions: f.transactions,
+		First: f.first, Failed: f.failed, Between: f.between}
+}
+
+// count counts blocks after those that are counted, within the bounds of one question.
+func (f *figures) count(ctx context.Context, opened *store.Store) error {
+	if err := f.check(opened); err != nil {
+		return err
+	}
+	entries := 0
+	for blocks := 0; blocks < countedBlocks && entries < countedEntries &&
+		f.height < opened.Head().Height && ctx.Err() == nil; blocks++ {
+		block, err := opened.Block(f.height + 1)
+		if err != nil {
+			return err
+		}
+		f.take(opened, block)
+		entries += block.Len()
+	}
+	return ctx.Err()
+}
+
+// check begins again if the counted blocks are not those of the chain, or if earlier ones have come
+// since.
+func (f *figures) check(opened *store.Store) error {
+	from := opened.Absent() + 1
+	same := f.from == from && f.height <= opened.Head().Height
+	if same && f.height >= f.from {
+		block, err := opened.Block(f.height)
+		if err != nil {
+			return err
+		}
+		same = block.Hash == f.hash
+	}
+	if !same {
+		*f = figures{turn: f.turn, from: from, height: from - 1}
+	}
+	return nil
+}
+
+// take counts a block.
+func (f *figures) take(opened *store.Store, block *ledger.Block) {
+	counted := figureOf(opened, block)
+	if f.height < f.from {
+		f.total.start = block.Header.Time
+	}
+	f.height, f.hash = block.Header.Height, block.Hash
+	f.total.add(&counted)
+	f.hours = inPeriod(f.hours, &counted, block.Header.Time, hour, maxHours)
+	f.days = inPeriod(f.days, &counted, block.Header.Time, day, maxDays)
+}
+
+// inPeriod adds a block's figure to that of its period, and forgets the oldest period if there are
+// too many. Blocks never become younger, so the period is the last one or a new one.
+func inPeriod(periods []figure, counted *figure, time, length ledger.Milliseconds,
+	most int) []figure {
+	start := time - time%length
+	if last := len(periods) - 1; last < 0 || periods[last].start < start {
+		if len(periods) == most {
+			periods = append(periods[:0], periods[1:]...)
+		}
+		periods = append(periods, figure{start: start})
+	}
+	periods[len(periods)-1].add(counted)
+	return periods
+}
+
+// figureOf counts a block's entries by kind.
+func figureOf(opened *store.Store, block *ledger.Block) (counted figure) {
+	sharded, own := opened.ShardTree() != nil, opened.Shard()
+	for i, entry := range block.All() {
+		code := entry.Result.Code
+		transaction := entry.Transaction()
+		if transaction.Verdict != nil || transaction.Arrival != nil || code == ledger.Relayed {
+			counted.between++
+			if code == ledger.Released {
+				counted.failed++
+			}
+			continue
+		}
+		counted.transactions++
+		if code != ledger.Applied && code != ledger.SetAside {
+			counted.failed++
+		}
+		lowest := own
+		if sharded {
+			lowest = slices.Min(append(opened.Destinations(block, i), ledger.MaxShards))
+		}
+		if lowest == own {
+			counted.first++
+		}
+	}
+	return counted
+}
+
+// newest returns the last periods, at most so many.
+func newest(periods []figure, most int) []*ledgerdv1.Figures {
+	shown := make([]*ledgerdv1.Figures, 0, min(most, len(periods)))
+	for i := max(0, len(periods)-most); i < len(periods); i++ {
+		shown = append(shown, periods[i].toProto())
+	}
+	return shown
+}
