@@ -169,6 +169,15 @@ func (f *cutFlags) bind(command *cobra.Command) {
 	command.MarkFlagsMutuallyExclusive("at", "cut")
 }
 
+// until returns the block in the chain of a store, or nil if none is given.
+func (f *atFlag) until(opened *store.Store) (*uint64, error) {
+	if f.text == "" {
+		return nil, nil
+	}
+	height, err := f.inStore(opened)
+	return (*uint64)(&height), err
+}
+
 // read returns the cut in the file, or nil if there is no --cut.
 func (f *cutFlags) read(command *cobra.Command) ([]*ledgerdv1.Place, error) {
 	if !command.Flags().Changed("cut") {

@@ -157,7 +157,11 @@ shard at that cut, and in a book of one shard with --at those at a block.`,
 				}
 				defer func() { err = errors.Join(err, opened.Close()) }()
 				if whole.journal {
-					return whole.export(command, opened, cut.height(command))
+					until, err := cut.at.until(opened)
+					if err != nil {
+						return err
+					}
+					return whole.export(command, opened, until)
 				}
 				place, err := cut.placeIn(command, opened)
 				if err != nil {
