@@ -603,11 +603,23 @@ export class FakeNode {
       },
       getAccount: ({ account }) => ({ account: find(this.account(account), account) }),
       listHistory: ({ account, pageSize, pageToken }) => {
-        const touching = [...chain.byId.values()]
-          .reverse()
-          .filter((transaction) =>
-            transaction.body?.postings.some((posting) => posting.account === account),
-          );
+        const touching = [...chain.byId.values()].filter((transaction) =>
+          transaction.body?.postings.some((posting) => posting.account === account),
+        );
+        const sums = new Map<string, bigint>();
+        const after = new Map(
+          touching.map((transaction) => [
+            transaction,
+            (transaction.body?.postings ?? [])
+              .filter((posting) => posting.account === account)
+              .map(({ asset, amount }) => {
+                const sum = (sums.get(asset) ?? 0n) + BigInt(amount);
+                sums.set(asset, sum);
+                return { asset, amount: String(sum) };
+              }),
+          ]),
+        );
+        touching.reverse();
         // The token counts from the oldest entry, so new entries do not move it.
         const start = pageToken === "" ? 0 : touching.length - Number(pageToken);
         const rows = touching.slice(start, start + (pageSize || 50));
@@ -622,9 +634,10 @@ export class FakeNode {
           changes: (transaction.body?.postings ?? [])
             .filter((posting) => posting.account === account)
             .map(({ asset, amount }) => ({ asset, amount })),
+          balancesAfter: after.get(transaction) ?? [],
           note: transaction.body?.note ?? "",
         }));
-        return { entries, nextPageToken };
+        return { entries, nextPageToken, hasBalances: true };
       },
       listOrganisations: () => ({
         organisations: organisations.map((name) => ({

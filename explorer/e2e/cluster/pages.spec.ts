@@ -139,7 +139,16 @@ test("an account: its balances are the sum of its history, as the CSV has it", a
   await expect(page.getByTestId("history").locator("tbody tr").first()).toBeVisible();
   const { rows } = await downloadCsv(page);
   const [header, ...entries] = rows;
-  expect(header).toEqual(["time", "height", "index", "transaction", "asset", "change", "note"]);
+  expect(header).toEqual([
+    "time",
+    "height",
+    "index",
+    "transaction",
+    "asset",
+    "change",
+    "balance",
+    "note",
+  ]);
   expect(entries.length).toBeGreaterThan(0);
 
   const { account: now } = await call<{
