@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// history returns all entries that a request asks for, over pages of a size, as one text: the change
-// and the balance after it. It also checks that the pages join.
+// history returns all entries that a request asks for, over pages of a size, as one text: the
+// change and the balance after it. It also checks that the pages join.
 func (b *bank) history(request *ledgerdv1.ListHistoryRequest) (text string) {
 	b.Helper()
 	request.Account = "bank:a"
@@ -81,11 +81,12 @@ func TestFiltersOfHistories(t *testing.T) {
 			"to":   {&ledgerdv1.ListHistoryRequest{ToHeight: second}, "-30>70 100>100"},
 			"one block": {&ledgerdv1.ListHistoryRequest{FromHeight: first, ToHeight: first},
 				"100>100"},
-			"asset":       {&ledgerdv1.ListHistoryRequest{Asset: "gold"}, "7>7gold"},
-			"least":       {&ledgerdv1.ListHistoryRequest{MinAmount: "30"}, "-30>70 100>100"},
-			"most":        {&ledgerdv1.ListHistoryRequest{MaxAmount: "7"}, "5>75 7>7gold"},
-			"of an asset": {&ledgerdv1.ListHistoryRequest{MinAmount: "6", Asset: "gold"}, "7>7gold"},
-			"other":       {&ledgerdv1.ListHistoryRequest{Counterparty: "bank:b"}, "5>75 -30>70"},
+			"asset": {&ledgerdv1.ListHistoryRequest{Asset: "gold"}, "7>7gold"},
+			"least": {&ledgerdv1.ListHistoryRequest{MinAmount: "30"}, "-30>70 100>100"},
+			"most":  {&ledgerdv1.ListHistoryRequest{MaxAmount: "7"}, "5>75 7>7gold"},
+			"of an asset": {&ledgerdv1.ListHistoryRequest{MinAmount: "6", Asset: "gold"},
+				"7>7gold"},
+			"other": {&ledgerdv1.ListHistoryRequest{Counterparty: "bank:b"}, "5>75 -30>70"},
 			"of one": {&ledgerdv1.ListHistoryRequest{Counterparty: "bank"},
 				"5>75 7>7gold -30>70 100>100"},
 			"below":  {&ledgerdv1.ListHistoryRequest{Counterparty: "bank:mint:"}, ""},
