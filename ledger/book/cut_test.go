@@ -336,8 +336,8 @@ func TestCutsAddUp(t *testing.T) {
 }
 
 // checkStatements checks that the entries of each account's history, from nothing on, make up what
-// the account has, those that crossed shards among them, and that reading from the newest entry back
-// gives the same balances.
+// the account has, those that crossed shards among them, and that reading from the newest entry
+// back gives the same balances.
 func (b *shards) checkStatements(each *store.Store) {
 	b.t.Helper()
 	accounts, err := each.Accounts("", 100)
