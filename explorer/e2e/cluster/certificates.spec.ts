@@ -63,7 +63,7 @@ test("a block shows its certificate or that of a later block", async ({ page }) 
   );
   const certified = page.getByTestId("certified");
   await expect(certified).toContainText("Block 3 is final: certified by node-");
-  await page.getByText("What was followed").click();
+  await page.getByText("What was checked here, and what was not").click();
   await expect(page.getByText("4 members of the genesis of demo")).toBeVisible();
   await certified.getByRole("link", { name: "node-", exact: false }).first().click();
   await expect(page).toHaveURL(/\/nodes\?member=\d$/);

@@ -25,7 +25,7 @@ test("a transaction is followed from the genesis over a join", async ({ page }) 
       "The transaction is final: certified by node-1, node-2, node-3 (3 of 4 members) " +
         "in block 64, followed from the genesis over 1 change of members.",
     );
-    await page.getByText("What was followed").click();
+    await page.getByText("What was checked here, and what was not").click();
     const steps = page.getByTestId("certificate").locator("ol li");
     await expect(steps).toHaveText([
       /3 members of the genesis of\s+demo/,
@@ -33,6 +33,16 @@ test("a transaction is followed from the genesis over a join", async ({ page }) 
       /3 headers from block 61 to block\s+64, each with the hash of the one before/,
       /Block 64 signed by\s+node-1, node-2, node-3\s*:/,
     ]);
+    // The reader compares the genesis with a hash from elsewhere.
+    const missing = page.getByTestId("not-checked");
+    await expect(missing).toContainText("whether this genesis is that of your ledger");
+    const own = page.getByLabel("Hash from elsewhere");
+    await own.fill("ab".repeat(32));
+    await expect(page.getByTestId("compared")).toContainText("✗ another one");
+    const text = await page.getByTestId("certificate").locator(".genesis").textContent();
+    await own.fill(/[0-9a-f]{64}/.exec(text ?? "")?.[0].toUpperCase() ?? "");
+    await expect(page.getByTestId("compared")).toHaveText("✓ the same genesis");
+    await expect(missing).not.toContainText("whether this genesis");
   });
 });
 
