@@ -296,6 +296,22 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// A block of another chain, with the height of the next one, is no next block.
+func TestOtherBlock(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(1)
+	client := ledgertest.NewClient(genesis, "acme")
+	one := ledgertest.Block(genesis, client.Bundle(client.Register("mint")))
+	other := ledgertest.Block(genesis, client.Bundle(client.Register("cash")))
+	two := ledgertest.After(other, client.Bundle(client.Register("bank")))
+	source := &fixed{genesis: genesis, blocks: []*ledger.Block{one, two}}
+	found, err := verify(t, export(t, source, "jsonl", journal.Options{To: 2}), genesis)
+	if !errors.Is(err, journal.ErrWrong) || !strings.Contains(found.Problems[0].Reason,
+		"block 2 is not the one after block 1") {
+		t.Errorf("%+v %v", found, err)
+	}
+}
+
 // An export that stops at any byte goes on, and the file is the same as without an interruption.
 func TestResume(t *testing.T) {
 	t.Parallel()
