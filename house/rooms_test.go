@@ -487,6 +487,10 @@ var rooms = []room{
 		purpose: "tests that run the built program as an operator would, damage it and check " +
 			"what is left",
 	},
+	{folder: "clients/python",
+		purpose: "the Python package, from the encodings to the client: written from the " +
+			"published pages, tested with their vectors; it has no Go code",
+	},
 	{folder: "examples",
 		purpose: "programs for readers: broadcast, a state machine, the Go client, seats, a game",
 		imports: []string{"digraph", "order", "allconcur", "rdmanet", "rdmanet/memory", "ledger",

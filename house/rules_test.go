@@ -325,9 +325,9 @@ var (
 // lockFiles name versions to fetch. They must not name a host to fetch from.
 var lockFiles = []string{"package-lock.json", "go.sum", "go.mod", ".npmrc"}
 
-// narrow are the extensions of the explorer's sources whose lines are no longer than columnsMax. A
-// Svelte file may have longer ones: white space in its markup is shown.
-var narrow = []string{".ts", ".tsx", ".css", ".js", ".mjs"}
+// narrow are the extensions of sources in other languages, whose lines are not longer than
+// columnsMax. A Svelte file may have longer ones: white space in its markup is shown.
+var narrow = []string{".ts", ".tsx", ".css", ".js", ".mjs", ".py"}
 
 // checkText checks any text: its lines, open ends, and paths and hosts of one machine.
 func checkText(f file) []string {

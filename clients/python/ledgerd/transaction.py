@@ -1,0 +1,406 @@
+"""Transactions: their canonical bytes (the body) and their ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import List, Optional, Sequence, Set
+
+from . import names
+from .codec import (
+    HASH_SIZE,
+    MalformedError,
+    Reader,
+    amount,
+    boolean,
+    domain,
+    elements,
+    fixed,
+    sha256,
+    string,
+    uint,
+    utf8,
+    uvarint,
+)
+from .ed25519 import KEY_SIZE
+
+VERSION = 1
+VERSION_MEMBERSHIP = 2
+VERSION_PACKED = 8
+VERSION_DEADLINE = 9
+VERSION_CANCELLATION = 10
+VERSION_LAST = 12
+
+_ID_DOMAIN = domain("ledgerd/transaction/1")
+
+
+def transaction_id(body: bytes) -> bytes:
+    """Return the id of a transaction, by its body."""
+    return sha256(_ID_DOMAIN, body)
+
+
+@dataclass
+class Registration:
+    """Registers an organisation with its keys, and perhaps pins it to a shard."""
+
+    organisation: str
+    keys: List[bytes]
+    pinned: bool = False
+    shard: int = 0
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes."""
+        self.check()
+        keys = [fixed(key, KEY_SIZE, "a key") for key in self.keys]
+        return (string(self.organisation) + elements(keys) + boolean(self.pinned)
+                + uvarint(self.shard))
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        names.organisation(self.organisation)
+        if not 1 <= len(self.keys) <= names.KEYS_MAX:
+            raise MalformedError(f"an organisation has 1 to {names.KEYS_MAX} keys")
+        if len(set(self.keys)) != len(self.keys):
+            raise MalformedError("a key twice")
+        if self.shard and not self.pinned or self.shard >> 32:
+            raise MalformedError("a shard that is not pinned, or none")
+
+    @classmethod
+    def read(cls, r: Reader) -> "Registration":
+        """Take one from a reader."""
+        return cls(r.text("bytes of organisation", names.ORGANISATION_MAX),
+                   r.list("keys", names.KEYS_MAX, KEY_SIZE, lambda: r.take(KEY_SIZE)),
+                   r.boolean(), r.uvarint32())
+
+
+@dataclass
+class Opening:
+    """Opens an account. The balances of an issuer may go below zero."""
+
+    account: str
+    issuer: bool = False
+    alias: str = ""
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes."""
+        self.check()
+        return string(self.account) + boolean(self.issuer) + string(self.alias)
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        names.path(self.account)
+        names.alias(self.alias)
+
+    @classmethod
+    def read(cls, r: Reader) -> "Opening":
+        """Take one from a reader."""
+        return cls(r.text("bytes of account", names.PATH_MAX), r.boolean(),
+                   r.text("bytes of alias", names.ALIAS_MAX))
+
+
+@dataclass
+class Posting:
+    """Adds an amount, which may be below zero, to an account."""
+
+    account: str
+    amount: int
+    asset: str = names.DEFAULT_ASSET
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes."""
+        self.check()
+        return string(self.account) + string(self.asset) + amount(self.amount)
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        names.path(self.account)
+        names.asset(self.asset)
+
+    @classmethod
+    def read(cls, r: Reader) -> "Posting":
+        """Take one from a reader."""
+        account = r.text("bytes of account", names.PATH_MAX)
+        asset = r.text("bytes of asset", names.ASSET_MAX)
+        return cls(account, r.amount(), asset)
+
+
+@dataclass
+class Record:
+    """Writes a value under a key of an organisation."""
+
+    key: str
+    value: bytes
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes."""
+        self.check()
+        return string(self.key) + string(self.value)
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        names.path(self.key)
+        if len(self.value) > names.RECORD_VALUE_MAX:
+            raise MalformedError(f"a record's value of {len(self.value)} bytes, at most "
+                                 f"{names.RECORD_VALUE_MAX} allowed")
+
+    @classmethod
+    def read(cls, r: Reader) -> "Record":
+        """Take one from a reader."""
+        return cls(r.text("bytes of key", names.PATH_MAX),
+                   r.string("bytes of value", names.RECORD_VALUE_MAX))
+
+
+def _check_all(group: Sequence[Registration | Opening | Posting | Record]) -> None:
+    for each in group:
+        each.check()
+
+
+@dataclass
+class Transaction:
+    """A client's transaction. `ledger` is the book: see Genesis.book.
+
+    The node refuses a transaction whose nonce is not above those before in its stream, and executes
+    one once however often it is submitted. With a deadline (milliseconds since 1970) no block of
+    that time or later applies it; a transaction that concerns several shards needs one.
+    """
+
+    ledger: bytes
+    signer: str
+    stream: int
+    sequence: int
+    last_valid: int = 0
+    deadline: int = 0
+    registrations: List[Registration] = field(default_factory=list)
+    openings: List[Opening] = field(default_factory=list)
+    postings: List[Posting] = field(default_factory=list)
+    records: List[Record] = field(default_factory=list)
+    note: str = ""
+
+    def encode(self) -> bytes:
+        """Return the body: the canonical bytes. Raises MalformedError."""
+        self.check()
+        body = b"".join([
+            bytes([VERSION_DEADLINE if self.deadline else VERSION]),
+            fixed(self.ledger, HASH_SIZE, "a ledger"),
+            string(self.signer),
+            uvarint(self.stream),
+            uvarint(self.sequence),
+            uvarint(self.last_valid),
+            uvarint(self.deadline) if self.deadline else b"",
+            elements([each.encode() for each in self.registrations]),
+            elements([each.encode() for each in self.openings]),
+            elements([each.encode() for each in self.postings]),
+            elements([each.encode() for each in self.records]),
+            string(self.note),
+        ])
+        if len(body) > names.BODY_MAX:
+            raise MalformedError(f"a body of {len(body)} bytes, at most {names.BODY_MAX} allowed")
+        return body
+
+    def id(self) -> bytes:
+        """Return the id: the hash of the body."""
+        return transaction_id(self.encode())
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        names.organisation(self.signer)
+        if not 0 <= self.deadline < 1 << 63:
+            raise MalformedError(f"a deadline of {self.deadline}")
+        for what, found, most in (
+                ("registrations", len(self.registrations), names.REGISTRATIONS_MAX),
+                ("openings", len(self.openings), names.OPENINGS_MAX),
+                ("postings", len(self.postings), names.POSTINGS_MAX),
+                ("records", len(self.records), names.RECORDS_MAX),
+                ("bytes of note", len(utf8(self.note)), names.NOTE_MAX)):
+            if found > most:
+                raise MalformedError(f"{found} {what}, at most {most} allowed")
+        _check_all(self.registrations)
+        _check_all(self.openings)
+        _check_all(self.postings)
+        _check_all(self.records)
+
+    def consents(self) -> Set[str]:
+        """Return the organisations that have to sign.
+
+        They are the signer, those whose accounts are opened or have something taken, and those
+        whose records are written. What a posting takes is below zero.
+        """
+        needed = {self.signer}
+        needed.update(names.organisation_of(each.account) for each in self.openings)
+        needed.update(names.organisation_of(each.account) for each in self.postings
+                      if each.amount < 0)
+        needed.update(names.organisation_of(each.key) for each in self.records)
+        return needed
+
+    @classmethod
+    def decode(cls, body: bytes) -> "Transaction":
+        """Decode a body, or raise MalformedError."""
+        if len(body) > names.BODY_MAX:
+            raise MalformedError(f"a body of {len(body)} bytes")
+        r = Reader(body)
+        version = r.byte()
+        if version not in (VERSION, VERSION_DEADLINE):
+            raise MalformedError(f"transaction version {version} is not a client's")
+        t = cls(r.hash(), r.text("bytes of organisation", names.ORGANISATION_MAX), r.uvarint(),
+                r.uvarint(), r.uvarint())
+        if version == VERSION_DEADLINE:
+            t.deadline = r.uvarint()
+            if not t.deadline:
+                raise MalformedError("a deadline of 0")
+        t.registrations = r.list("registrations", names.REGISTRATIONS_MAX, 4,
+                                 lambda: Registration.read(r))
+        t.openings = r.list("openings", names.OPENINGS_MAX, 3, lambda: Opening.read(r))
+        t.postings = r.list("postings", names.POSTINGS_MAX, 3, lambda: Posting.read(r))
+        t.records = r.list("records", names.RECORDS_MAX, 2, lambda: Record.read(r))
+        t.note = r.text("bytes of note", names.NOTE_MAX)
+        r.end()
+        t.check()
+        return t
+
+
+def transfer(ledger: bytes, signer: str, stream: int, sequence: int, source: str,
+             destination: str, value: int, asset: str = names.DEFAULT_ASSET,
+             **further: object) -> Transaction:
+    """Make a transaction that moves a value from one account to another."""
+    return Transaction(ledger, signer, stream, sequence, postings=[
+        Posting(source, -value, asset), Posting(destination, value, asset)],
+        **further)  # type: ignore[arg-type]
+
+
+@dataclass
+class Cancellation:
+    """Withdraws its signer's consent to another transaction, at one shard."""
+
+    ledger: bytes
+    signer: str
+    stream: int
+    sequence: int
+    deadline: int
+    transaction: bytes
+    shard: int = 0
+    note: str = ""
+
+    def encode(self) -> bytes:
+        """Return the body: the canonical bytes. Raises MalformedError."""
+        names.organisation(self.signer)
+        if not 0 < self.deadline < 1 << 63 or self.shard >> 32:
+            raise MalformedError("a cancellation names a deadline and a shard")
+        if len(utf8(self.note)) > names.NOTE_MAX:
+            raise MalformedError("a note that is too long")
+        return b"".join([
+            bytes([VERSION_CANCELLATION]), fixed(self.ledger, HASH_SIZE, "a ledger"),
+            string(self.signer), uvarint(self.stream), uvarint(self.sequence),
+            uvarint(self.deadline), fixed(self.transaction, HASH_SIZE, "an id"),
+            uvarint(self.shard), string(self.note)])
+
+    def id(self) -> bytes:
+        """Return the id: the hash of the body."""
+        return transaction_id(self.encode())
+
+    def consents(self) -> Set[str]:
+        """Return who has to sign: the signer."""
+        return {self.signer}
+
+
+@dataclass
+class Member:
+    """A node of the group that keeps a chain."""
+
+    name: str
+    key: bytes
+    address: str
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes."""
+        self.check()
+        return string(self.name) + string(self.key) + string(self.address)
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        names.organisation(self.name)
+        if len(self.key) > names.MEMBER_KEY_MAX or len(utf8(self.address)) > names.ADDRESS_MAX:
+            raise MalformedError(f"member {self.name}: key or address too long")
+
+    @classmethod
+    def read(cls, r: Reader) -> "Member":
+        """Take one from a reader."""
+        member = cls(r.text("bytes of member", names.ORGANISATION_MAX),
+                     r.string("bytes of key", names.MEMBER_KEY_MAX),
+                     r.text("bytes of address", names.ADDRESS_MAX))
+        member.check()
+        return member
+
+
+JOIN, LEAVE, ADMIT = 1, 2, 3
+
+
+@dataclass
+class MembershipChange:
+    """A change of a chain's members: one joins or leaves, or its disk is admitted.
+
+    It names the chain as its ledger, which is the genesis' hash. An operator signs it.
+    """
+
+    chain: bytes
+    stream: int
+    sequence: int
+    last_valid: int
+    kind: int
+    member: Optional[Member] = None  # of a join
+    index: int = 0  # of a member that leaves, or whose disk is admitted
+    disk: bytes = b""
+    note: str = ""
+
+    def encode(self) -> bytes:
+        """Return the body: the canonical bytes. Raises MalformedError."""
+        if self.kind == JOIN and self.member:
+            change = self.member.encode()
+        elif self.kind == LEAVE:
+            change = uvarint(self.index)
+        elif self.kind == ADMIT:
+            change = uvarint(self.index) + fixed(self.disk, 16, "a disk")
+        else:
+            raise MalformedError(f"a change of kind {self.kind}")
+        return b"".join([
+            bytes([VERSION_MEMBERSHIP]), fixed(self.chain, HASH_SIZE, "a chain"),
+            uvarint(self.stream), uvarint(self.sequence), uvarint(self.last_valid),
+            uint(self.kind, 1), change, string(self.note)])
+
+    def id(self) -> bytes:
+        """Return the id: the hash of the body."""
+        return transaction_id(self.encode())
+
+    @classmethod
+    def decode(cls, body: bytes) -> "MembershipChange":
+        """Decode a body, or raise MalformedError."""
+        r = Reader(body)
+        if r.byte() != VERSION_MEMBERSHIP:
+            raise MalformedError("the transaction changes no members")
+        change = cls(r.hash(), r.uvarint(), r.uvarint(), r.uvarint(), r.byte())
+        if change.kind == JOIN:
+            change.member = Member.read(r)
+        elif change.kind in (LEAVE, ADMIT):
+            change.index = r.uvarint()
+            if change.index >= names.MEMBER_INDEXES_MAX:
+                raise MalformedError(f"member {change.index}")
+            if change.kind == ADMIT:
+                change.disk = r.take(16)
+        else:
+            raise MalformedError(f"a change of kind {change.kind}")
+        change.note = r.text("bytes of note", names.NOTE_MAX)
+        r.end()
+        return change
+
+
+def check_body(body: bytes) -> None:
+    """Raise MalformedError if the body is of a kind that this package decodes, and malformed.
+
+    Of the other kinds (policies, charters, verdicts, changes of a book, arrivals) only the version
+    is checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
+    """
+    version = body[0] if body else 0
+    if version in (VERSION, VERSION_DEADLINE):
+        Transaction.decode(body)
+    elif version == VERSION_MEMBERSHIP:
+        MembershipChange.decode(body)
+    elif version == 0 or version == VERSION_PACKED or version > VERSION_LAST:
+        raise MalformedError(f"transaction version {version}")

@@ -1,0 +1,187 @@
+"""The client against a server that misbehaves as nodes and networks do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+
+import ledgerd
+from ledgerd import answers
+
+from conftest import GENESIS, KEYS
+
+Answer = Tuple[int, Dict[str, str], Any]
+
+
+class Server:
+    """Answers calls with what it was told, in order, and repeats the last one."""
+
+    def __init__(self) -> None:
+        self.answers: List[Answer] = []
+        self.seen: List[Tuple[str, Dict[str, str], Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.seen.append((self.path, dict(self.headers), body))
+                status, headers, content = outer.answers[0]
+                if len(outer.answers) > 1:
+                    outer.answers.pop(0)
+                if status == 0:  # the connection breaks
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
+                    return
+                text = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever,
+                                       kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def refusal(code: str, **headers: str) -> Answer:
+    names = {"retry": "Ledgerd-Retry", "unsure": "Ledgerd-Unsure", "reason": "Ledgerd-Reason",
+             "writers": "Ledgerd-Writers"}
+    return 503, {names[name]: value for name, value in headers.items()}, {
+        "code": code, "message": "no"}
+
+
+def bundle() -> ledgerd.Bundle:
+    made = ledgerd.transfer(GENESIS.book(), "alice", 0, 1, "alice:a", "bob:b", 5)
+    return ledgerd.Bundle.of([made]).sign("alice", KEYS["alice"])
+
+
+def durable(made: ledgerd.Bundle) -> Answer:
+    return 200, {}, {"transactions": [
+        {"idHex": each.hex(), "state": "TRANSACTION_STATE_DURABLE", "height": "7",
+         "laterField": {"of": "another version"}} for each in made.ids()]}
+
+
+def test_a_submission_is_repeated_with_the_same_bytes(server: Server) -> None:
+    made = bundle()
+    server.answers = [(0, {}, b""), refusal("unavailable", retry="true"), durable(made)]
+    with ledgerd.Client(server.address, token="secret") as client:
+        statuses = client.submit(made)
+    assert [(each.state, each.height) for each in statuses] == [("durable", 7)]
+    assert len(server.seen) == 3
+    assert server.seen[0][2] == server.seen[1][2] == server.seen[2][2]
+    path, headers, _ = server.seen[0]
+    assert path == "/ledgerd.v1.LedgerService/Submit"
+    assert headers["Authorization"] == "Bearer secret"
+    assert 0 < int(headers["Connect-Timeout-Ms"]) <= 10000
+
+
+def test_the_next_address_answers(server: Server) -> None:
+    with socket.socket() as free:  # bound, and not listening
+        free.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{free.getsockname()[1]}"
+        server.answers = [(200, {}, {"nextSequence": "5"})]
+        with ledgerd.Client([dead, server.address]) as client:
+            assert client.nonce("alice") == 5
+            assert client.nonce("alice") == 5  # at the address that answered, at once
+        with ledgerd.Client(dead, attempts=2) as client, pytest.raises(ledgerd.ConnectionFailed):
+            client.nonce("alice")
+
+
+def test_retries_are_bounded_in_number_and_time(server: Server) -> None:
+    server.answers = [refusal("unavailable", retry="true", writers="a:1,b:2")]
+    with ledgerd.Client(server.address, attempts=3) as client:
+        with pytest.raises(ledgerd.Unavailable) as raised:
+            client.nonce("alice")
+    assert len(server.seen) == 3 and raised.value.writers == ["a:1", "b:2"]
+    begun = time.monotonic()
+    with ledgerd.Client(server.address, attempts=1000, timeout=0.3) as client:
+        with pytest.raises(ledgerd.Unavailable):
+            client.nonce("alice")
+    assert time.monotonic() - begun < 5
+
+
+def test_what_is_not_to_be_repeated_is_not(server: Server) -> None:
+    server.answers = [refusal("invalid_argument")]
+    with ledgerd.Client(server.address) as client, pytest.raises(ledgerd.InvalidArgument):
+        client.submit(bundle())
+    assert len(server.seen) == 1
+
+
+def test_reasons_and_doubts_are_told(server: Server) -> None:
+    server.answers = [refusal("unavailable", reason="shard_down"), ]
+    with ledgerd.Client(server.address) as client:
+        with pytest.raises(ledgerd.Unavailable) as raised:
+            client.submit(bundle())
+        assert raised.value.reason == "shard_down" and not raised.value.unsure
+        # One attempt may have got through, whatever the next one is told.
+        server.answers = [(0, {}, b""), refusal("invalid_argument")]
+        with pytest.raises(ledgerd.InvalidArgument) as refused:
+            client.submit(bundle())
+        assert refused.value.unsure
+
+
+def test_silence_ends_with_the_time() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        begun = time.monotonic()
+        with ledgerd.Client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.3) as client:
+            with pytest.raises(ledgerd.ConnectionFailed):
+                client.nonce("alice")
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("content", [
+    b"no JSON", [], {"transactions": [{"idHex": "00" * 32}]}, {"transactions": "x"},
+    {"transactions": [{"idHex": 5}]}, {"transactions": []}], ids=str)
+def test_answers_that_are_not_the_apis(server: Server, content: Any) -> None:
+    server.answers = [(200, {}, content)]
+    with ledgerd.Client(server.address) as client, pytest.raises(ledgerd.MalformedAnswer):
+        client.submit(bundle())
+
+
+def test_failures_name_their_reason() -> None:
+    status = answers.Status.of({"idHex": "00" * 32, "state": "TRANSACTION_STATE_FAILED",
+                                "reasonCode": "insufficient_funds", "reason": "too little"})
+    with pytest.raises(ledgerd.TransactionFailed) as raised:
+        ledgerd.require([status], ledgerd.DURABLE)
+    assert raised.value.reason_code == "insufficient_funds"
+    pending = answers.Status.of({"idHex": "00" * 32, "state": "TRANSACTION_STATE_ORDERED"})
+    ledgerd.require([pending], ledgerd.ORDERED)
+    with pytest.raises(ledgerd.TransactionPending):
+        ledgerd.require([pending], ledgerd.DURABLE)
+    expired = answers.Status.of({"idHex": "00" * 32, "state": "TRANSACTION_STATE_EXPIRED"})
+    with pytest.raises(ledgerd.TransactionExpired):
+        ledgerd.require([expired], ledgerd.ADMITTED)
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:1", "ftp://a", "http://"])
+def test_addresses(address: str) -> None:
+    with pytest.raises(ValueError):
+        ledgerd.Client(address)

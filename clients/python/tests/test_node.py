@@ -1,0 +1,266 @@
+"""The client against a real ledger of three nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+import ledgerd
+from ledgerd import keys
+
+from conftest import ROOT
+
+NODES = 3
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many free ports in a row, below those that systems give out."""
+    for first in range(20000 + os.getpid() % 1000 * 10, 32000, count):
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for i, each in enumerate(sockets):
+                each.bind(("127.0.0.1", first + i))
+            return first
+        except OSError:
+            continue
+        finally:
+            for each in sockets:
+                each.close()
+    raise OSError("no free ports")
+
+
+class Ledger:
+    """A running ledger."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.binary, self.folder = binary, folder
+        port = free_ports(2 * NODES)
+        self.addresses = [f"http://127.0.0.1:{port + 2 * i}" for i in range(NODES)]
+        self.log = open(folder / "log", "wb")
+        self.process = subprocess.Popen(
+            [str(binary), "testnet", "--dir", str(folder / "net"), "--nodes", str(NODES),
+             "--base-port", str(port), "--run"],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.genesis_file = folder / "net" / "node-0" / "genesis.json"
+
+    def wait(self) -> None:
+        """Wait until the nodes order."""
+        deadline = time.monotonic() + 60
+        with ledgerd.Client(self.addresses, timeout=2) as client:
+            while True:
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                try:
+                    if client.node().mode == "ordering":
+                        return
+                except ledgerd.LedgerdError:
+                    pass
+                assert time.monotonic() < deadline, (self.folder / "log").read_text()
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.log.close()
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    named = os.environ.get("LEDGERD_BINARY")
+    if not named:
+        pytest.skip("LEDGERD_BINARY names no ledgerd: scripts/test python builds one")
+    made = Ledger(Path(named), tmp_path_factory.mktemp("ledger"))
+    try:
+        made.wait()
+        yield made
+    finally:
+        made.stop()
+
+
+def registered(ledger: Ledger, client: ledgerd.Client, name: str) -> ledgerd.Sender:
+    """Register an organisation with an issuer and two accounts."""
+    genesis = ledgerd.Genesis.read(ledger.genesis_file)
+    key = ledgerd.PrivateKey.generate()
+    sender = ledgerd.Sender(client, genesis.book(), name, key)
+    made = sender.transaction(
+        registrations=[ledgerd.Registration(name, [key.public])],
+        openings=[ledgerd.Opening(f"{name}:mint", issuer=True),
+                  ledgerd.Opening(f"{name}:till", alias="Kasse 1"),
+                  ledgerd.Opening(f"{name}:safe")])
+    ledgerd.require(sender.post(made), ledgerd.DURABLE)
+    return sender
+
+
+def move(sender: ledgerd.Sender, source: str, destination: str, value: int,
+         **further: str) -> ledgerd.Transaction:
+    name = sender.organisation
+    return sender.transaction(postings=[ledgerd.Posting(f"{name}:{source}", -value),
+                                        ledgerd.Posting(f"{name}:{destination}", value)],
+                              **further)
+
+
+def test_post_wait_and_read(ledger: Ledger) -> None:
+    genesis = ledgerd.Genesis.read(ledger.genesis_file)
+    with ledgerd.Client(ledger.addresses) as client:
+        assert client.genesis() == genesis
+        sender = registered(ledger, client, "reads")
+        made = [move(sender, "mint", "till", value, note=f"number {value}")
+                for value in range(1, 6)]
+        bundle, = sender.bundles(made)
+        assert len(bundle.signatures) == 1
+        admitted = client.submit(bundle, ledgerd.ADMITTED)
+        assert [each.id for each in admitted] == [each.id() for each in made]
+        waited = client.wait_all([each.id() for each in made])
+        ledgerd.require(waited, ledgerd.DURABLE)
+        # The same bytes again are the same transactions.
+        again = client.submit(bundle)
+        assert [(each.id, each.height, each.index) for each in again] == [
+            (each.id, each.height, each.index) for each in waited]
+        assert client.account("reads:till").balance() == 15
+        assert client.account("reads:till").alias == "Kasse 1"
+        assert client.account("reads:mint").balance() == -15
+        assert client.status(made[0].id()).state == "durable"
+        assert [each.account for each in client.accounts("reads:", page_size=2)] == [
+            "reads:mint", "reads:safe", "reads:till"]
+        history = list(client.history("reads:till", ascending=True, page_size=2))
+        assert [(each.transaction_id, each.changes[0].amount, each.note) for each in history] == [
+            (each.id(), i, f"number {i}") for i, each in enumerate(made, 1)]
+        height = waited[0].height
+        block = client.block(height)
+        assert made[0].id() in [each.id for each in block.transactions]
+        assert ledgerd.Header.decode(block.header.canonical).hash() == block.header.hash
+        headers = list(client.blocks(1, page_size=3))
+        assert headers[0].previous == genesis.hash()
+        assert all(a.hash == b.previous for a, b in zip(headers, headers[1:]))
+        assert client.nonce("reads") == made[-1].sequence + 1
+
+
+def test_failures_are_typed(ledger: Ledger) -> None:
+    with ledgerd.Client(ledger.addresses) as client:
+        sender = registered(ledger, client, "fails")
+        with pytest.raises(ledgerd.TransactionFailed) as failed:
+            ledgerd.require(sender.post(move(sender, "safe", "till", 5)), ledgerd.DURABLE)
+        assert failed.value.reason_code == "insufficient_funds"
+        with pytest.raises(ledgerd.NotFound):
+            client.account("fails:none")
+        with pytest.raises(ledgerd.NotFound):
+            client.status(bytes(32))
+        forged = ledgerd.Bundle.of([move(sender, "mint", "till", 1)]).sign(
+            "fails", ledgerd.PrivateKey.generate())
+        with pytest.raises(ledgerd.PermissionDenied):
+            client.submit(forged)
+        with pytest.raises(ledgerd.InvalidArgument):
+            client.call("GetAccount", {"account": "no account"})
+
+
+def test_packed_bundles(ledger: Ledger) -> None:
+    genesis = ledgerd.Genesis.read(ledger.genesis_file)
+    with ledgerd.Client(ledger.addresses) as client:
+        sender = registered(ledger, client, "packs")
+        bundle = sender.pack([ledgerd.Transfer("packs:mint", "packs:till", 10),
+                              ledgerd.Transfer("packs:till", "packs:safe", 3)] * 50
+                             + [ledgerd.Transfer("packs:safe", "packs:till", 1000)])
+        statuses = client.submit(bundle)
+        ledgerd.require(statuses[:-1], ledgerd.DURABLE)
+        assert statuses[-1].reason_code == "insufficient_funds"
+        assert client.account("packs:till").balance() == 350
+        for place in (0, 70, 100):
+            proof = client.certified_proof(statuses[place].id, genesis).proof
+            assert proof.result.reason == statuses[place].reason_code
+            assert proof.transaction().postings[1].amount == bundle.transfers[place].amount
+
+
+def test_proofs_hold_offline_and_tampered_ones_do_not(ledger: Ledger, tmp_path: Path) -> None:
+    genesis = ledgerd.Genesis.read(ledger.genesis_file)
+    with ledgerd.Client(ledger.addresses) as client:
+        sender = registered(ledger, client, "proves")
+        made = move(sender, "mint", "till", 42)
+        status, = sender.post(made)
+        proof = client.certified_proof(made.id(), genesis)
+        auditor = client.certified_block(status.height, genesis)
+    assert auditor.epoch == 0 and len(auditor.members) == NODES
+    encoded = proof.encode()
+    kept = ledgerd.CertifiedProof.decode(encoded)
+    assert kept.proof.transaction() == made and kept.proof.result.applied
+    assert kept.finality is not None
+    signers = kept.verify(genesis).signers(kept.finality.certificate)
+    assert len(signers) >= 2
+    # The product's own command agrees about the same bytes.
+    file = tmp_path / "payment.proof"
+    file.write_bytes(encoded)
+    told = subprocess.run([str(ledger.binary), "tx", "status", "--proof", str(file), "--genesis",
+                           str(ledger.genesis_file)], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0 and "holds" in told.stdout, told.stdout + told.stderr
+    other = ledgerd.Genesis.read(ledger.genesis_file)
+    other.time += 1
+    with pytest.raises(ledgerd.CertificateError):
+        kept.verify(other)
+    refused = 0
+    for at in range(0, len(encoded), 17):
+        changed = bytearray(encoded)
+        changed[at] ^= 1
+        try:
+            lie = ledgerd.CertifiedProof.decode(bytes(changed))
+            lie.verify(genesis)
+        except (ledgerd.MalformedError, ledgerd.ProofError, ledgerd.CertificateError):
+            refused += 1
+            continue
+        # Whose key signed the bundle has to come from elsewhere: only that name may differ.
+        assert lie.proof.signatures != kept.proof.signatures
+        lie.proof.signatures = kept.proof.signatures
+        assert lie == kept
+    assert refused > len(encoded) // 20
+
+
+def test_key_files(ledger: Ledger, tmp_path: Path) -> None:
+    environment: Dict[str, str] = {**os.environ, "LEDGERD_KEYS": str(tmp_path / "keys"),
+                                   "HOME": str(tmp_path)}
+
+    def command(*arguments: str, told: str = "") -> str:
+        done = subprocess.run([str(ledger.binary), *arguments], env=environment, input=told,
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    passphrase = tmp_path / "passphrase"
+    passphrase.write_text("correct horse battery staple\n")
+    passphrase.chmod(0o600)
+    command("keys", "create", "plain", "--plain")
+    command("keys", "create", "sealed", "--passphrase-file", str(passphrase))
+    files: List[Path] = [each for each in tmp_path.rglob("*.key")]
+    found = {keys.read(each).organisation: keys.read(each) for each in files}
+    assert set(found) == {"plain", "sealed"}
+    plain, sealed = found["plain"], found["sealed"]
+    assert not plain.encrypted and plain.private().public == plain.public
+    assert sealed.encrypted
+    with pytest.raises(keys.PassphraseError):
+        sealed.private()
+    with pytest.raises(keys.PassphraseError):
+        sealed.private("wrong")
+    assert sealed.private("correct horse battery staple").public == sealed.public
+    # The other way round: the product reads what this package wrote.
+    key = ledgerd.PrivateKey.generate()
+    keys.create(files[0].parent / "made.key", "made", key)
+    assert key.public.hex() in command("keys", "list", "--json")
+    with pytest.raises(FileExistsError):
+        keys.create(files[0].parent / "made.key", "made", key)
+
+
+def test_the_example(ledger: Ledger) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "clients/python/examples/shop.py"), str(ledger.genesis_file),
+         *ledger.addresses], env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python"),
+                                  "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "holds 600 unit" in done.stdout and "is final" in done.stdout
