@@ -7,7 +7,7 @@ import binascii
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 from . import names
 from .codec import (
@@ -34,6 +34,7 @@ _GROWN = 12
 _CHAIN_VERSION_MAX = 1 << 16
 _QUOTAS = ("streams", "accounts", "assets", "records", "pending")
 _FILE_BYTES_MAX = 64 << 20
+_QUOTA_MAX = 1 << 48
 
 
 @dataclass
@@ -181,6 +182,39 @@ class Genesis:
                 member.check()
             if len({member.name for member in group}) != len(group):
                 raise MalformedError("two members of one name")
+        if any(bound > _QUOTA_MAX for bound in self.quotas):
+            raise MalformedError(f"a quota of more than {_QUOTA_MAX}")
+        if self.shards:
+            self._check_shards()
+
+    def _check_shards(self) -> None:
+        """Check that the shards are a tree, and that no member serves in two of them."""
+        parents = [each.parent for each in self.shards]
+        if (max(parents) >= len(parents)
+                or sum(parent == shard for shard, parent in enumerate(parents)) != 1):
+            raise MalformedError("the shards are no tree: one of them is its own parent")
+        for shard in range(len(parents)):
+            for _ in parents:
+                shard = parents[shard]
+            if parents[shard] != shard:
+                raise MalformedError("the shards are no tree: some are below themselves")
+        for i, added in enumerate(self.added, len(parents)):
+            if added.parent >= i:
+                raise MalformedError(f"shard {i} was added below shard {added.parent}")
+        taken: Set[str | bytes] = set()
+        addresses: Set[str] = set()
+        for group in self.shards + self.added:
+            for member in group.members:
+                if group.directory:
+                    member.check_joins()
+                elif self.vouched_crossings and len(member.key) != KEY_SIZE:
+                    raise MalformedError(f"member {member.name} has no ed25519 key")
+                if (member.name in taken or member.key and member.key in taken
+                        or group.directory and member.address in addresses):
+                    raise MalformedError(f"member {member.name}: the name, key or address serves "
+                                         "twice")
+                taken.update((member.name, member.key))
+                addresses.add(member.address)
 
     @classmethod
     def parse(cls, text: str | bytes) -> "Genesis":

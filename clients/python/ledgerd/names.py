@@ -78,11 +78,15 @@ def organisation_of(account: str) -> str:
 
 
 def alias(text: str) -> str:
-    """Return an alias of an account, or raise MalformedError: printable text.
+    """Return an alias of an account, or raise MalformedError: printable text."""
+    if len(utf8(text)) > ALIAS_MAX or not printable(text):
+        raise MalformedError(f"an alias is at most {ALIAS_MAX} bytes of printable text")
+    return text
+
+
+def printable(text: str) -> bool:
+    """Report whether all characters can be shown.
 
     A character that this Python does not know yet passes: the node may know it.
     """
-    unprintable = any(unicodedata.category(each) in _UNPRINTABLE and each != " " for each in text)
-    if len(utf8(text)) > ALIAS_MAX or unprintable:
-        raise MalformedError(f"an alias is at most {ALIAS_MAX} bytes of printable text")
-    return text
+    return all(each == " " or unicodedata.category(each) not in _UNPRINTABLE for each in text)

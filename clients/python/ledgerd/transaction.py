@@ -320,6 +320,13 @@ class Member:
         if len(self.key) > names.MEMBER_KEY_MAX or len(utf8(self.address)) > names.ADDRESS_MAX:
             raise MalformedError(f"member {self.name}: key or address too long")
 
+    def check_joins(self) -> None:
+        """Raise MalformedError unless it may join a running chain: a genesis is laxer."""
+        self.check()
+        fixed(self.key, KEY_SIZE, "a node's key")
+        if not self.address or not names.printable(self.address):
+            raise MalformedError("a member's address is printable text")
+
     @classmethod
     def read(cls, r: Reader) -> "Member":
         """Take one from a reader."""
@@ -331,6 +338,7 @@ class Member:
 
 
 JOIN, LEAVE, ADMIT = 1, 2, 3
+ADMIT_STREAM = (1 << 64) - 1
 
 
 @dataclass
@@ -352,18 +360,34 @@ class MembershipChange:
 
     def encode(self) -> bytes:
         """Return the body: the canonical bytes. Raises MalformedError."""
+        self.check()
         if self.kind == JOIN and self.member:
             change = self.member.encode()
         elif self.kind == LEAVE:
             change = uvarint(self.index)
-        elif self.kind == ADMIT:
-            change = uvarint(self.index) + fixed(self.disk, 16, "a disk")
         else:
-            raise MalformedError(f"a change of kind {self.kind}")
+            change = uvarint(self.index) + fixed(self.disk, 16, "a disk")
         return b"".join([
             bytes([VERSION_MEMBERSHIP]), fixed(self.chain, HASH_SIZE, "a chain"),
             uvarint(self.stream), uvarint(self.sequence), uvarint(self.last_valid),
             uint(self.kind, 1), change, string(self.note)])
+
+    def check(self) -> None:
+        """Raise MalformedError unless a node would decode it."""
+        if self.kind == JOIN and self.member:
+            self.member.check_joins()
+        elif self.kind not in (LEAVE, ADMIT):
+            raise MalformedError(f"a change of kind {self.kind}")
+        if not 0 <= self.index < names.MEMBER_INDEXES_MAX:
+            raise MalformedError(f"member {self.index}")
+        if self.kind == ADMIT:
+            if self.stream != ADMIT_STREAM or not self.sequence:
+                raise MalformedError(f"the nonce of an admission is in stream {ADMIT_STREAM}, and "
+                                     "is the number of the membership that it makes")
+            if not any(fixed(self.disk, 16, "a disk")):
+                raise MalformedError("an admission of no disk")
+        if len(utf8(self.note)) > names.NOTE_MAX:
+            raise MalformedError("a note that is too long")
 
     def id(self) -> bytes:
         """Return the id: the hash of the body."""
@@ -380,14 +404,13 @@ class MembershipChange:
             change.member = Member.read(r)
         elif change.kind in (LEAVE, ADMIT):
             change.index = r.uvarint()
-            if change.index >= names.MEMBER_INDEXES_MAX:
-                raise MalformedError(f"member {change.index}")
             if change.kind == ADMIT:
                 change.disk = r.take(16)
         else:
             raise MalformedError(f"a change of kind {change.kind}")
         change.note = r.text("bytes of note", names.NOTE_MAX)
         r.end()
+        change.check()
         return change
 
 

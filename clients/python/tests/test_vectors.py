@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Tuple, cast
 
 import pytest
 
 import ledgerd
 from ledgerd import codec, results
 from ledgerd.merkle import leaf_hash, path_of, root_of, verify_path
+from ledgerd.transaction import check_body
 
 from conftest import (
     BASICS,
@@ -22,6 +23,7 @@ from conftest import (
     ROOT,
     TRANSACTIONS,
     encodings,
+    vectors,
 )
 
 Vector = Dict[str, Any]
@@ -258,3 +260,66 @@ def test_bounds_are_those_of_the_page() -> None:
             "hashes of a path": names.PATH_HASHES_MAX,
             "headers of a finality": names.FINALITY_HEADERS_MAX}.items():
         assert bounds[what] == most, what
+
+
+def decode_bundle(data: bytes) -> Any:
+    packed = data[:1] == b"\3"
+    return ledgerd.PackedBundle.decode(data) if packed else ledgerd.Bundle.decode(data)
+
+
+def decode_body(data: bytes) -> Any:
+    return ledgerd.PackedBody.decode(data) if data[:1] == b"\x08" else check_body(data)
+
+
+DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
+    ("basics.json", "geneses"): ledgerd.Genesis.decode,
+    ("transactions.json", "transactions"): decode_body,
+    ("transactions.json", "bundles"): decode_bundle,
+    ("packed.json", "bundles"): decode_bundle,
+    ("packed.json", "shown"): decode_body,
+    ("blocks.json", "proofs"): ledgerd.Proof.decode,
+    ("bybundle.json", "proofs"): ledgerd.Proof.decode,
+    ("blocks.json", "certificates"): ledgerd.Certificate.decode,
+    ("blocks.json", "certified_proofs"): ledgerd.CertifiedProof.decode,
+}
+FILES = {"basics.json": BASICS, "transactions.json": TRANSACTIONS, "blocks.json": BLOCKS,
+         "packed.json": PACKED, "bybundle.json": BY_BUNDLE}
+
+
+def encoded_of(vector: Vector) -> bytes:
+    group = FILES[vector["file"]][vector["list"]]
+    return next(bytes.fromhex(each["encoded"]) for each in group if each["name"] == vector["name"])
+
+
+def decoded_here(vector: Vector) -> bool:
+    """Report whether this package decodes transactions of this kind."""
+    return vector["list"] != "transactions" or encoded_of(vector)[0] in (1, 2, 9)
+
+
+@pytest.mark.parametrize("vector", [
+    pytest.param(each, id=f"{each['list']}: {each['name']}")
+    for each in cast(Any, vectors("flipped")) if decoded_here(each)])
+def test_decoders_take_and_refuse_what_nodes_do(vector: Vector) -> None:
+    good = encoded_of(vector)
+    decode = DECODERS[vector["file"], vector["list"]]
+    bodies = vector["list"] == "transactions"
+    # The version of the first body of a bundle, after the bundle's own version and two lengths.
+    body_at = 3 + (good[2] >= 0x80)
+    wrong = []
+    for flip, expected in ((1, vector["flip_01"]), (0x80, vector["flip_80"])):
+        assert len(expected) == len(good)
+        for at in range(len(good)):
+            if bodies and at == 0:
+                continue  # another kind
+            changed = bytearray(good)
+            changed[at] ^= flip
+            if vector["list"] == "bundles" and good[0] == 1 and at == body_at:
+                continue
+            try:
+                decode(bytes(changed))
+                taken = "1"
+            except ledgerd.MalformedError:
+                taken = "0"
+            if taken != expected[at]:
+                wrong.append(f"byte {at} ^ {flip:02x}: taken {taken}, by nodes {expected[at]}")
+    assert not wrong
