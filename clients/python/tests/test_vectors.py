@@ -323,3 +323,56 @@ def test_decoders_take_and_refuse_what_nodes_do(vector: Vector) -> None:
             if taken != expected[at]:
                 wrong.append(f"byte {at} ^ {flip:02x}: taken {taken}, by nodes {expected[at]}")
     assert not wrong
+
+
+def flipped(value: bytes, at: int = 0) -> bytes:
+    return value[:at] + bytes([value[at] ^ 1]) + value[at + 1:]
+
+
+@pytest.mark.parametrize("vector", encodings(BLOCKS["proofs"] + BY_BUNDLE["proofs"]))
+def test_no_field_of_a_proof_can_be_changed(vector: Vector) -> None:
+    good = ledgerd.Proof.decode(bytes.fromhex(vector["encoded"]))
+    # The state digest is nothing that the paths lead to.
+    lies = {"header": flipped(good.header, 170), "block_hash": flipped(good.block_hash),
+            "count": good.count + 1, "id": flipped(good.id), "bundle_root": bytes(32),
+            "body": BLOCKS["proofs"][0]["encoded"].encode(), "index": good.index + 1,
+            "result": ledgerd.Result(9, 1), "bundle_index": good.bundle_index + 1,
+            "bundle_count": good.bundle_count + 2 ** 12,
+            "transaction_path": [*good.transaction_path, bytes(32)],
+            "result_path": [*good.result_path, bytes(32)],
+            "bundle_path": [*good.bundle_path, bytes(32)]}
+    for name, value in lies.items():
+        lie = ledgerd.Proof.decode(good.encode())
+        setattr(lie, name, value)
+        with pytest.raises(ledgerd.ProofError):
+            lie.verify()
+    other = ledgerd.transfer(GENESIS.book(), "alice", 7, 1, "alice:cash", "bob:cash", 6)
+    lie = ledgerd.Proof.decode(good.encode())
+    lie.body = other.encode()
+    with pytest.raises(ledgerd.ProofError):
+        lie.verify()
+    for place in range(len(good.signatures)):
+        lie = ledgerd.Proof.decode(good.encode())
+        lie.signatures[place].signature = flipped(lie.signatures[place].signature)
+        with pytest.raises(ledgerd.ProofError, match="signature"):
+            lie.verify()
+
+
+def test_a_change_that_failed_or_is_not_proven_changes_no_members() -> None:
+    encoded = bytes.fromhex(BLOCKS["certificates"][1]["encoded"])
+    good = ledgerd.Certificate.decode(encoded)
+    assert good.change is not None and good.membership_change().member is not None
+    good.change.signatures[0].signature = flipped(good.change.signatures[0].signature)
+    with pytest.raises(ledgerd.CertificateError, match="signature"):
+        good.membership_change()
+    # A block in which the change failed, whose roots are right.
+    failed = ledgerd.Certificate.decode(encoded)
+    proof = failed.change
+    assert proof is not None and proof.count == 1 and proof.placing is None
+    proof.result = ledgerd.Result(13, results.NO_ITEM)
+    header = proof.block()
+    header.results_root = leaf_hash(proof.id + proof.result.encode())
+    proof.header, proof.block_hash, failed.hash = header.encode(), header.hash(), header.hash()
+    proof.verify()
+    with pytest.raises(ledgerd.CertificateError, match="changed no members"):
+        failed.membership_change()
