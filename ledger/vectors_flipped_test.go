@@ -15,7 +15,8 @@ type flippedVector struct {
 	List string `json:"list"`
 	Name string `json:"name"`
 	// Flip01 and Flip80 have a character for each byte of the encoding. It is 1 if decoders take
-	// the encoding with the lowest or the highest bit of that byte changed, and 0 if they refuse it.
+	// the encoding with the lowest or the highest bit of that byte changed, and 0 if they refuse
+	// it.
 	Flip01 string `json:"flip_01"`
 	Flip80 string `json:"flip_80"`
 }
