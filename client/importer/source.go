@@ -20,11 +20,11 @@ type Source struct {
 	file     *os.File   // nil for a stream and for journals
 	journals []*os.File // of all shards, or none
 	issuers  []string   // of journals
-	stream io.Reader
-	size   int64 // of the file, 0 if unknown
-	lines  *bufio.Reader
-	read   atomic.Int64 // bytes of the file read
-	name   string
+	stream   io.Reader
+	size     int64 // of the file, 0 if unknown
+	lines    *bufio.Reader
+	read     atomic.Int64 // bytes of the file read
+	name     string
 }
 
 // OpenFile opens a file of lines, plain or gzip, which it detects from the first bytes. The caller

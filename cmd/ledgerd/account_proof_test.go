@@ -59,7 +59,7 @@ func TestProofsOfBalances(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"verify --proof %d/kept --genesis %d/other":                            "certificate",
-		"verify --proof %d/kept":                                               "name the ledger's genesis",
+		"verify --proof %d/kept":                                               "name the ledger's",
 		"account show acme:cash3 --proof %n":                                   "--genesis",
 		"account show acme:cash3 --proof --at 3 --genesis %d/genesis %n":       "newest block only",
 		"account show acme:cash3 --out %d/x %n":                                "for --proof",

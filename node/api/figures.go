@@ -24,9 +24,9 @@ const (
 
 // GetFigures counts on, and returns what is counted.
 //
-// A chain does not keep how many of its entries are transactions of users. Nothing but these figures
-// needs it, so nodes neither agree on it nor store it. It follows from the blocks, of which each
-// question counts some more. A node that starts again counts again once it is asked.
+// A chain does not keep how many of its entries are transactions of users. Nothing but these
+// figures needs it, so nodes neither agree on it nor store it. It follows from the blocks, of which
+// each question counts some more. A node that starts again counts again once it is asked.
 func (s *Service) GetFigures(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetFiguresRequest]) (
 	*connect.Response[ledgerdv1.GetFiguresResponse], error) {

@@ -12,7 +12,8 @@ func TestPeriodsAreBounded(t *testing.T) {
 	var hours []figure
 	for i := range 10 {
 		for range 3 {
-			hours = inPeriod(hours, &figure{transactions: 2}, ledger.Milliseconds(i)*hour+7, hour, 4)
+			hours = inPeriod(hours, &figure{transactions: 2}, ledger.Milliseconds(i)*hour+7, hour,
+				4)
 		}
 	}
 	if len(hours) != 4 || cap(hours) > 16 {
