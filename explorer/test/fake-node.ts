@@ -470,7 +470,8 @@ export class FakeNode {
               const chain = shards.chain(place.shard);
               if (!chain || silent.includes(place)) continue;
               for (let block = chain.at(place.height); block; block = chain.at(place.height)) {
-                yield { block: shownBlock(block, request.withTransactions), headHeight: chain.head };
+                const shown = shownBlock(block, request.withTransactions);
+                yield { block: shown, headHeight: chain.head };
                 place.height++;
               }
             }
@@ -481,7 +482,8 @@ export class FakeNode {
         for (let height = request.fromHeight; !context.signal.aborted;) {
           const block = chain.at(height);
           if (block) {
-            yield { block: shownBlock(block, request.withTransactions), headHeight: chain.head };
+            const shown = shownBlock(block, request.withTransactions);
+            yield { block: shown, headHeight: chain.head };
             height++;
           } else await pause(50, context.signal);
         }
@@ -694,7 +696,10 @@ export class FakeNode {
 }
 
 /** A block as a subscription shows it. */
-function shownBlock(block: FakeBlock, withTransactions: boolean): MessageInitShape<typeof BlockSchema> {
+function shownBlock(
+  block: FakeBlock,
+  withTransactions: boolean,
+): MessageInitShape<typeof BlockSchema> {
   return {
     header: block.header,
     transactions: withTransactions ? block.transactions.map(summary) : [],

@@ -409,7 +409,7 @@ test.describe("a book of several shards", () => {
     }
   });
 
-  test("the book's total counts transactions apart from entries between shards, by shard and hour", async ({
+  test("the book's total has transactions only, by shard and by hour", async ({
     page,
   }) => {
     const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0], silent: [2] });

@@ -112,13 +112,18 @@ export async function look(
           const rows = message.block?.transactions ?? [];
           if (header.transactionCount > rows.length) clipped++;
           for (const row of rows) {
-            if (row.verdict !== "" || row.arrivalOf > 0n || (row.status && passesThrough(row.status, header.shard)))
-              continue;
+            const passed = row.status && passesThrough(row.status, header.shard);
+            if (row.verdict !== "" || row.arrivalOf > 0n || passed) continue;
             transactions++;
             const where = matches(row, wanted, amount);
             const id = row.status?.idHex ?? "";
             if (where && !found.has(id))
-              found.set(id, { transaction: row, shard: header.shard, timeMs: header.timeMs, where });
+              found.set(id, {
+                transaction: row,
+                shard: header.shard,
+                timeMs: header.timeMs,
+                where,
+              });
           }
           if (header.height === range.to) left.delete(header.shard);
         }
