@@ -492,7 +492,8 @@ export class FakeNode {
         const chain = this.chainOf(shard);
         const between = BigInt(this.shards.verdictsIn(chain.shard).length);
         const rows = chain.blocks.flatMap((block) => block.transactions);
-        const failed = rows.filter(({ status }) => status?.state === TransactionState.FAILED).length;
+        const { FAILED } = TransactionState;
+        const failed = rows.filter(({ status }) => status?.state === FAILED).length;
         const count = BigInt(rows.length);
         const of = (startMs: bigint): object => ({
           startMs,

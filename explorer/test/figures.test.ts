@@ -22,7 +22,7 @@ function shardOf(
   };
 }
 
-test("the book's total counts a transaction once, and names shards whose counts are not whole", () => {
+test("the book's total counts a transaction once, and names shards that lack some", () => {
   const shards = [
     shardOf(0, [10n, 10n, 4n]),
     shardOf(1, [12n, 5n, 6n], { countedHeight: 20n }),

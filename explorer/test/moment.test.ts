@@ -10,18 +10,20 @@ test.each([
   ["2026-11-28 13:39", local(2026, 11, 28, 13, 39), local(2026, 11, 28, 13, 40)],
   ["2026-11-28T13:39:05", local(2026, 11, 28, 13, 39, 5), local(2026, 11, 28, 13, 39, 6)],
   ["9:07", local(2026, 11, 28, 9, 7), local(2026, 11, 28, 9, 8)],
-  ["2026-11-28T13:39:05.123Z", Date.UTC(2026, 10, 28, 13, 39, 5), Date.UTC(2026, 10, 28, 13, 39, 6)],
+  [
+    "2026-11-28T13:39:05.123Z",
+    Date.UTC(2026, 10, 28, 13, 39, 5),
+    Date.UTC(2026, 10, 28, 13, 39, 6),
+  ],
   ["2026-11-28 UTC", Date.UTC(2026, 10, 28), Date.UTC(2026, 10, 29)],
 ])("%s is a moment", (typed, startMs, endMs) => {
   expect(parseMoment(typed, now)).toMatchObject({ startMs, endMs });
 });
 
-test.each(["", "rent", "2026", "2026-13-01", "2026-02-30", "25:00", "12:60", "1812", "Z", "12:00x"])(
-  "“%s” is no moment",
-  (typed) => {
-    expect(parseMoment(typed, now)).toBeUndefined();
-  },
-);
+const others = ["", "rent", "2026", "2026-13-01", "2026-02-30", "25:00", "12:60", "1812", "Z"];
+test.each([...others, "12:00x"])("“%s” is no moment", (typed) => {
+  expect(parseMoment(typed, now)).toBeUndefined();
+});
 
 test.each([
   ["1812", "1812", undefined],
