@@ -24,7 +24,7 @@ func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
 	for _, file := range []string{"transaction.proto", "cut.proto", "genesis.proto",
-		"history.proto", "shards.proto", "ledgerd.proto"} {
+		"history.proto", "figures.proto", "shards.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
