@@ -184,7 +184,8 @@ func apiPage(comments map[string]string) string {
 	}
 	b.WriteString("\n## Messages\n")
 	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages(),
-		begins.Messages(), shards.Messages(), histories.Messages()) {
+		begins.Messages(), shards.Messages(), histories.Messages(),
+		ledgerdv1.File_ledgerd_v1_figures_proto.Messages()) {
 		name := string(message.Name())
 		writeHead(&b, name, comments)
 		if message.Fields().Len() == 0 {
