@@ -53,6 +53,10 @@ func OpenJournals(paths ...string) (_ *Source, err error) {
 
 // IsJournal reports whether a file is a journal in JSON lines.
 func IsJournal(path string) bool {
+	// What is read of a pipe is gone, and so is its writer once it is closed.
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return false

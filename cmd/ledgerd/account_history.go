@@ -55,9 +55,9 @@ func (f *periodFlags) bound(name, text string, days int) (height, moment uint64,
 	if height, err = strconv.ParseUint(text, 10, 64); err == nil && height > 0 {
 		return height, 0, nil
 	}
-	day, err := time.ParseInLocation(time.DateOnly, text, f.location)
+	day, err := time.Parse(time.DateOnly, text)
 	if err == nil {
-		day = day.AddDate(0, 0, days)
+		day = f.beginOf(day.AddDate(0, 0, days))
 	} else if day, err = time.Parse(time.RFC3339, text); err != nil {
 		return 0, 0, usagef("--%s %q: give a block, from 1 on, a day such as 2006-01-31, or a "+
 			"moment such as 2006-01-31T12:00:00Z", name, text)
@@ -66,6 +66,16 @@ func (f *periodFlags) bound(name, text string, days int) (height, moment uint64,
 		return 0, 0, usagef("--%s %q is before 1970", name, text)
 	}
 	return 0, uint64(day.UnixMilli()), nil
+}
+
+// beginOf returns the first moment of a day. In some zones clocks go forward at midnight, so a day
+// begins at 1:00 there, once a year.
+func (f *periodFlags) beginOf(day time.Time) time.Time {
+	begin := time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, f.location)
+	if begin.Day() != day.Day() { // Date chose the hour before the one that is left out
+		_, begin = begin.ZoneBounds()
+	}
+	return begin
 }
 
 // moment formats a time in Unix milliseconds in the chosen zone.
