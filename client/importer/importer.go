@@ -116,6 +116,11 @@ var (
 	// ErrNoProgress means that the nodes took nothing for as long as Options.Patience allows.
 	ErrNoProgress = errors.New("importer: the nodes take nothing; run the same import again " +
 		"later, it continues where it stopped")
+	// ErrGrown means that the lines of a book's journals are not those that an earlier run imported
+	// from them. A line's number keeps it from being imported twice, so that it would be now.
+	ErrGrown = errors.New("importer: an earlier run has imported journals of this book that have " +
+		"other lines: journals of several shards must not grow before all is imported, as their " +
+		"lines get another order; name those of the earlier run")
 )
 
 // run is an import. One goroutine owns all of it unless stated otherwise. Each bundle under way has
@@ -423,6 +428,9 @@ func (r *run) resume(ctx context.Context) error {
 		r.saved, r.after, r.skipped = *saved, saved.LastID, saved.Line
 		r.ahead = nil
 		return nil
+	}
+	if len(r.source.journals) > 1 {
+		return ErrGrown
 	}
 	// Another file with the same first line: begin again.
 	r.prefix.Reset()

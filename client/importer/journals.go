@@ -48,6 +48,14 @@ func OpenJournals(paths ...string) (_ *Source, err error) {
 	if err := source.findIssuers(); err != nil {
 		return nil, err
 	}
+	if err := source.rewind(); err != nil || len(paths) == 1 {
+		return source, err
+	}
+	// Journals that end too early are to be exported again, and then have another order. So nothing
+	// of them may be imported before.
+	if _, err := io.Copy(io.Discard, source.lines); err != nil {
+		return nil, err
+	}
 	return source, source.rewind()
 }
 

@@ -186,3 +186,50 @@ func TestImportJournal(t *testing.T) {
 		}
 	}
 }
+
+// Journals of several shards that have grown since they were imported are in another order. They are
+// not imported by halves, and nothing is imported twice.
+func TestImportJournalsThatGrew(t *testing.T) {
+	t.Parallel()
+	const shards = 2
+	book := apitest.NewBook(t, newestGenesis(0, 0), api.Options{})
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(0)}}
+	for shard := range shards {
+		name := fmt.Sprint("org", shard)
+		s.must("keys create " + name + " --plain %k")
+		s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))
+		s.must("account open " + name + ":mint --issuer %n %k")
+		s.must("account open " + name + ":a %n %k")
+	}
+	transfer := func(org, amount int) {
+		s.must(fmt.Sprintf("tx transfer org%d:mint org%d:a %d --wait durable-everywhere %%n %%k",
+			org, org, amount))
+	}
+	transfer(0, 1)
+	transfer(1, 10)
+	target := newShell(t, 1)
+	run := func(paths ...string) outcome {
+		return target.run("tx import " + strings.Join(paths, " ") +
+			" --plain --state %d/state --json %n %k")
+	}
+	early := journals(t, book, shards, "jsonl")[0]
+	s.must("tx transfer org0:a org1:a 1 --wait durable-everywhere %n %k")
+	transfer(1, 100)
+	transfer(1, 100)
+	late := journals(t, book, shards, "jsonl")
+	if result := run(early, late[1]); result.status != exitFailure ||
+		!strings.Contains(result.errs, "another journal ends before it") ||
+		target.balanceLines() != "" {
+		t.Fatal(result, target.balanceLines())
+	}
+	if first := run(late...); first.status != exitDone {
+		t.Fatal(first)
+	}
+	before := target.balanceLines()
+	transfer(0, 1000)
+	second := run(journals(t, book, shards, "jsonl")...)
+	if got := target.balanceLines(); !strings.Contains(second.errs, "must not grow") ||
+		got != before {
+		t.Errorf("%+v\n%s\nbefore\n%s", second, got, before)
+	}
+}
