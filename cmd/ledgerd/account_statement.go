@@ -303,7 +303,7 @@ func (r *statementReport) writeCSV(out io.Writer, period *periodFlags) error {
 		var when, block, shard, index, id, note string
 		if entry := line.entry; entry != nil {
 			when, block = period.moment(entry.TimeMS), fmt.Sprint(entry.Height)
-			index, id, note = fmt.Sprint(entry.Index), entry.TransactionID, entry.note
+			index, id, note = fmt.Sprint(entry.Index), entry.TransactionID, cellText(entry.note)
 			if entry.Shard != nil {
 				shard = fmt.Sprint(*entry.Shard)
 			}
@@ -313,6 +313,15 @@ func (r *statementReport) writeCSV(out io.Writer, period *periodFlags) error {
 	}
 	to.Flush()
 	return errors.Join(err, to.Error())
+}
+
+// cellText returns a text that others chose for a cell of a spreadsheet, which would run it as a
+// formula if it looked like one. The explorer writes the same.
+func cellText(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
 }
 
 // grouped writes an amount with a space between groups of three digits, which do not break.

@@ -142,3 +142,27 @@ func TestStatementOverAMove(t *testing.T) {
 		}
 	}
 }
+
+// Notes are texts in a spreadsheet, whatever they look like, and amounts are numbers.
+func TestStatementHasNoFormulas(t *testing.T) {
+	t.Parallel()
+	report := &statementReport{}
+	for _, note := range []string{"=1+1", "+1", "-1", "@x", "\t=1", "rent", ""} {
+		report.Entries = append(report.Entries, statementEntryReport{note: note,
+			historyReport: historyReport{Changes: []balanceReport{{Amount: "-1", Asset: "unit"}},
+				Balances: []balanceReport{{Amount: "-2", Asset: "unit"}}}})
+	}
+	var out strings.Builder
+	if err := report.writeCSV(&out, &periodFlags{}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"'=1+1", "'+1", "'-1", "'@x", "'\t=1", "rent", ""} {
+		if row := rows[2+i]; row[len(row)-1] != want || row[8] != "-2" {
+			t.Errorf("%q, want %q", row, want)
+		}
+	}
+}
