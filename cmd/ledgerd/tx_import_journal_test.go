@@ -187,8 +187,8 @@ func TestImportJournal(t *testing.T) {
 	}
 }
 
-// Journals of several shards that have grown since they were imported are in another order. They are
-// not imported by halves, and nothing is imported twice.
+// Journals of several shards that have grown since they were imported are in another order. They
+// are not imported by halves, and nothing is imported twice.
 func TestImportJournalsThatGrew(t *testing.T) {
 	t.Parallel()
 	const shards = 2

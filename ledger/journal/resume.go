@@ -101,8 +101,8 @@ func kept(ctx context.Context, file io.Reader, source Source, format *Format, he
 		if line, whole, err = readLine(in, line); err != nil {
 			return 0, 0, fmt.Errorf("journal: %w", err)
 		}
-		// No format has a zero byte. After a loss of power a file may have them in its middle, where
-		// what was written later reached the disk and this did not.
+		// No format has a zero byte. After a loss of power a file may have them in its middle,
+		// where what was written later reached the disk and this did not.
 		if !whole || bytes.IndexByte(line, 0) >= 0 {
 			break
 		}
