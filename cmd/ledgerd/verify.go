@@ -83,7 +83,8 @@ the roots of each block over its transactions, results and bundles, the signatur
 of all transactions, and the certificates by those who were members. It makes each
 line again and compares all bytes, so no word in the file is believed. It says which
 lines are wrong and why. Blocks after the last certificate follow from it, but nobody
-vouches for them. FILE may be - for the standard input. The keys of --json are
+vouches for them. A journal without any certificate is not well: anybody may have
+made it up. FILE may be - for the standard input. The keys of --json are
 
   ok               whether all is well
   chain, shard     the hash of the chain's genesis, and its shard

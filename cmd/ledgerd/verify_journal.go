@@ -67,17 +67,26 @@ func verifyJournal(command *cobra.Command, path, genesisPath string, asJSON bool
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	if wrong == nil && !vouched(&found) {
+		wrong = errUnvouched
+	}
 	if wrong != nil {
 		return &reportedError{wrong}
 	}
 	return nil
 }
 
+// errUnvouched reports a journal that holds, and that anybody may have made up.
+var errUnvouched = errors.New("no block of the journal is certified")
+
+// vouched reports whether members vouch for some block of a journal that has any.
+func vouched(found *journal.Verified) bool { return found.Height == 0 || found.Certified > 0 }
+
 // tellJournal prints what was found.
 func tellJournal(out io.Writer, path string, found *journal.Verified, asJSON bool,
 	took time.Duration) error {
 	if asJSON {
-		report := verifyJournalReport{OK: len(found.Problems) == 0, Chain: found.Chain,
+		report := verifyJournalReport{OK: len(found.Problems) == 0 && vouched(found), Chain: found.Chain,
 			Shard: found.Shard, Lines: found.Lines, Height: found.Height, Hash: found.Hash,
 			Transactions: found.Transactions, Certificates: found.Certificates,
 			CertifiedHeight: found.Certified, Problems: found.Problems}
@@ -97,11 +106,13 @@ func tellJournal(out io.Writer, path string, found *journal.Verified, asJSON boo
 			"certified up to block %d\n", found.Height, found.Certified)
 		return err
 	}
-	certified := "no block is certified: nobody vouches for the journal"
-	switch {
-	case found.Certified == found.Height:
-		certified = fmt.Sprintf("all certified, by %s", plural(found.Certificates, "certificate"))
-	case found.Certified > 0:
+	if !vouched(found) {
+		_, err := fmt.Fprintf(out, "no block is certified, so nobody vouches for the journal, and "+
+			"anybody may have made it up: export it from a node that has certificates\n")
+		return err
+	}
+	certified := fmt.Sprintf("all certified, by %s", plural(found.Certificates, "certificate"))
+	if found.Certified < found.Height {
 		certified = fmt.Sprintf("certified up to block %d, by %s; nobody vouches for the blocks "+
 			"after it", found.Certified, plural(found.Certificates, "certificate"))
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,6 +43,8 @@ type words interface {
 	// account returns the name of an account below its root, Assets or Equity.
 	account(path ledger.AccountPath) string
 	asset(name ledger.AssetName) string
+	// crossings returns the account for what other shards give and take, which is no other one.
+	crossings() string
 	// open opens an account, with its own name if it is one of the ledger's.
 	open(date, account string, path ledger.AccountPath) string
 	commodity(date, asset string, name ledger.AssetName) string
@@ -50,8 +53,6 @@ type words interface {
 }
 
 const (
-	// crossings is the account for what other shards give and take.
-	crossings = "Equity:Crossings"
 	// knownIssuers bounds the accounts of which the writer remembers whether they are issuers.
 	knownIssuers = 1 << 16
 )
@@ -78,7 +79,7 @@ func (w *accounts) begin() error {
 	_, err := fmt.Fprintf(w.out, "; journal of shard %d of the chain %s, genesis %s\n"+
 		"; Each amount is exact. Beancount computes with 28 digits unless told otherwise.\n%s\n",
 		genesis.Shard, genesis.Chain, genesis.Hash(), w.words.open(
-			timeOf(block).Format("2006-01-02"), crossings, ""))
+			timeOf(block).Format("2006-01-02"), w.words.crossings(), ""))
 	return err
 }
 
@@ -181,7 +182,7 @@ func (w *accounts) write(date, place string, m *Movement) error {
 		w.posting(name, m.Postings[i].Amount, m.Postings[i].Asset)
 	}
 	for i := range m.Abroad {
-		w.posting(crossings, m.Abroad[i].Amount, m.Abroad[i].Asset)
+		w.posting(w.words.crossings(), m.Abroad[i].Amount, m.Abroad[i].Asset)
 	}
 	return w.out.WriteByte('\n')
 }
@@ -205,6 +206,9 @@ type hledgerWords struct{}
 func (hledgerWords) account(path ledger.AccountPath) string { return string(path) }
 
 func (hledgerWords) asset(name ledger.AssetName) string { return `"` + string(name) + `"` }
+
+// No name of ours has a space.
+func (hledgerWords) crossings() string { return "Equity:other shards" }
 
 func (hledgerWords) open(_, account string, _ ledger.AccountPath) string {
 	return "account " + account
@@ -257,13 +261,14 @@ func (beancountWords) account(path ledger.AccountPath) string {
 const (
 	// maxCurrency is the longest name of a currency in Beancount.
 	maxCurrency = 24
-	// hashedCurrency is how many digits of a hash stand for a name that is no currency.
-	hashedCurrency = 13
+	// hashedCurrency is how many digits of a hash stand for a name that is no currency: 110 bits,
+	// so nobody finds two names that get the same one.
+	hashedCurrency = 22
 )
 
 // asset returns a name that is a currency as it is. One in small letters becomes the same in
-// capitals with 'L at its end, and any other one its beginning with 'H and a hash. No name has an
-// apostrophe, so they cannot be mixed up.
+// capitals with 'L at its end, and any other one H' and a hash. No name has an apostrophe, so they
+// cannot be mixed up. The commodity's directive says which asset it is.
 func (beancountWords) asset(name ledger.AssetName) string {
 	upper := strings.ToUpper(string(name))
 	letter := upper[0] >= 'A' && upper[0] <= 'Z'
@@ -276,9 +281,11 @@ func (beancountWords) asset(name ledger.AssetName) string {
 		return upper + "'L"
 	}
 	sum := sha256.Sum256([]byte(name))
-	begins := upper[:min(len(upper), maxCurrency-2-hashedCurrency-1)]
-	return fmt.Sprintf("X%s'H%s", begins, strings.ToUpper(fmt.Sprintf("%x", sum))[:hashedCurrency])
+	return "H'" + base32.StdEncoding.EncodeToString(sum[:])[:hashedCurrency]
 }
+
+// A part of a name that begins like this goes on with a U.
+func (beancountWords) crossings() string { return "Equity:X-Crossings" }
 
 func (beancountWords) open(date, account string, path ledger.AccountPath) string {
 	if path == "" {
