@@ -86,8 +86,8 @@ func vouched(found *journal.Verified) bool { return found.Height == 0 || found.C
 func tellJournal(out io.Writer, path string, found *journal.Verified, asJSON bool,
 	took time.Duration) error {
 	if asJSON {
-		report := verifyJournalReport{OK: len(found.Problems) == 0 && vouched(found), Chain: found.Chain,
-			Shard: found.Shard, Lines: found.Lines, Height: found.Height, Hash: found.Hash,
+		report := verifyJournalReport{OK: len(found.Problems) == 0 && vouched(found),
+			Chain: found.Chain, Shard: found.Shard, Lines: found.Lines, Height: found.Height, Hash: found.Hash,
 			Transactions: found.Transactions, Certificates: found.Certificates,
 			CertifiedHeight: found.Certified, Problems: found.Problems}
 		if report.Problems == nil {

@@ -50,6 +50,23 @@ func (e *Effort) look(ctx context.Context, block *ledger.Block) error {
 	return e.ended
 }
 
+// half does a read that may take half of what is left. If that is not enough, it reports so in place
+// of ErrFarBack, and the rest is left to other reads.
+func (e *Effort) half(read func() error) (enough bool, err error) {
+	if e == nil {
+		return true, read()
+	}
+	most := e.Most
+	e.Most = e.done + (most-e.done)/2
+	err = read()
+	e.Most = most
+	if errors.Is(err, ErrFarBack) {
+		e.ended = nil
+		return false, nil
+	}
+	return true, err
+}
+
 // why returns the error that ended the reads, or nil.
 func (e *Effort) why() error {
 	if e == nil {

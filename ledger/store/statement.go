@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sort"
@@ -37,6 +38,9 @@ type StatementPage struct {
 	// Opening and Closing are the balances before and after the entries that the page looked at,
 	// whether they matched or not. Assets of 0 are left out.
 	Opening, Closing []ledger.Balance
+	// TooFar says that finding the balances takes more than half of the effort, so the page has
+	// none. The balances of a page at either end of the history are never too far.
+	TooFar bool
 	// Next is the cursor of the next page. It is valid only if More is set.
 	Next uint64
 	More bool
@@ -47,7 +51,7 @@ type StatementPage struct {
 // Statement returns a page of an account's history with the balances after each entry, from the
 // oldest entry of a period on or from the newest back. A cursor stays valid while blocks are
 // appended. The page ends early once the effort is over, so a query that matches little takes
-// several pages. Statement returns ErrFarBack if finding the balances alone takes more.
+// several pages. Statement returns ErrFarBack if there is not enough for one entry.
 //
 // Unlike a read at a place, it shows what took effect in the order in which it did so here.
 func (s *Store) Statement(ctx context.Context, path ledger.AccountPath, query StatementQuery,
@@ -158,34 +162,42 @@ func (r *statementReader) firstIn(height ledger.Height) (uint64, error) {
 
 // back reads steps from the last one back to the first one.
 func (r *statementReader) back(first, last uint64, query *StatementQuery) (StatementPage, error) {
-	at, err := r.tallyAt(last)
+	at, far, err := r.tallyAt(last)
 	if err != nil {
 		return StatementPage{}, err
 	}
-	page := StatementPage{Closing: at.known()}
+	page := StatementPage{Closing: at.known(), TooFar: far}
 	err = r.each(first, last, query.Limit, true, func(item *HistoryItem) bool {
-		r.standAt(item, &at)
+		page.stand(item, &at)
 		at.takeBack(item.Changes)
 		return page.take(item, query)
 	})
 	page.Opening, page.Next, page.More = at.known(), at.steps, at.steps > first
-	return page, r.unlessSome(err, at.steps < last)
+	return page.whole(), r.unlessSome(err, at.steps < last)
 }
 
 // forth reads steps from the first one on to before the last one.
 func (r *statementReader) forth(first, last uint64, query *StatementQuery) (StatementPage, error) {
-	at, err := r.tallyAt(first)
+	at, far, err := r.tallyAt(first)
 	if err != nil {
 		return StatementPage{}, err
 	}
-	page := StatementPage{Opening: at.known()}
+	page := StatementPage{Opening: at.known(), TooFar: far}
 	err = r.each(first, last, query.Limit, false, func(item *HistoryItem) bool {
 		at.add(item.Changes)
-		r.standAt(item, &at)
+		page.stand(item, &at)
 		return page.take(item, query)
 	})
 	page.Closing, page.Next, page.More = at.known(), at.steps, at.steps < last
-	return page, r.unlessSome(err, at.steps > first)
+	return page.whole(), r.unlessSome(err, at.steps > first)
+}
+
+// whole returns the page, without the sums of its changes if it has no balances.
+func (p StatementPage) whole() StatementPage {
+	if p.TooFar {
+		p.Opening, p.Closing = nil, nil
+	}
+	return p
 }
 
 // unlessSome returns an error, unless it only ends a page that has looked at some entries: the next
@@ -205,8 +217,11 @@ func (p *StatementPage) take(item *HistoryItem, query *StatementQuery) (more boo
 	return len(p.Items) < query.Limit
 }
 
-// standAt sets the balances after an item.
-func (r *statementReader) standAt(item *HistoryItem, at *tally) {
+// stand sets the balances after an item, if the page has any.
+func (p *StatementPage) stand(item *HistoryItem, at *tally) {
+	if p.TooFar {
+		return
+	}
 	for i := range item.Changes {
 		asset := item.Changes[i].Asset
 		item.Balances = append(item.Balances, ledger.Balance{Asset: asset,
@@ -214,23 +229,26 @@ func (r *statementReader) standAt(item *HistoryItem, at *tally) {
 	}
 }
 
-// tallyAt returns what the account had after some steps.
-func (r *statementReader) tallyAt(steps uint64) (tally, error) {
+// tallyAt returns what the account had after some steps. If finding that takes too much, it only
+// counts the steps.
+func (r *statementReader) tallyAt(steps uint64) (at tally, far bool, err error) {
 	if steps == 0 && !r.store.cameWith(r.account) {
-		return tally{}, nil // it was opened here, empty
+		return tally{}, false, nil // it was opened here, empty
 	}
-	at, err := r.store.tallyFrom(r.account, steps)
-	if err != nil {
-		return tally{}, err
+	if at, err = r.store.tallyFrom(r.account, steps); err != nil {
+		return tally{}, false, err
 	}
-	err = r.each(steps, at.steps, MaxHistoryPage, true, func(item *HistoryItem) bool {
-		at.takeBack(item.Changes)
-		return true
+	enough, err := r.effort.half(func() error {
+		err := r.each(steps, at.steps, MaxHistoryPage, true, func(item *HistoryItem) bool {
+			at.takeBack(item.Changes)
+			return true
+		})
+		return cmp.Or(err, r.effort.why())
 	})
-	if err == nil {
-		err = r.effort.why()
+	if !enough {
+		at = tally{steps: steps}
 	}
-	return at, err
+	return at, !enough, err
 }
 
 // each calls visit with the items from first to before last, or from the last one back, until it

@@ -320,6 +320,57 @@ func TestEffortOfStatements(t *testing.T) {
 	}
 }
 
+// Every entry can be reached from either end, also where finding the balances takes too much: the
+// page has none then. It has them where the way is short enough.
+func TestPagesTooFarForBalances(t *testing.T) {
+	t.Parallel()
+	s := layeredStore(t, t.TempDir(), 120, 1)
+	defer s.Close()
+	model := modelStatement(t, s, "acme:issuer")
+	for _, newest := range []bool{true, false} {
+		query := StatementQuery{Limit: 7, NewestFirst: newest}
+		seen, far, near := 0, 0, 0
+		for more := true; more; {
+			page, err := s.Statement(t.Context(), "acme:issuer", query, &Effort{Most: 90, Near: 90})
+			if err != nil {
+				t.Fatalf("newest first %t, after %d: %v", newest, seen, err)
+			}
+			for i := range page.Items {
+				item := &page.Items[i]
+				at := seen
+				if newest {
+					at = len(model.items) - 1 - seen
+				}
+				if item.Ordinal != uint64(at) {
+					t.Fatalf("newest first %t: item %d, want %d", newest, item.Ordinal, at)
+				}
+				seen++
+				if page.TooFar {
+					if len(item.Balances)+len(page.Opening)+len(page.Closing) > 0 {
+						t.Fatal("a page that is too far has balances")
+					}
+					continue
+				}
+				for _, balance := range item.Balances {
+					if balance.Amount != model.after[at][balance.Asset] {
+						t.Fatalf("item %d: %v, want %v", at, balance, model.after[at])
+					}
+				}
+			}
+			if page.TooFar {
+				far++
+			} else {
+				near++
+			}
+			query.Cursor, more = page.Next, page.More
+		}
+		if seen != len(model.items) || far == 0 || near == 0 {
+			t.Errorf("newest first %t: %d of %d entries, %d pages too far, %d not", newest, seen,
+				len(model.items), far, near)
+		}
+	}
+}
+
 // Rows with balances shorten the way, also after a restart. A row of a block that the chain does
 // not have is passed over.
 func TestRowsOfBalances(t *testing.T) {

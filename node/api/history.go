@@ -57,14 +57,13 @@ func (s *Service) ListHistory(ctx context.Context,
 	case errors.Is(err, store.ErrNotFound):
 		return nil, notFound("no account %s is open at height %d", path, head.Height)
 	case tookTooMuch(ctx, bounded, err):
-		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("finding the "+
-			"balances of %s there takes too much work, because so much happened since: begin "+
-			"with a later period, or with the oldest or the newest entries, and turn the pages",
-			path))
+		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("reading the "+
+			"history of %s there takes too much work: ask for a shorter or a later period", path))
 	case err != nil:
 		return nil, s.failure(ctx, "reading an account's history", err)
 	}
-	answer := &ledgerdv1.ListHistoryResponse{HasBalances: true, Height: uint64(head.Height),
+	answer := &ledgerdv1.ListHistoryResponse{HasBalances: true,
+		BalancesTooFar: page.TooFar, Height: uint64(head.Height),
 		TimeMs: uint64(head.Time), OpenedTimeMs: uint64(page.Opened),
 		OpeningBalances: wholeBalances(page.Opening), ClosingBalances: wholeBalances(page.Closing)}
 	for i := range page.Items {

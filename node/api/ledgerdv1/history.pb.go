@@ -363,9 +363,12 @@ type ListHistoryResponse struct {
 	TimeMs          uint64     `protobuf:"varint,6,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`                     // of that block
 	OpenedTimeMs    uint64     `protobuf:"varint,7,opt,name=opened_time_ms,json=openedTimeMs,proto3" json:"opened_time_ms,omitempty"` // of the block that opened the account here, or with which it arrived
 	// A node of a version before periods and filters does not set it: it ignores them.
-	HasBalances   bool `protobuf:"varint,8,opt,name=has_balances,json=hasBalances,proto3" json:"has_balances,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HasBalances bool `protobuf:"varint,8,opt,name=has_balances,json=hasBalances,proto3" json:"has_balances,omitempty"`
+	// Finding the balances of this page takes too much work, because so much happened since. So it has
+	// none: not of its entries, and no opening and closing balances.
+	BalancesTooFar bool `protobuf:"varint,9,opt,name=balances_too_far,json=balancesTooFar,proto3" json:"balances_too_far,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListHistoryResponse) Reset() {
@@ -450,6 +453,13 @@ func (x *ListHistoryResponse) GetOpenedTimeMs() uint64 {
 func (x *ListHistoryResponse) GetHasBalances() bool {
 	if x != nil {
 		return x.HasBalances
+	}
+	return false
+}
+
+func (x *ListHistoryResponse) GetBalancesTooFar() bool {
+	if x != nil {
+		return x.BalancesTooFar
 	}
 	return false
 }
@@ -609,7 +619,7 @@ const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"\fcounterparty\x18\f \x01(\tR\fcounterparty\x12\x12\n" +
 	"\x04note\x18\r \x01(\tR\x04note\x12\x19\n" +
 	"\x05shard\x18\x0e \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\"\xeb\x02\n" +
+	"\x06_shard\"\x95\x03\n" +
 	"\x13ListHistoryResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.ledgerd.v1.HistoryEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12>\n" +
@@ -618,7 +628,8 @@ const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"\x06height\x18\x05 \x01(\x04R\x06height\x12\x17\n" +
 	"\atime_ms\x18\x06 \x01(\x04R\x06timeMs\x12$\n" +
 	"\x0eopened_time_ms\x18\a \x01(\x04R\fopenedTimeMs\x12!\n" +
-	"\fhas_balances\x18\b \x01(\bR\vhasBalances\"2\n" +
+	"\fhas_balances\x18\b \x01(\bR\vhasBalances\x12(\n" +
+	"\x10balances_too_far\x18\t \x01(\bR\x0ebalancesTooFar\"2\n" +
 	"\x16GetAccountProofRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\"\x80\x01\n" +
 	"\x17GetAccountProofResponse\x12\x18\n" +
