@@ -156,8 +156,8 @@ func (c *Client) statementPart(ctx context.Context, query *ledgerdv1.ListHistory
 			return nil, 0, err
 		}
 		if answer.GetBalancesTooFar() {
-			return nil, 0, fmt.Errorf("client: finding the balances of %s there takes the node too "+
-				"much work, because so much happened since: ask for a period near the end or the "+
+			return nil, 0, fmt.Errorf("client: finding the balances of %s there takes too much "+
+				"work, because so much happened since: ask for a period near the end or the "+
 				"beginning, or list the history, which has the changes", query.GetAccount())
 		}
 		opening := only(query.GetAsset(), answer.GetOpeningBalances())

@@ -48,7 +48,7 @@ func checkJournal(t *testing.T, dir string, blocks int) {
 	good := object(t, verified.out)
 	wantKeys(t, good, "ok chain shard lines height hash transactions certificates "+
 		"certified_height problems")
-	// A node that ends early may have no certificate. Then anybody may have made up the journal.
+	// A node that ends early may have no certificate. Then nothing shows who made up the journal.
 	certified := good["certified_height"] != 0.0
 	if good["ok"] != certified || (verified.status == exitDone) != certified ||
 		int(good["height"].(float64)) != blocks || len(good["problems"].([]any)) > 0 {

@@ -76,7 +76,7 @@ func verifyJournal(command *cobra.Command, path, genesisPath string, asJSON bool
 	return nil
 }
 
-// errUnvouched reports a journal that holds, and that anybody may have made up.
+// errUnvouched reports a journal that holds, and that no member vouches for.
 var errUnvouched = errors.New("no block of the journal is certified")
 
 // vouched reports whether members vouch for some block of a journal that has any.
@@ -87,8 +87,8 @@ func tellJournal(out io.Writer, path string, found *journal.Verified, asJSON boo
 	took time.Duration) error {
 	if asJSON {
 		report := verifyJournalReport{OK: len(found.Problems) == 0 && vouched(found),
-			Chain: found.Chain, Shard: found.Shard, Lines: found.Lines, Height: found.Height, Hash: found.Hash,
-			Transactions: found.Transactions, Certificates: found.Certificates,
+			Chain: found.Chain, Shard: found.Shard, Lines: found.Lines, Height: found.Height,
+			Hash: found.Hash, Transactions: found.Transactions, Certificates: found.Certificates,
 			CertifiedHeight: found.Certified, Problems: found.Problems}
 		if report.Problems == nil {
 			report.Problems = []journal.Problem{}
@@ -107,8 +107,8 @@ func tellJournal(out io.Writer, path string, found *journal.Verified, asJSON boo
 		return err
 	}
 	if !vouched(found) {
-		_, err := fmt.Fprintf(out, "no block is certified, so nobody vouches for the journal, and "+
-			"anybody may have made it up: export it from a node that has certificates\n")
+		_, err := fmt.Fprintf(out, "no block is certified, so no member vouches for the journal, "+
+			"and it may be made up: export it from a node that has certificates\n")
 		return err
 	}
 	certified := fmt.Sprintf("all certified, by %s", plural(found.Certificates, "certificate"))

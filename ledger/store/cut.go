@@ -50,8 +50,8 @@ func (e *Effort) look(ctx context.Context, block *ledger.Block) error {
 	return e.ended
 }
 
-// half does a read that may take half of what is left. If that is not enough, it reports so in place
-// of ErrFarBack, and the rest is left to other reads.
+// half does a read that may take half of what is left. If that is not enough, it reports so in
+// place of ErrFarBack, and the rest is left to other reads.
 func (e *Effort) half(read func() error) (enough bool, err error) {
 	if e == nil {
 		return true, read()

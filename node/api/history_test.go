@@ -51,7 +51,7 @@ func (b *bank) history(request *ledgerdv1.ListHistoryRequest) (text string) {
 // also if a node looks at few entries for a page.
 func TestFiltersOfHistories(t *testing.T) {
 	t.Parallel()
-	for _, effort := range []int{0, 100} {
+	for _, effort := range []int{0, 200} {
 		b := newBank(t, apitest.Options{}, api.Options{MaxReadEffort: effort})
 		height := func() uint64 {
 			answer, err := b.client.GetAccount(b.context(),
