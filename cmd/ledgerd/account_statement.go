@@ -62,6 +62,7 @@ type statementOptions struct {
 	asset  string
 	shard  uint32
 	format string
+	asJSON bool // --format json
 	out    string
 }
 
@@ -108,6 +109,8 @@ that --shard names.`,
 	flags.StringVar(&options.format, "format", "table", "what to write: "+
 		strings.Join(statementFormats, ", "))
 	flags.StringVar(&options.out, "out", "", "write to this file")
+	addJSONFlag(command, &options.asJSON)
+	command.MarkFlagsMutuallyExclusive("format", "json")
 	return command
 }
 
@@ -115,6 +118,9 @@ func (o *statementOptions) run(command *cobra.Command, account string) error {
 	path, err := parseAccount(account)
 	if err != nil {
 		return err
+	}
+	if o.asJSON {
+		o.format = "json"
 	}
 	if !slices.Contains(statementFormats, o.format) {
 		return usagef("--format %q: it is one of %s", o.format,

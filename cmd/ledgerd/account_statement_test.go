@@ -33,7 +33,7 @@ func TestStatement(t *testing.T) {
 	middle := s.object("tx transfer acme:cash acme:vault 5 %n %k")
 	s.must("tx transfer acme:mint acme:cash 2 --asset gold %n %k")
 	whole := "account statement acme:cash %n"
-	statement := object(t, s.must(whole+" --format json"))
+	statement := object(t, s.must(whole+" --json"))
 	wantKeys(t, statement, "account period height time_ms open opening closing totals entries")
 	if got, want := ends(statement), "[] 100 70 65 2 "+
 		"[map[amount:2 asset:gold] map[amount:65 asset:unit]]"; got != want ||
