@@ -95,11 +95,12 @@ of a book of several shards, name the journals of all shards. Each entry that to
 effect there becomes a line: failed ones do not, and one that crossed shards does
 once. Signatures bind a ledger, so those of the journal are good in no other one:
 the lines are signed anew, by --org's key, and their accounts become ORGANISATION:NAME
-of the name that they had. Issuers stay issuers. The balances are the same in the
-end, and ledgerd export --balances shows them under the accounts' former names. A
-line's note has the entry's former id, and its note. Records, policies and the
-organisations' keys stay behind. The blocks' hashes are checked; check who signed
-them with ledgerd verify --journal before.
+of the name that they had. Issuers stay issuers. All balances end up the same, and
+ledgerd export --balances shows them under the accounts' former names. The note of
+a line is the entry's former id and note. Records, policies and the organisations'
+keys stay behind. The command checks the blocks' hashes, and not who signed them:
+run ledgerd verify --journal before. Keep the --state file: without it, journals that
+have grown since may be imported twice.
 
 If a shard is down or full, lines that cross to it hold the import up, and
 --patience bounds for how long. With --queue they wait in the other shards.`,

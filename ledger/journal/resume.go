@@ -30,7 +30,8 @@ type Written struct {
 // earlier run ended, even if it was killed or the machine lost power. A journal that is whole goes
 // on too, if the chain has more blocks by now.
 //
-// If the file has anything else, ExportFile changes nothing and returns ErrOther.
+// If the file begins otherwise, or its last block is not in the chain, ExportFile changes nothing
+// and returns ErrOther. It does not compare the blocks before that: Verify does.
 func ExportFile(ctx context.Context, path string, source Source, format *Format,
 	options Options) (written Written, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
