@@ -59,6 +59,14 @@
 // gives it a threshold, limits by amount and roles of keys. A transaction replaces the policy
 // (PolicyChange): so keys are rotated and revoked. It takes effect for the transactions after it.
 //
+// # Assets
+//
+// Any name of an asset may be used in postings. An organisation may register one (AssetChange): its
+// decimals, a promise on its supply, and its issuers. The allowances of the issuers add up to the
+// cap at most, so each issuer is judged in its own shard, and the supply never exceeds the cap. A
+// chain keeps what each issuer issued and redeemed (Asset), which AssetProof proves, and SupplyOf
+// adds up.
+//
 // # Shards
 //
 // A book that outgrows one group has several shards in a tree (ShardTree), each with members and a

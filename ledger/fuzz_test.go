@@ -178,6 +178,37 @@ func FuzzPolicyChange(f *testing.F) {
 	})
 }
 
+func FuzzAssetChange(f *testing.F) {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	f.Add(client.Bundle(client.ChangeAsset("EUR", 1, ledgertest.Capped(5, "acme", "bank"))).
+		Body(0)[1:], uint8(1))
+	f.Fuzz(func(t *testing.T, data []byte, less uint8) {
+		transaction, err := ledger.DecodeBody(append([]byte{13}, data...))
+		if err != nil {
+			return
+		}
+		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+			t.Fatalf("a change of an asset has two encodings: %v", err)
+		}
+		terms := &transaction.Asset.AssetTerms
+		asset := ledger.Asset{Number: 1, Name: transaction.Asset.Asset, Owner: transaction.Signer,
+			Revision: 1, AssetTerms: *terms, Issuances: make([]ledger.Issuance, len(terms.Issuers))}
+		entry, key := asset.AppendEntry(nil)
+		if _, err := ledger.DecodeAsset(entry[:key], entry[key:]); err != nil {
+			t.Fatal(err)
+		}
+		if len(terms.Issuers) == 0 || terms.Supply != ledger.SupplyCapped {
+			return
+		}
+		// What one issuer gives up, no other one gets.
+		next, given := terms.Clone(), ledger.NewAmount(int64(less))
+		next.Issuers[0].Allowance = next.Issuers[0].Allowance.Minus(given)
+		if next.Validate() == nil && terms.MayBecome(&next) != (less == 0) {
+			t.Fatalf("%+v may become %+v", terms, next)
+		}
+	})
+}
+
 func FuzzBundle(f *testing.F) {
 	_, bundle, _, _, _ := seeds(f)
 	f.Add(bundle)

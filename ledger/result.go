@@ -139,6 +139,22 @@ const (
 	// BadParent: the shard cannot be hung below the other one: it is the root, lies right below the
 	// other one already, or the other one lies below it.
 	BadParent
+	// AssetTaken: the asset is registered already, or by another organisation.
+	AssetTaken
+	// UnknownAsset: the asset is not registered.
+	UnknownAsset
+	// AssetOutdated: the asset's terms are not those that the signers of the change saw.
+	AssetOutdated
+	// TermsFixed: the terms may not change so (AssetTerms.MayBecome).
+	TermsFixed
+	// TooManyRegistered: the book has MaxRegisteredAssets assets, or the organisation MaxOwnAssets.
+	TooManyRegistered
+	// NotIssuer: the posting would issue the asset, and its organisation may not.
+	NotIssuer
+	// IssuanceClosed: the posting would issue the asset, of which nothing may be issued any more.
+	IssuanceClosed
+	// SupplyExceeded: the posting would issue more of the asset than its organisation may.
+	SupplyExceeded
 	codes
 )
 
@@ -185,7 +201,15 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"testifies that the lost shard agreed", "testifies that it heard of no agreement",
 	"departed: the organisation has left the shard",
 	"the shard cannot be hung there: it is the root, is there already, or the place is below " +
-		"itself"}
+		"itself",
+	"the asset is registered already", "the asset is not registered: register it first",
+	"the asset has changed since: look at it and sign again",
+	"the terms of an asset never change so: its decimals and its policy stay, its cap is never " +
+		"raised, no issuer leaves the list, and an allowance is lowered only together with the cap",
+	"as many assets are registered as may be",
+	"the organisation is no issuer of the asset, or not any more",
+	"the issuance of the asset is closed",
+	"it would issue more of the asset than its organisation may"}
 
 // String returns the code in words.
 func (c Code) String() string {

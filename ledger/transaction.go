@@ -164,6 +164,9 @@ type Transaction struct {
 	// Book makes the transaction a change of the book's shards (see BookChange), which the
 	// operators sign. It is alone in its bundle, except for a note.
 	Book *BookChange `json:"book,omitempty"`
+	// Asset makes the transaction a registration or a change of an asset by its signer (see
+	// AssetChange). It is alone in its transaction, except for a note.
+	Asset *AssetChange `json:"asset,omitempty"`
 	// Cancellation makes the transaction a cancellation of another one (see Cancellation). It is
 	// alone in its transaction, except for a note and the Deadline.
 	Cancellation *Cancellation `json:"cancellation,omitempty"`
@@ -195,7 +198,7 @@ func (t *Transaction) Validate() error {
 // checkRules is Validate for a transaction whose form is checked.
 func (t *Transaction) checkRules() error {
 	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
-		t.Book != nil {
+		t.Book != nil || t.Asset != nil {
 		return nil
 	}
 	if t.Verdict != nil || t.Arrival != nil {
@@ -217,21 +220,23 @@ func (t *Transaction) checkRules() error {
 // disk takes none, because the number of the membership that it makes already prevents a second
 // effect. So a fresh nonce does not prove that an admission was never applied.
 //
-// A change of a policy, of the charter or of the shards takes none either, for the same reason: its
-// number prevents a second effect. A second cancellation has the same effect as the first one. An
-// arrival is the only one of its id.
+// A change of a policy, of the charter, of the shards or of an asset takes none either, for the
+// same reason: its number prevents a second effect. A second cancellation has the same effect as
+// the first one. An arrival is the only one of its id.
 func (t *Transaction) TakesNonce() bool {
 	if t.Change != nil {
 		return t.Change.Kind != ChangeAdmit
 	}
 	return t.Policy == nil && t.Charter == nil && t.Cancellation == nil && t.Book == nil &&
-		t.Arrival == nil
+		t.Arrival == nil && t.Asset == nil
 }
 
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
-// whole directory: it registers organisations, or changes a policy, the charter or the shards.
+// whole directory: it registers organisations, or changes a policy, the charter, the shards or an
+// asset.
 func (t *Transaction) BookWide() bool {
-	return len(t.Registrations) > 0 || t.Policy != nil || t.Charter != nil || t.Book != nil
+	return len(t.Registrations) > 0 || t.Policy != nil || t.Charter != nil || t.Book != nil ||
+		t.Asset != nil
 }
 
 // checkForm checks the rules that every encoding satisfies: names and bounds.
@@ -250,6 +255,9 @@ func (t *Transaction) checkForm() error {
 	}
 	if t.Arrival != nil {
 		return t.Arrival.checkForm(t)
+	}
+	if t.Asset != nil {
+		return t.Asset.checkForm(t)
 	}
 	if t.Change != nil {
 		return t.checkAdministrative()
@@ -318,6 +326,8 @@ func (t *Transaction) checkAdministrative() error {
 			"has no deadline", ErrMalformed)
 	case t.Cancellation != nil:
 		return fmt.Errorf("%w: a cancellation stands alone in its transaction", ErrMalformed)
+	case t.Asset != nil:
+		return fmt.Errorf("%w: a change of an asset stands alone in its transaction", ErrMalformed)
 	case len(t.Note) > MaxNote:
 		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
 	}
@@ -400,6 +410,9 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	}
 	if t.Arrival != nil {
 		return t.appendArrival(to)
+	}
+	if t.Asset != nil {
+		return t.appendAssetChange(to)
 	}
 	version := byte(transactionVersion)
 	if t.Deadline != 0 {
@@ -592,6 +605,12 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 		return t.checkForm()
 	case arrivalVersion:
 		t.decodeArrival(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case assetVersion:
+		t.decodeAssetChange(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

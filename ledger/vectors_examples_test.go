@@ -260,6 +260,12 @@ func newExamples(t *testing.T) *examples {
 				Signatures: 2}},
 			RefuseAssets: true, Assets: []ledger.AssetName{"EUR", "unit"}}}
 	})
+	add("a registration of an asset", at(book, 5), func(t *ledger.Transaction) {
+		t.Asset = &ledger.AssetChange{Asset: "EUR", Number: 1, AssetTerms: ledger.AssetTerms{
+			Decimals: 2, Supply: ledger.SupplyCapped, Cap: ledger.NewAmount(1_000_000),
+			Issuers: []ledger.Issuer{{Organisation: "alice", Allowance: ledger.NewAmount(700_000)},
+				{Organisation: "bob", Allowance: ledger.NewAmount(300_000), Withdrawn: true}}}}
+	})
 	operators := func(book ledger.Hash, sequence uint64) ledger.Transaction {
 		return ledger.Transaction{Ledger: book, Nonce: ledger.Nonce{Sequence: sequence}}
 	}

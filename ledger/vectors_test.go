@@ -341,6 +341,10 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		begin(4, true)
 		nonce()
 		policyParts(&p, &t.Policy.Policy)
+	case t.Asset != nil:
+		begin(13, true)
+		nonce()
+		assetParts(&p, t.Asset)
 	case t.Charter != nil:
 		version := byte(5)
 		switch {
@@ -454,6 +458,23 @@ func policyParts(p *parts, policy *ledger.Policy) {
 	p.uvarint("assets, count", uint64(len(policy.Assets)))
 	for i, each := range policy.Assets {
 		p.string(fmt.Sprintf("asset %d", i), []byte(each))
+	}
+}
+
+func assetParts(p *parts, asset *ledger.AssetChange) {
+	p.string("asset", []byte(asset.Asset))
+	p.uvarint("number of the change", asset.Number)
+	p.add("decimals", asset.Decimals)
+	p.add("supply: "+asset.Supply.String(), byte(asset.Supply))
+	p.add("cap "+asset.Cap.String(), amount(decimal(asset.Cap.String()))...)
+	p.bool("the issuance is closed", asset.Closed)
+	p.uvarint("issuers, count", uint64(len(asset.Issuers)))
+	for i, each := range asset.Issuers {
+		of := fmt.Sprintf("issuer %d, ", i)
+		p.string(of+"organisation", []byte(each.Organisation))
+		p.add(of+"allowance "+each.Allowance.String(),
+			amount(decimal(each.Allowance.String()))...)
+		p.bool(of+"withdrawn", each.Withdrawn)
 	}
 }
 

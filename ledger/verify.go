@@ -298,6 +298,14 @@ func checkConsent(bundle *Bundle, transaction *Transaction, policies []Organisat
 				registration.Name)
 		}
 	}
+	if change := transaction.Asset; change != nil && change.Number == 1 {
+		if charter := authority.Charter(); charter.RegistrationByOperators &&
+			!charter.Consents(bundle.signatures) {
+			return fmt.Errorf("%w: %s has to sign the registration of asset %s (ledgerd asset "+
+				"register %s --operator KEYFILE)", ErrUnauthorised, charter.Signers(),
+				change.Asset, change.Asset)
+		}
+	}
 	for i := range transaction.Openings {
 		if name := transaction.Openings[i].Account.Organisation(); !signed(name) {
 			return missing(name)

@@ -33,8 +33,11 @@ const (
 	// one shard share bundles in blocks, and members may vouch for groups of them (see
 	// VerdictGroup).
 	CrossingVersion = 7
+	// AssetsVersion is the version from which on organisations may register assets (see
+	// AssetChange), and the state digest has a Merkle tree over them.
+	AssetsVersion = 8
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = CrossingVersion
+	NewestVersion = AssetsVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -58,6 +61,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= AssetTaken:
+		return TakesAssets(version)
 	case code >= BookOutdated:
 		return TakesBookChanges(version)
 	case code >= Cancelled:
@@ -80,11 +85,17 @@ func TakesBookChanges(version int) bool { return version >= GrowthVersion }
 // do not know the version cannot decode a batch with them.
 func TakesAgreements(version int) bool { return version >= CrossingVersion }
 
+// TakesAssets reports whether a chain of this version takes registrations of assets. Programs that
+// do not know the version cannot decode them.
+func TakesAssets(version int) bool { return version >= AssetsVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
 func (t *Transaction) NeedsVersion() int {
 	switch {
+	case t.Asset != nil:
+		return AssetsVersion
 	case t.Book != nil, t.Arrival != nil:
 		return GrowthVersion
 	case t.Cancellation != nil:

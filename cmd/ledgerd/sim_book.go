@@ -105,6 +105,7 @@ Then the faults end, and the book has to come to rest. The run fails if
   integrity     a chain has a transaction twice, or something out of place
   atomicity     a transaction takes effect in one shard and not in another
   conservation  the amounts of an asset do not add up to zero at a cut
+  supply        more of an asset is issued than its cap, or not what accounts are below zero
   verdicts      a shard gives two verdicts on a transaction
   deadline      a shard agrees to a transaction after its deadline
   cancelling    a shard agrees to a transaction that a signer cancelled there before,

@@ -13,10 +13,10 @@ import (
 )
 
 // A shard is added at one place of the common order. Every chain notes it there, with the hash of
-// the directory as it is right after the addition: the organisations, the charter and the changes
-// of the book. That is the same in all chains, so the chain of the new shard begins with it
-// (Begin). The new shard has no accounts yet. Its stream from its parent begins after the addition,
-// so it gets exactly what follows in the common order.
+// the directory as it is right after the addition: the organisations, the charter, the assets and
+// the changes of the book. That is the same in all chains, so the chain of the new shard begins
+// with it (Begin). The new shard has no accounts yet. Its stream from its parent begins after the
+// addition, so it gets exactly what follows in the common order.
 //
 // The heights at which organisations were registered and moved and shards were added differ between
 // chains. So the directory has none. In the chain of a shard that was added, what its directory has
@@ -40,8 +40,8 @@ type addition struct {
 type Seed struct {
 	Shard ledger.ShardID
 	// Directory has, in ascending order of their keys, the entries of the charter, of the changes
-	// of the book, of the organisations and of their moves: each key and each value after its
-	// length. It is read-only.
+	// of the book, of the organisations, of the assets and of moves: each key and each value after
+	// its length. It is read-only.
 	Directory []byte
 }
 
@@ -173,6 +173,9 @@ func (s *State) appendDirectory(to []byte) []byte {
 		}
 		show(&placeless)
 	}
+	for _, each := range s.assets.all {
+		show(each.placeless())
+	}
 	for _, each := range s.moves.all {
 		show(&move{number: each.number, organisation: each.organisation, from: each.from,
 			to: each.to})
@@ -237,7 +240,8 @@ func EachInSeed(genesis *ledger.Genesis, seed []byte, visit func(key, value []by
 
 // inDirectory reports whether entries of a kind are part of the directory.
 func inDirectory(kind byte) bool {
-	return kind == kindCharter || kind == kindGrowth || kind == kindOrganisation || kind == kindMove
+	return kind == kindCharter || kind == kindGrowth || kind == kindOrganisation ||
+		kind == kindMove || kind == kindAsset
 }
 
 // additionKeySize is the size of the key of the entry of an added shard.

@@ -63,11 +63,12 @@ func (s *State) applyArrival(t *ledger.Transaction, id ledger.Hash) ledger.Resul
 	}
 	m := s.moves.coming[a.Move]
 	taken, err := m.read(a)
-	if err != nil { // a majority of the old home's members made it
+	if err != nil || !s.takesIssuances(taken.issued) {
+		// A majority of the old home's members made it.
 		return whole(ledger.OutOfPlace)
 	}
 	s.counter++
-	s.takeOver(taken)
+	s.takeOver(taken, m.number)
 	s.touchMove(m)
 	if m.next = a.Next; a.Next == (ledger.Hash{}) {
 		m.arrived = s.height
@@ -83,6 +84,7 @@ type arriving struct {
 	windows   []*window
 	withdrawn []cancelled
 	records   []record
+	issued    []movedIssuance
 }
 
 // read decodes the entries of an arrival. All have to be the organisation's.
@@ -118,6 +120,10 @@ func (m *move) read(a *ledger.Arrival) (*arriving, error) {
 			owner = each.key.Organisation()
 			r.Take(len(value))
 			all.records = append(all.records, each)
+		case key[0] == kindIssuance:
+			each := r.movedIssuance(key, value)
+			owner = each.by
+			all.issued = append(all.issued, each)
 		}
 		if owner != m.organisation || r.End() != nil {
 			return nil, fmt.Errorf("%w: entry %x of an arrival of %s", ErrEntry, key,
@@ -127,8 +133,8 @@ func (m *move) read(a *ledger.Arrival) (*arriving, error) {
 	return all, nil
 }
 
-// takeOver adds what arrives. It never was in this shard before.
-func (s *State) takeOver(all *arriving) {
+// takeOver adds what arrives with a move. It never was in this shard before.
+func (s *State) takeOver(all *arriving, move uint64) {
 	for _, each := range all.accounts {
 		s.opened++
 		created := s.accounts.add(s.keptPath(each.path))
@@ -152,6 +158,11 @@ func (s *State) takeOver(all *arriving) {
 		s.windows[windowKey{each.organisation, each.stream}] = each
 		s.touchedWindows = append(s.touchedWindows, each)
 		s.use(each.organisation).Streams++
+	}
+	for i := range all.issued {
+		if s.fault != FaultIssuedLeft {
+			s.takeIssuance(&all.issued[i], move)
+		}
 	}
 	for i := range all.withdrawn {
 		each := &all.withdrawn[i]

@@ -119,6 +119,9 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 			return ofItem(code, s.parts[i].item)
 		}
 	}
+	if result := s.attemptIssueParts(); result.Code != ledger.Applied {
+		return result
+	}
 	if item, full := s.roomForRecords(t); full {
 		return ofItem(ledger.RecordQuota, item)
 	}
@@ -330,8 +333,9 @@ func (s *State) changeHold(found *account, p *part, back bool) {
 		return
 	}
 	s.touchAccount(found)
-	before := found.pairs()
+	before, owed := found.pairs(), found.owes(p.asset)
 	defer func() {
+		s.countIssuance(found, p.asset, owed)
 		s.count(found.path.Organisation()).Assets += found.pairs() - before
 	}()
 	at, exists := found.hold(p.asset)

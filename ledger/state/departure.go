@@ -128,6 +128,7 @@ func (s *State) Leaves(number uint64, pause func()) (entries []ledger.MovedEntry
 			pause()
 		}
 	}
+	s.issuancesOf(m.organisation, func(each movedIssuance) { add(&each) })
 	// A loop over a map meets each entry once that is there all the time, whatever else changes.
 	for key, each := range s.windows {
 		if key.organisation == m.organisation {

@@ -156,6 +156,9 @@ func (s *State) Complete(divide Divide) error {
 	if err := s.completeGrowth(); err != nil {
 		return err
 	}
+	if err := s.completeAssets(); err != nil {
+		return err
+	}
 	s.pending.linkRestored()
 	s.countRestored()
 	s.sortRestoredMoves()
@@ -200,6 +203,9 @@ func (s *State) digestAll() {
 		s.slotTree = restoredSlots(s.pending.slots)
 	} else {
 		addAll(&s.digest, s.waitingEntries(), s.divide)
+	}
+	if s.assetTree = nil; s.takesAssetTree() {
+		s.assetTree = newAssetTree(s.assets.all)
 	}
 	s.stateDigest = s.sum()
 }

@@ -33,6 +33,8 @@
 //     the cancellation (cancelled.go).
 //   - No transaction makes an organisation keep more than the quotas of the charter allow
 //     (quota.go). The counts follow from the entries, so they are no entries themselves.
+//   - An account goes further below zero in a registered asset only as far as the asset's terms
+//     allow its organisation (assets.go).
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
 //     nonce, no record.
 //
@@ -197,6 +199,10 @@
 // A transaction that waits for other shards is an entry for some blocks, so it took two expansions,
 // a third of the time to execute it. From version 7 on these entries are in a tree by their slots
 // (slottree.go).
+//
+// From version 8 on the registered assets, with what was issued of each, have a tree like that of
+// the accounts (assets.go). So the supply of an asset is proven against the header of a block
+// (ProveAsset).
 //
 // The operators raise the version of a chain with a change of the charter. The block with this
 // change is the first one of the new version. Nothing in the entries changes, so the state before

@@ -114,10 +114,12 @@ type undoLog struct {
 	registered []ledger.OrganisationName
 	opened     []*account
 	posted     []posted
+	issuing    []issuing
 }
 
 type posted struct {
 	account  *account
+	asset    ledger.AssetName
 	place    int
 	before   ledger.Amount
 	inserted bool
@@ -233,7 +235,8 @@ func (s *State) begin(header *ledger.Header) {
 }
 
 func (u *undoLog) clear() {
-	u.registered, u.opened, u.posted = u.registered[:0], u.opened[:0], u.posted[:0]
+	u.registered, u.opened, u.posted, u.issuing = u.registered[:0], u.opened[:0], u.posted[:0],
+		u.issuing[:0]
 }
 
 // touchAccount notes that the block touches the account. For the LtHash it saves the account's
@@ -338,6 +341,7 @@ func (s *State) finish() *Changes {
 	s.finishGrowth(changes)
 	s.finishMoves(changes)
 	s.finishCounts(changes)
+	s.finishAssets(changes)
 	if s.tree != nil {
 		s.finishShard(changes)
 	}
@@ -346,6 +350,9 @@ func (s *State) finish() *Changes {
 	}
 	if s.slotTree == nil && s.takesSlotTree() {
 		s.beginSlotTree()
+	}
+	if s.assetTree == nil && s.takesAssetTree() {
+		s.assetTree = newAssetTree(s.assets.all)
 	}
 	s.stateDigest = s.sum()
 	changes.Entries.arena = s.arena
@@ -514,6 +521,8 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return whole(mayChangeCharter(&s.charter.Charter, t, root, signatures))
 	case t.Book != nil:
 		return s.attemptBookChange(t, root, signatures)
+	case t.Asset != nil:
+		return s.attemptAsset(t, root, signatures)
 	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
@@ -550,6 +559,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	}
 	if short, found := s.overdrawn(t); found {
 		return ofItem(ledger.InsufficientFunds, short)
+	}
+	if result := s.attemptIssue(t); result.Code != ledger.Applied {
+		return result
 	}
 	for i := range t.Records {
 		owner := t.Records[i].Key.Organisation()
@@ -672,8 +684,8 @@ func (s *State) post(item int, t *ledger.Transaction, signatures []ledger.Signat
 	if more {
 		s.count(found.path.Organisation()).Assets++
 	}
-	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before,
-		inserted: !held})
+	s.undo.posted = append(s.undo.posted, posted{account: found, asset: p.Asset, place: place,
+		before: before, inserted: !held})
 	return ledger.Applied
 }
 
@@ -714,6 +726,10 @@ func (s *State) commit(t *ledger.Transaction) {
 	if t.Cancellation != nil {
 		s.cancel(t)
 	}
+	if t.Asset != nil {
+		s.changeAsset(t)
+	}
+	s.commitIssuing()
 	for _, opened := range s.undo.opened {
 		opened.path = s.keptPath(opened.path)
 	}

@@ -80,6 +80,14 @@ const (
 	FaultLateUnbounded
 	// FaultGroupsApart counts groups of verdicts and single verdicts apart.
 	FaultGroupsApart
+	// FaultWholeCap lets each issuer of an asset issue up to the whole cap, not up to its
+	// allowance.
+	FaultWholeCap
+	// FaultWaitingUncounted lets issuers issue again what waiting transactions may still take.
+	FaultWaitingUncounted
+	// FaultIssuedLeft leaves what an organisation issued at its old home, so that its allowance is
+	// fresh at the new one.
+	FaultIssuedLeft
 	faults
 )
 
@@ -90,7 +98,8 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"departed-early", "nonces-left", "answered-to-strangers", "arrived-early",
 	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
 	"position-kept", "late-before-deadline", "reserved-ignored", "new-assets-alone",
-	"late-unmoved", "late-for-strangers", "late-unbounded", "groups-apart"}
+	"late-unmoved", "late-for-strangers", "late-unbounded", "groups-apart",
+	"whole-cap", "waiting-uncounted", "issued-left"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

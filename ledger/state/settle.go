@@ -74,11 +74,12 @@ func (s *State) takeEffect(entry *pending) {
 		found := s.find(p.account)
 		s.touchAccount(found)
 		s.changeHold(found, p, true)
-		before := found.pairs()
+		before, owed := found.pairs(), found.owes(p.asset)
 		found.move(p, s.assetsMax)
 		if s.fault == FaultAppliedTwice {
 			found.move(p, s.assetsMax)
 		}
+		s.countIssuance(found, p.asset, owed)
 		s.count(found.path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
 	}

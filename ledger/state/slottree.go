@@ -237,6 +237,14 @@ func (s *State) takesSlotTree() bool {
 
 // othersDigest returns the digest of all entries but accounts.
 func (s *State) othersDigest() ledger.Hash {
+	if s.assetTree == nil {
+		return s.plainDigest()
+	}
+	return s.assetRoot().Digest(s.plainDigest())
+}
+
+// plainDigest returns the digest of all entries but accounts and assets.
+func (s *State) plainDigest() ledger.Hash {
 	others := s.digest.Sum()
 	if s.slotTree == nil {
 		return others

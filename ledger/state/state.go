@@ -26,6 +26,7 @@ const (
 	kindCancelled    = 'x'
 	kindGrowth       = 'g'
 	kindMove         = 'v'
+	kindAsset        = 's' // ledger.Asset has the entry
 )
 
 // mark records that the current block touched an entry, and which of the encodings that the block
@@ -105,13 +106,16 @@ type State struct {
 	moves         moves
 	uses          map[ledger.OrganisationName]*use
 	cancelled     cancelledSet
+	assets        assets
 
 	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
 	// are in accountTree instead, which is nil before, and from ledger.CrossingVersion on the
-	// transactions that wait in slotTree. stateDigest has all.
+	// transactions that wait in slotTree, and from ledger.AssetsVersion on the assets in assetTree.
+	// stateDigest has all.
 	digest      Digest
 	accountTree *accountTree
 	slotTree    *slotTree
+	assetTree   *accountTree
 	stateDigest ledger.Hash
 	divide      Divide
 
@@ -180,7 +184,8 @@ func (s *State) EntryCount() int {
 	const single = 3 // the charter, the changes of the book's shards, and the parent's stream
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
 		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
-		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) + single
+		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) +
+		len(s.assets.all) + single
 }
 
 // Record returns the place of a record's value.
@@ -337,6 +342,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return s.restorePending(key, r)
 	case kindCancelled:
 		return s.restoreCancelled(key, r)
+	case kindAsset:
+		return s.restoreAsset(key, r)
 	}
 	return nil, false, fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 }
@@ -369,7 +376,7 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 			return err
 		}
 	}
-	for _, some := range [][]entry{s.others(), s.waitingEntries()} {
+	for _, some := range [][]entry{s.others(), s.waitingEntries(), s.assetEntries()} {
 		for _, each := range some {
 			if err := show(each); err != nil {
 				return err
@@ -390,8 +397,17 @@ func (s *State) waitingEntries() []entry {
 	return all
 }
 
-// others returns all entries but the accounts and the transactions that wait, in no particular
-// order.
+// assetEntries returns the entries of the assets.
+func (s *State) assetEntries() []entry {
+	all := make([]entry, len(s.assets.all))
+	for i, each := range s.assets.all {
+		all[i] = each
+	}
+	return all
+}
+
+// others returns all entries but the accounts, the transactions that wait and the assets, in no
+// particular order.
 func (s *State) others() []entry {
 	all := make([]entry, 0, len(s.organisations)+len(s.windows)+len(s.records))
 	for _, each := range s.organisations {

@@ -108,9 +108,9 @@ func (t *transfers) isPlain() bool {
 
 // transfer executes the transfer at a place, unless that is left to apply. Then it changes nothing
 // and returns false. It is left to apply unless the stream's window and both accounts exist, the
-// owner of the first account has signed, and both accounts have the asset or certain room for it,
-// and nothing set aside. What may fail is asked in the order of apply as far as one transfer may
-// fail for two reasons.
+// owner of the first account has signed, both accounts have the asset or certain room for it, and
+// nothing set aside, and nothing is issued of a registered asset or redeemed. What may fail is
+// asked in the order of apply as far as one transfer may fail for two reasons.
 func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	if t.window == nil {
 		if t.window = t.State.window(&t.made.Transaction); t.window == nil {
@@ -134,6 +134,9 @@ func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	}
 	if had {
 		more = to.balances[given].amount
+	}
+	if (from.issuer || to.issuer) && t.assets.named[asset] != nil {
+		return false
 	}
 	less, tooLittle := less.Sub(amount)
 	more, tooMuch := more.Add(amount)

@@ -80,6 +80,11 @@ var reasonCodes = [...]string{
 	ledger.BadParent:      "bad_parent",
 	ledger.HeardAgreement: "heard_agreement", ledger.HeardNothing: "heard_nothing",
 	ledger.Departed: "departed",
+	// Of assets.
+	ledger.AssetTaken: "asset_taken", ledger.UnknownAsset: "unknown_asset",
+	ledger.AssetOutdated: "asset_outdated", ledger.TermsFixed: "terms_fixed",
+	ledger.TooManyRegistered: "too_many_registered", ledger.NotIssuer: "not_issuer",
+	ledger.IssuanceClosed: "issuance_closed", ledger.SupplyExceeded: "supply_exceeded",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -103,7 +108,8 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	item := int(result.Item)
 	switch result.Code {
 	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow,
-		ledger.AssetRefused, ledger.AssetQuota:
+		ledger.AssetRefused, ledger.AssetQuota, ledger.NotIssuer, ledger.IssuanceClosed,
+		ledger.SupplyExceeded:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
 			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset,

@@ -56,6 +56,8 @@ type record struct {
 	destinations map[ledger.Hash][]ledger.ShardID
 	// cancelled are the cancellations that the shard took up to there, with their deadlines.
 	cancelled map[withdrawal]ledger.Milliseconds
+	// asset is the registered asset after the block, or nil.
+	asset *ledger.Asset
 }
 
 // holding is what a shard has of an organisation that lives there or lived there: the amounts of
@@ -217,6 +219,7 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 			Carried: ledger.Carried{Number: forward.Number, Bundle: bundle},
 			hash:    ledger.CarriedHash(bundle), height: int(block.Header.Height)}})
 	}
+	g.judgeIssuances(m, r)
 	for _, path := range g.world.paths {
 		account, open := m.account(path)
 		if !open {

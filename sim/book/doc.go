@@ -43,7 +43,8 @@
 // shards, before the transaction is submitted there and after. In a third of the books the version
 // is one of these two, in the beginning or later, and the operators move organisations, whose
 // earlier bundles are submitted again (moves.go). In some books accounts may have few assets, and
-// clients issue new ones to the same accounts (assets.go).
+// clients issue new ones to the same accounts (assets.go). In half of the books of the newest
+// version, clients register an asset with a cap, and issue it in all shards (supply.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all
@@ -89,6 +90,8 @@
 //	              and at consistent cuts of the whole history (ledger/state/doc.go). Of a lost
 //	              shard count the transactions that took effect in others, and what organisations
 //	              took there and came away with
+//	supply        what issuers issued is what their accounts are below zero, and no more is issued
+//	              over all shards than the cap of the asset, at the same cuts
 //	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
 //	              the chain that takes it knows
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline

@@ -33,6 +33,7 @@ func (w *world) judgeStreams() {
 // each shard made of what organisations brought along. A transaction that took effect in one shard
 // and still waits in another counts as having taken effect in both.
 func (w *world) conserve(cut []int) {
+	w.judgeSupply(cut)
 	sums := make(map[ledger.AssetName]ledger.Amount)
 	for _, g := range w.remaining() {
 		if cut[g.shard] == 0 {

@@ -261,6 +261,9 @@ const (
 	Atomicity order.Property = "atomicity"
 	// Conservation: the amounts of an asset add up to zero over all shards.
 	Conservation order.Property = "conservation"
+	// Supply: no more of an asset is issued than its cap over all shards, and what is issued is
+	// what accounts are below zero.
+	Supply order.Property = "supply"
 	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the
 	// chain that takes it knows.
 	Verdicts order.Property = "verdicts"

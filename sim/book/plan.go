@@ -57,6 +57,8 @@ type plan struct {
 	// what arrives at once, in bytes.
 	movers  *rand.Rand
 	arrival int
+	// minters draws who issues registered assets.
+	minters *rand.Rand
 	// hangers draws the changes of the tree, or is nil in a book without.
 	hangers *rand.Rand
 	// replacers draws the replacements of members, or is nil in a book without.
@@ -144,7 +146,7 @@ func newPlan(options *Options) (*plan, error) {
 	if !p.losing && !p.mixed && p.movers == nil {
 		p.hangers = hangs(options.Seed)
 	}
-	p.replacers = replaces(options)
+	p.replacers, p.minters = replaces(options), rand.New(rand.NewPCG(options.Seed, 1<<47))
 	p.outline(options.Seed)
 	if err := p.found(random, grouping, shards, members); err != nil {
 		return nil, err
@@ -162,6 +164,7 @@ func newPlan(options *Options) (*plan, error) {
 	}
 	p.submit(random, count)
 	p.issue(options.Seed)
+	p.mint()
 	p.late, p.lateMax = verdicts.DefaultLateBounds(), state.MaxLate
 	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) > 0 {
 		p.late.All, p.late.OfShard = 2+tight.IntN(4), 1
@@ -237,6 +240,7 @@ func (p *plan) found(random, grouping *rand.Rand, shards, members int) error {
 		p.upgrade = ledger.NewestVersion
 	}
 	p.takeGroups(genesis, grouping)
+	p.takeAssets(genesis)
 	groups := make([]order.GroupID, shards)
 	for shard := range parents {
 		groups[shard] = order.GroupID(parents[shard])

@@ -34,6 +34,8 @@ type world struct {
 	groups []*group
 	// tree is that of the shards that have begun.
 	tree *ledger.ShardTree
+	// usedBefore says that some of the registered asset was moved before it was registered.
+	usedBefore bool
 	// post are the messages under way, by the turn in which they arrive.
 	post  map[Turn][]letter
 	paths []ledger.AccountPath
