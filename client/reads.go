@@ -285,6 +285,14 @@ func (c *Client) Organisation(ctx context.Context,
 	return answer.GetOrganisation(), err
 }
 
+// Asset returns a registered asset, with what was issued of it in all shards. The code of the error
+// is NotFound for one that is not registered.
+func (c *Client) Asset(ctx context.Context, name ledger.AssetName) (*ledgerdv1.Asset, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetAssetRequest{Name: string(name)},
+		service.GetAsset)
+	return answer.GetAsset(), err
+}
+
 // Record returns a record's value and the height of the block that wrote it.
 func (c *Client) Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse,
 	error) {
@@ -485,5 +493,15 @@ func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organis
 		answer, err := call(ctx, c, true, &ledgerdv1.ListOrganisationsRequest{
 			PageSize: iteratorPage, PageToken: token}, service.ListOrganisations)
 		return answer.GetOrganisations(), answer.GetNextPageToken(), err
+	})
+}
+
+// Assets iterates over the registered assets in the order of their registrations, with what was
+// issued of them in all shards.
+func (c *Client) Assets(ctx context.Context) iter.Seq2[*ledgerdv1.Asset, error] {
+	return pages(func(token string) ([]*ledgerdv1.Asset, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.ListAssetsRequest{PageSize: iteratorPage,
+			PageToken: token}, service.ListAssets)
+		return answer.GetAssets(), answer.GetNextPageToken(), err
 	})
 }

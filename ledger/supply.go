@@ -263,3 +263,45 @@ func VerifyAssetProof(p *AssetProof) (*Asset, Header, Hash, error) {
 	}
 	return asset, header, header.Hash(), nil
 }
+
+// assetProofVersion is the first byte of an encoded AssetProof.
+const assetProofVersion = 1
+
+// maxAssetEntry bounds the bytes of an asset's entry.
+const maxAssetEntry = 32 << 10
+
+// Encode returns the canonical encoding: version 1, entry, levels of the path each with its hashes,
+// assets, others, accounts, root over the accounts, header.
+func (p *AssetProof) Encode() []byte {
+	to := codec.AppendString([]byte{assetProofVersion}, p.Entry)
+	to = binary.AppendUvarint(to, uint64(len(p.Path)))
+	for _, children := range p.Path {
+		to = binary.AppendUvarint(to, uint64(len(children)))
+		for i := range children {
+			to = append(to, children[i][:]...)
+		}
+	}
+	to = append(binary.AppendUvarint(to, uint64(p.Assets.Count)), p.Assets.Root[:]...)
+	to = binary.AppendUvarint(append(to, p.Others[:]...), p.Accounts)
+	return append(append(to, p.AccountRoot[:]...), p.Header...)
+}
+
+// DecodeAssetProof decodes what Encode returns, or returns ErrMalformed. It verifies nothing.
+func DecodeAssetProof(data []byte) (*AssetProof, error) {
+	r := read(data)
+	if version := r.Byte(); version != assetProofVersion {
+		r.Fail("asset proof version %d", version)
+	}
+	p := &AssetProof{Entry: r.Bytes("bytes of an asset", maxAssetEntry)}
+	p.Path = make([][]Hash, r.Count("levels", maxAssetLevels, 1))
+	for level := range p.Path {
+		p.Path[level] = make([]Hash, r.Count("hashes", assetTreeArity, HashSize))
+		for i := range p.Path[level] {
+			p.Path[level][i] = r.Hash()
+		}
+	}
+	p.Assets = AssetRoot{Count: r.Uvarint32("assets"), Root: r.Hash()}
+	p.Others, p.Accounts, p.AccountRoot = r.Hash(), r.Uvarint(), r.Hash()
+	p.Header = r.Take(HeaderSize)
+	return p, r.End()
+}

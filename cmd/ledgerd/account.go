@@ -35,13 +35,22 @@ type balanceReport struct {
 	// includes what is set aside, and does not yet include what is incoming.
 	SetAside string `json:"set_aside,omitempty"`
 	Incoming string `json:"incoming,omitempty"`
+	// Decimals are those of the asset, and Decimal is the amount written with them. They are absent
+	// if the asset has none.
+	Decimals int    `json:"decimals,omitempty"`
+	Decimal  string `json:"amount_decimal,omitempty"`
 }
+
+// shown returns the amount as people read it.
+func (r *balanceReport) shown() string { return withDecimals(r.Amount, r.Decimals) }
 
 func reportBalances(balances []*ledgerdv1.Balance) []balanceReport {
 	reports := []balanceReport{}
 	for _, balance := range balances {
+		count := int(balance.GetDecimals())
 		reports = append(reports, balanceReport{balance.GetAsset(), balance.GetAmount(),
-			balance.GetSetAside(), balance.GetIncoming()})
+			balance.GetSetAside(), balance.GetIncoming(), count,
+			decimalForm(balance.GetAmount(), count)})
 	}
 	return reports
 }
@@ -59,10 +68,10 @@ func reportAccount(account *ledgerdv1.Account) accountReport {
 func (r *balanceReport) held() string {
 	var parts []string
 	if r.SetAside != "" {
-		parts = append(parts, r.SetAside+" set aside")
+		parts = append(parts, withDecimals(r.SetAside, r.Decimals)+" set aside")
 	}
 	if r.Incoming != "" {
-		parts = append(parts, r.Incoming+" incoming")
+		parts = append(parts, withDecimals(r.Incoming, r.Decimals)+" incoming")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -262,8 +271,9 @@ func newAccountShowCommand() *cobra.Command {
 		Use:   "show ORGANISATION:NAME",
 		Short: "Show an account and its balances",
 		Long: `Show an account and its balances, as they are after the last block that the node
-has executed. With --json, amounts are text: they may have more digits than a
-JSON number keeps.
+has executed. Amounts have the decimals of their assets (ledgerd asset). With
+--json, amounts are exact integers in the smallest unit, as text: they may have
+more digits than a JSON number keeps. amount_decimal has the decimals.
 
 In a ledger of several shards, the command asks a node of the shard that holds
 the account. Beside a balance it shows the amounts held by transactions that wait
@@ -340,7 +350,7 @@ func (r *accountReport) write(out io.Writer) error {
 	}
 	balances := table{right: []bool{true, false}}
 	for _, balance := range r.Balances {
-		balances.add("  "+balance.Amount, balance.Asset, balance.held())
+		balances.add("  "+balance.shown(), balance.Asset, balance.held())
 	}
 	if len(r.Balances) == 0 {
 		balances.add("  none") // not 0 of an asset that it never had
@@ -439,7 +449,7 @@ func (r *accountReport) row(rows *table) {
 	name := r.Account
 	for _, balance := range r.Balances {
 		remark := strings.TrimPrefix(kind+", "+balance.held(), ", ")
-		rows.add(name, balance.Amount, balance.Asset, strings.TrimSuffix(remark, ", "))
+		rows.add(name, balance.shown(), balance.Asset, strings.TrimSuffix(remark, ", "))
 		name, kind = "", ""
 	}
 }

@@ -207,12 +207,12 @@ of entries for one call, and the command calls as often as needed.`,
 // earlier version does not say the balances.
 func (r *historyReport) row(rows *table, period *periodFlags, note string) {
 	for i, change := range r.Changes {
-		amount, balance := change.Amount, ""
+		amount, balance := change.shown(), ""
 		if !strings.HasPrefix(amount, "-") {
 			amount = "+" + amount
 		}
 		if i < len(r.Balances) {
-			balance = r.Balances[i].Amount
+			balance = r.Balances[i].shown()
 		}
 		if i == 0 {
 			rows.add(period.moment(r.TimeMS), fmt.Sprint(r.Height), amount, balance, change.Asset,

@@ -50,6 +50,7 @@ type blockItemReport struct {
 	Change       *changeReport   `json:"membership_change,omitempty"`
 	Policy       bool            `json:"policy,omitempty"`  // whether it changes its signer's policy
 	Charter      bool            `json:"charter,omitempty"` // or the operators, quotas or version
+	Asset        string          `json:"asset,omitempty"`   // or the asset that it registers
 	// These are set if the entry is the verdict of another shard.
 	VerdictTransaction string `json:"verdict_transaction,omitempty"`
 	VerdictShard       uint32 `json:"verdict_shard,omitempty"`
@@ -83,7 +84,7 @@ func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
 		Postings:     reportPostings(item.GetPostings()),
 		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(),
 		Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
-		Policy: item.GetPolicy(), Charter: item.GetCharter(),
+		Policy: item.GetPolicy(), Charter: item.GetCharter(), Asset: item.GetAsset().GetAsset(),
 		VerdictTransaction: item.GetVerdictTransactionHex(), VerdictShard: item.GetVerdictShard(),
 		Verdict: item.GetVerdict(), Cancels: item.GetCancelsHex(), CancelsAt: item.GetCancelsAt(),
 	}
@@ -244,6 +245,10 @@ func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *
 	for _, transaction := range transactions {
 		report.Transactions = append(report.Transactions, reportBlockItem(transaction))
 	}
+	known := newDecimals(nodes)
+	for i := range report.Transactions {
+		decimalPostings(ctx, known, report.Transactions[i].Postings)
+	}
 	if o.json {
 		return writeJSON(command.OutOrStdout(), report)
 	}
@@ -308,7 +313,7 @@ func (r *blockItemReport) what() string {
 	}
 	shown := r.Postings
 	if len(shown) == 2 && r.PostingCount == 2 && strings.HasPrefix(shown[0].Amount, "-") {
-		parts = append(parts, fmt.Sprintf("%s %s from %s to %s", shown[1].Amount, shown[1].Asset,
+		parts = append(parts, fmt.Sprintf("%s %s from %s to %s", shown[1].shown(), shown[1].Asset,
 			shown[0].Account, shown[1].Account))
 	} else if r.PostingCount > 0 {
 		parts = append(parts, plural(int(r.PostingCount), "posting"))
@@ -321,6 +326,9 @@ func (r *blockItemReport) what() string {
 	}
 	if r.Charter {
 		parts = append(parts, "changes the operators, quotas or version")
+	}
+	if r.Asset != "" {
+		parts = append(parts, "registers or changes asset "+sanitize(r.Asset, 0))
 	}
 	if r.RecordCount > 0 {
 		parts = append(parts, plural(int(r.RecordCount), "record"))

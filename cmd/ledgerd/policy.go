@@ -236,7 +236,7 @@ ledgerd tx submit FILE --sign.`,
 				}
 			}
 			for _, text := range limits {
-				if err := setLimit(&policy, text); err != nil {
+				if err := setLimit(ctx, newDecimals(s.nodes), &policy, text); err != nil {
 					return err
 				}
 			}
@@ -293,13 +293,14 @@ func showPolicy(command *cobra.Command, options *policyOptions, text string) err
 		return writeJSON(command.OutOrStdout(), policyReport{Organisation: string(name),
 			Policy: policy, Needed: policy.Most()})
 	}
-	rows := table{}
+	known, rows := newDecimals(nodes), table{}
 	rows.add("organisation", string(name))
 	rows.add("changes so far", fmt.Sprint(policy.Number))
 	rows.add("threshold", fmt.Sprintf("%d of %s", policy.Threshold,
 		plural(len(policy.Keys), "key")))
 	for _, limit := range policy.Limits {
-		rows.add("limit", fmt.Sprintf("above %s %s: %s", limit.Above, limit.Asset,
+		rows.add("limit", fmt.Sprintf("above %s %s: %s",
+			known.show(ctx, limit.Above.String(), string(limit.Asset)), limit.Asset,
 			plural(limit.Signatures, "signature")))
 	}
 	rows.add("to change this", plural(policy.Most(), "signature")+" of keys with the role all")
@@ -382,8 +383,9 @@ func dropKey(policy *ledger.Policy, name ledger.OrganisationName, text string) e
 	return nil
 }
 
-// setLimit adds the limit of ASSET:AMOUNT=COUNT to a policy, or changes it.
-func setLimit(policy *ledger.Policy, text string) error {
+// setLimit adds the limit of ASSET:AMOUNT=COUNT to a policy, or changes it. The amount is written
+// with the decimals of the asset.
+func setLimit(ctx context.Context, known *decimals, policy *ledger.Policy, text string) error {
 	bad := func(err error) error {
 		return usagef("--limit %q: %w: write ASSET:AMOUNT=COUNT, for example EUR:1000=2", text, err)
 	}
@@ -393,7 +395,7 @@ func setLimit(policy *ledger.Policy, text string) error {
 	if err != nil {
 		return bad(err)
 	}
-	above, err := ledger.ParseAmount(sum)
+	above, err := known.parse(ctx, sum, asset)
 	if err != nil {
 		return bad(err)
 	}

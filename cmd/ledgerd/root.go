@@ -39,8 +39,8 @@ var nodeCommands = []func() *cobra.Command{
 }
 
 // clientCommands construct the commands that talk to nodes.
-var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand,
-	newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand,
+var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAssetCommand,
+	newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand,
 	newCutCommand, newTrialBalanceCommand}
 
 // studyCommands construct the commands that study the engines.

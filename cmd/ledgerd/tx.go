@@ -248,13 +248,33 @@ type postingReport struct {
 	Account string `json:"account"`
 	Amount  string `json:"amount"`
 	Asset   string `json:"asset"`
+	// Decimal is the amount with the decimals of the asset, if it has any and a node said so.
+	Decimal string `json:"amount_decimal,omitempty"`
+}
+
+// shown returns the amount as people read it.
+func (r *postingReport) shown() string {
+	if r.Decimal != "" {
+		return r.Decimal
+	}
+	return r.Amount
+}
+
+// decimalPostings adds the decimal forms of amounts, as a node knows the assets.
+func decimalPostings(ctx context.Context, known *decimals, postings []postingReport) {
+	for i := range postings {
+		p := &postings[i]
+		if count, err := known.of(ctx, ledger.AssetName(p.Asset)); err == nil {
+			p.Decimal = decimalForm(p.Amount, count)
+		}
+	}
 }
 
 func reportPostings(postings []*ledgerdv1.Posting) []postingReport {
 	reports := []postingReport{}
 	for _, posting := range postings {
-		reports = append(reports, postingReport{posting.GetAccount(), posting.GetAmount(),
-			posting.GetAsset()})
+		reports = append(reports, postingReport{Account: posting.GetAccount(),
+			Amount: posting.GetAmount(), Asset: posting.GetAsset()})
 	}
 	return reports
 }

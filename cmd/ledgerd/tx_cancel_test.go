@@ -246,7 +246,10 @@ func TestTxCancelRelayed(t *testing.T) {
 	book.Stand(1, true)
 	var payments []ledger.Transaction
 	for i, to := range []string{"org1:a", "org2:a"} {
-		payment, err := transfer("org1:mint", to, "5", "unit")
+		payment, _, err := transfer("org1:mint", to, "unit")
+		if err == nil {
+			err = setAmount(&payment, ledger.NewAmount(5), "5")
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,6 +66,7 @@ type draftRecord struct {
 type txPostOptions struct {
 	post      postOptions
 	postings  []string
+	asked     *decimals // the decimals of assets, once a node was asked
 	note      string
 	signer    string
 	lastValid uint64
@@ -96,6 +97,9 @@ or to cancel a transaction at a shard, as ledgerd tx cancel does:
   {"cancellation": {"transaction": "6a0c9f…", "shard": 2},
    "signer": "acme", "deadline": "2026-01-31T12:00:00Z"}
 
+Amounts in the file are exact integers in the smallest unit of the asset, and
+those of --posting have its decimals (ledgerd asset): -12.50:EUR.
+
 Postings add up to zero for each asset. Every organisation that gives something
 has to sign; the keyring needs the key of each. The first of them is the signer,
 whose number makes the transaction unique, unless --signer names another.
@@ -111,7 +115,7 @@ still asks a node for the ledger's name and a number.) If keys of other
 organisations are missing, the file says so, and tx submit --sign adds them
 elsewhere.`,
 		Example: `  # An exchange between two organisations, all or nothing
-  ledgerd tx post --posting acme:eur=-100:EUR --posting globex:eur=100:EUR \
+  ledgerd tx post --posting acme:eur=-12.50:EUR --posting globex:eur=12.50:EUR \
                   --posting globex:usd=-108:USD --posting acme:usd=108:USD
 
   echo '{"postings":[{"account":"acme:cash","amount":-5},{"account":"acme:vault","amount":5}]}' | \
@@ -152,9 +156,12 @@ func (o *txPostOptions) run(command *cobra.Command, arguments []string) error {
 		}
 	}
 	for _, text := range o.postings {
-		posting, err := parsePosting(text)
+		posting, sum, err := parsePosting(text)
 		if err != nil {
 			return err
+		}
+		if posting.Amount, err = o.amount(command, sum, posting.Asset); err != nil {
+			return usagef("--posting %q: %w", text, err)
 		}
 		parts.Postings = append(parts.Postings, posting)
 	}
@@ -208,18 +215,38 @@ func parseDraft(content []byte) (draft, error) {
 
 // parsePosting parses ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET. A path may contain equal signs, an
 // amount may not.
-func parsePosting(text string) (draftPosting, error) {
+func parsePosting(text string) (posting draftPosting, amount string, err error) {
 	at := strings.LastIndexByte(text, '=')
 	if at < 0 {
-		return draftPosting{}, usagef("--posting %q: write ACCOUNT=AMOUNT or "+
+		return draftPosting{}, "", usagef("--posting %q: write ACCOUNT=AMOUNT or "+
 			"ACCOUNT=AMOUNT:ASSET, for example acme:cash=-5", text)
 	}
 	sum, asset, _ := strings.Cut(text[at+1:], ":")
-	amount, err := ledger.ParseAmount(sum)
+	return draftPosting{Account: text[:at], Asset: asset}, sum, nil
+}
+
+// amount parses the amount of a posting, written with the decimals of the asset.
+func (o *txPostOptions) amount(command *cobra.Command, text, asset string) (ledger.Amount, error) {
+	name, err := parseAsset(asset)
 	if err != nil {
-		return draftPosting{}, usagef("--posting %q: %w", text, err)
+		return ledger.Amount{}, err
 	}
-	return draftPosting{Account: text[:at], Amount: amount, Asset: asset}, nil
+	if name == ledger.DefaultAsset {
+		return ledger.ParseDecimal(text, 0)
+	}
+	if count, known := o.asked.count(name); known {
+		return ledger.ParseDecimal(text, count)
+	}
+	nodes, ctx, done, err := o.post.remote.connect(command.Context())
+	if err != nil {
+		return ledger.Amount{}, err
+	}
+	defer done()
+	if o.asked == nil {
+		o.asked = newDecimals(nodes)
+	}
+	o.asked.nodes = nodes
+	return o.asked.parse(ctx, text, name)
 }
 
 // transaction makes a transaction from the parts.

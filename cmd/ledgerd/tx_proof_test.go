@@ -212,7 +212,7 @@ func TestNodeThatSaysAnotherOutcome(t *testing.T) {
 		"block":   func(r *transactionReport) { r.Height++ },
 		"signer":  func(r *transactionReport) { r.Signer = "other" },
 		"amount": func(r *transactionReport) {
-			r.Postings = []postingReport{r.Postings[0], {"acme:issuer", "1000000", "unit"}}
+			r.Postings = []postingReport{r.Postings[0], {"acme:issuer", "1000000", "unit", ""}}
 		},
 	} {
 		shown := *proven

@@ -28,6 +28,7 @@ type transactionReport struct {
 	Registered  []string             `json:"organisations,omitempty"`
 	Change      *changeReport        `json:"membership_change,omitempty"`
 	Policy      *ledger.Policy       `json:"policy,omitempty"`
+	Asset       *ledger.AssetChange  `json:"asset,omitempty"`
 	Charter     *charterReport       `json:"charter,omitempty"`
 	LastValid   uint64               `json:"last_valid,omitempty"`
 	DeadlineMS  uint64               `json:"deadline_ms,omitempty"`
@@ -204,6 +205,7 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 			return err
 		}
 	}
+	decimalPostings(ctx, newDecimals(nodes), report.Postings)
 	if o.json {
 		return errors.Join(writeJSON(command.OutOrStdout(), report), report.failure())
 	}
@@ -246,6 +248,7 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 		}
 	}
 	report.Policy, report.Charter = reportRules(body)
+	report.Asset = reportAssetChange(body.GetAsset())
 	if cancellation := body.GetCancellation(); cancellation != nil {
 		report.Cancels = &cancelsReport{Transaction: cancellation.GetTransactionHex(),
 			Shard: cancellation.GetShard()}
@@ -382,6 +385,9 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	if r.Policy != nil {
 		rows.add("policy", policyWords(r.Policy))
 	}
+	if r.Asset != nil {
+		rows.add("asset", assetChangeWords(r.Asset))
+	}
 	if r.Charter != nil {
 		rows.add("operators", r.Charter.String())
 	}
@@ -415,7 +421,7 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	postings := table{header: []string{"ACCOUNT", "AMOUNT", "ASSET"},
 		right: []bool{false, true, false}}
 	for _, posting := range r.Postings {
-		postings.add(posting.Account, posting.Amount, posting.Asset)
+		postings.add(posting.Account, posting.shown(), posting.Asset)
 	}
 	return postings.write(out)
 }

@@ -18,8 +18,9 @@ func newTxTransferCommand() *cobra.Command {
 		Long: `Move an amount from one account to another.
 
 Accounts are written ORGANISATION:NAME. The organisation of the account that
-gives signs, with its key in the keyring. The amount is a whole number: use cents
-as the unit if you need cents. Without an asset it is "unit". If the balance of an
+gives signs, with its key in the keyring. The amount has at most as many decimals
+as the asset (ledgerd asset show EUR); one that is not registered has none.
+Nothing is rounded. Without an asset it is "unit". If the balance of an
 account would fall below zero, the transfer fails, unless the account is an issuer
 (ledgerd account open --issuer).
 
@@ -32,7 +33,7 @@ executed it by then, it takes effect nowhere, and what it set aside is free agai
 While one of its shards is down or full, the nodes refuse it, and say which. With
 --queue it waits for that shard.`,
 		Example: `  ledgerd tx transfer acme:mint acme:cash 100
-  ledgerd tx transfer acme:cash globex:cash 25 EUR --note "invoice 7"
+  ledgerd tx transfer acme:cash globex:cash 12.50 EUR --note "invoice 7"
 
   # The same with flags, waiting only for its place in the order
   ledgerd tx transfer --from acme:cash --to globex:cash --amount 25 --asset EUR --wait ordered`,
@@ -50,8 +51,11 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
 				return usagef("a transfer needs two accounts and an amount, for example " +
 					"`ledgerd tx transfer acme:mint acme:cash 100`")
 			}
-			transaction, err := transfer(from, to, amount, asset)
+			transaction, name, err := transfer(from, to, asset)
 			if err != nil {
+				return err
+			}
+			if err := options.amount(command, &transaction, amount, name); err != nil {
 				return err
 			}
 			transaction.Note = []byte(note)
@@ -65,7 +69,7 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
 	flags := command.Flags()
 	flags.StringVar(&from, "from", "", "account that gives")
 	flags.StringVar(&to, "to", "", "account that takes")
-	flags.StringVar(&amount, "amount", "", "how much, a whole number above zero")
+	flags.StringVar(&amount, "amount", "", "how much, above zero, with the decimals of the asset")
 	flags.StringVar(&asset, "asset", "", `asset (default "unit")`)
 	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
 	bindDeadline(command, &deadline)
@@ -76,32 +80,61 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
 	return command
 }
 
-// transfer makes the transaction from text.
-func transfer(from, to, amount, asset string) (ledger.Transaction, error) {
+// transfer makes the transaction from text, without its amount.
+func transfer(from, to, asset string) (ledger.Transaction, ledger.AssetName, error) {
 	giver, err := parseAccount(from)
 	if err != nil {
-		return ledger.Transaction{}, err
+		return ledger.Transaction{}, "", err
 	}
 	taker, err := parseAccount(to)
 	if err != nil {
-		return ledger.Transaction{}, err
+		return ledger.Transaction{}, "", err
 	}
 	if giver == taker {
-		return ledger.Transaction{}, usagef("%s cannot pay itself: name two accounts", from)
-	}
-	sum, err := parseAmount(amount)
-	if err != nil {
-		return ledger.Transaction{}, err
+		return ledger.Transaction{}, "", usagef("%s cannot pay itself: name two accounts", from)
 	}
 	name, err := parseAsset(asset)
 	if err != nil {
-		return ledger.Transaction{}, err
-	}
-	negative, err := sum.Neg()
-	if err != nil {
-		return ledger.Transaction{}, usagef("amount %s: %w", amount, err)
+		return ledger.Transaction{}, "", err
 	}
 	return ledger.Transaction{Postings: []ledger.Posting{
-		{Account: giver, Asset: name, Amount: negative}, {Account: taker, Asset: name, Amount: sum},
-	}}, nil
+		{Account: giver, Asset: name}, {Account: taker, Asset: name},
+	}}, name, nil
+}
+
+// amount sets the amount of a transfer, written with the decimals of the asset, for which it asks a
+// node unless the asset has none for certain.
+func (o *postOptions) amount(command *cobra.Command, transfer *ledger.Transaction, text string,
+	name ledger.AssetName) error {
+	if name == ledger.DefaultAsset {
+		sum, err := parseAmount(text)
+		if err != nil {
+			return err
+		}
+		return setAmount(transfer, sum, text)
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	sum, err := newDecimals(nodes).parse(ctx, text, name)
+	if err != nil {
+		return err
+	}
+	return setAmount(transfer, sum, text)
+}
+
+// setAmount sets the amount of both postings of a transfer.
+func setAmount(transfer *ledger.Transaction, sum ledger.Amount, text string) error {
+	negative, err := sum.Neg()
+	switch {
+	case err != nil:
+		return usagef("amount %s: %w", text, err)
+	case sum.Sign() <= 0:
+		return usagef("amount %s: it has to be above zero; to move it back, exchange the accounts",
+			text)
+	}
+	transfer.Postings[0].Amount, transfer.Postings[1].Amount = negative, sum
+	return nil
 }

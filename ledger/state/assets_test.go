@@ -34,6 +34,10 @@ func proven(t *testing.T, s *state.State, header *ledger.Header,
 		t.Fatalf("asset %s has no proof", name)
 	}
 	proof.Header = header.Encode()
+	proof, err := ledger.DecodeAssetProof(proof.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
 	asset, of, hash, err := ledger.VerifyAssetProof(proof)
 	if err != nil {
 		t.Fatal(err)

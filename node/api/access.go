@@ -93,6 +93,8 @@ var rules = map[string]rule{
 	}},
 	"GetOrganisation":   {shared: true}, // names and public keys
 	"ListOrganisations": {shared: true},
+	"GetAsset":          {shared: true}, // terms and sums, as the directory
+	"ListAssets":        {shared: true},
 	"GetNonce": {asks: func(organisation string, request any) error {
 		if request.(*ledgerdv1.GetNonceRequest).GetOrganisation() != organisation {
 			return errOthers

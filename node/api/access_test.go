@@ -183,6 +183,19 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.GetOrganisationRequest{Name: "bank"}))
 			return err
 		}, all},
+		"GetAsset": {func(c client) error {
+			_, err := c.GetAsset(b.context(), connect.NewRequest(
+				&ledgerdv1.GetAssetRequest{Name: "EUR"}))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil // it is not registered, and each caller may know
+			}
+			return err
+		}, all},
+		"ListAssets": {func(c client) error {
+			_, err := c.ListAssets(b.context(), connect.NewRequest(
+				&ledgerdv1.ListAssetsRequest{}))
+			return err
+		}, all},
 		"ListOrganisations": {func(c client) error {
 			_, err := c.ListOrganisations(b.context(), connect.NewRequest(
 				&ledgerdv1.ListOrganisationsRequest{}))

@@ -29,6 +29,7 @@ func (s *Service) accountToProto(account *ledger.Account, height ledger.Height) 
 		shown.Balances = append(shown.Balances, &ledgerdv1.Balance{
 			Asset: string(balance.Asset), Amount: balance.Amount.String(),
 			SetAside: heldAmount(balance.SetAside), Incoming: heldAmount(balance.Incoming),
+			Decimals: s.decimalsOf(balance.Asset),
 		})
 	}
 	return shown

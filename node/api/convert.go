@@ -219,6 +219,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
 		Charter: changeOfCharterToProto(t.Charter), Book: bookChangeToProto(t.Book),
+		Asset: assetChangeToProto(t.Asset),
 	}
 	if c := t.Cancellation; c != nil {
 		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
@@ -316,6 +317,9 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	if t.Book, err = bookChangeFromProto(body.GetBook()); err != nil {
 		return t, err
 	}
+	if t.Asset, err = assetChangeFromProto(body.GetAsset()); err != nil {
+		return t, err
+	}
 	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
 		return t, err
 	}
@@ -406,6 +410,7 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		Policy:            t.Policy != nil,
 		Charter:           t.Charter != nil,
 		Book:              bookChangeToProto(t.Book),
+		Asset:             assetChangeToProto(t.Asset),
 	}
 	further := furtherOrganisations(t, len(shown.Postings))
 	shown.FurtherOrganisationCount = uint32(len(further))

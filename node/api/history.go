@@ -65,9 +65,9 @@ func (s *Service) ListHistory(ctx context.Context,
 	answer := &ledgerdv1.ListHistoryResponse{HasBalances: true,
 		BalancesTooFar: page.TooFar, Height: uint64(head.Height),
 		TimeMs: uint64(head.Time), OpenedTimeMs: uint64(page.Opened),
-		OpeningBalances: wholeBalances(page.Opening), ClosingBalances: wholeBalances(page.Closing)}
+		OpeningBalances: s.wholeBalances(page.Opening), ClosingBalances: s.wholeBalances(page.Closing)}
 	for i := range page.Items {
-		answer.Entries = append(answer.Entries, historyEntry(&page.Items[i]))
+		answer.Entries = append(answer.Entries, s.historyEntry(&page.Items[i]))
 	}
 	if page.More {
 		answer.NextPageToken = numberToken('h', page.Next)
@@ -85,15 +85,15 @@ func (s *Service) hasHistory(name ledger.OrganisationName, asked *uint32) error 
 }
 
 // wholeBalances converts balances of which nothing is set aside or incoming.
-func wholeBalances(balances []ledger.Balance) (shown []*ledgerdv1.Balance) {
+func (s *Service) wholeBalances(balances []ledger.Balance) (shown []*ledgerdv1.Balance) {
 	for i := range balances {
 		shown = append(shown, &ledgerdv1.Balance{Asset: string(balances[i].Asset),
-			Amount: balances[i].Amount.String()})
+			Amount: balances[i].Amount.String(), Decimals: s.decimalsOf(balances[i].Asset)})
 	}
 	return shown
 }
 
-func historyEntry(item *store.HistoryItem) *ledgerdv1.HistoryEntry {
+func (s *Service) historyEntry(item *store.HistoryItem) *ledgerdv1.HistoryEntry {
 	return &ledgerdv1.HistoryEntry{
 		TransactionId:    item.Entry.ID[:],
 		TransactionIdHex: item.Entry.ID.String(),
@@ -101,8 +101,8 @@ func historyEntry(item *store.HistoryItem) *ledgerdv1.HistoryEntry {
 		Index:            uint32(item.Index),
 		TimeMs:           uint64(item.Time),
 		Note:             shorten(noteToProto(item.Entry.Transaction().Note), summaryNoteBytes),
-		Changes:          wholeBalances(item.Changes),
-		BalancesAfter:    wholeBalances(item.Balances),
+		Changes:          s.wholeBalances(item.Changes),
+		BalancesAfter:    s.wholeBalances(item.Balances),
 	}
 }
 

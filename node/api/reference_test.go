@@ -23,8 +23,8 @@ import (
 func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
-	for _, file := range []string{"transaction.proto", "cut.proto", "genesis.proto",
-		"history.proto", "figures.proto", "shards.proto", "ledgerd.proto"} {
+	for _, file := range []string{"transaction.proto", "assets.proto", "cut.proto",
+		"genesis.proto", "history.proto", "figures.proto", "shards.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -185,7 +185,8 @@ func apiPage(comments map[string]string) string {
 	b.WriteString("\n## Messages\n")
 	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages(),
 		begins.Messages(), shards.Messages(), histories.Messages(),
-		ledgerdv1.File_ledgerd_v1_figures_proto.Messages()) {
+		ledgerdv1.File_ledgerd_v1_figures_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_assets_proto.Messages()) {
 		name := string(message.Name())
 		writeHead(&b, name, comments)
 		if message.Fields().Len() == 0 {

@@ -32,6 +32,7 @@ type Balance struct {
 	// incoming arrives if they take effect. Empty if there are none.
 	SetAside      string `protobuf:"bytes,3,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
 	Incoming      string `protobuf:"bytes,4,opt,name=incoming,proto3" json:"incoming,omitempty"`
+	Decimals      uint32 `protobuf:"varint,5,opt,name=decimals,proto3" json:"decimals,omitempty"` // of the asset: amounts stay exact integers, in the smallest unit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -92,6 +93,13 @@ func (x *Balance) GetIncoming() string {
 		return x.Incoming
 	}
 	return ""
+}
+
+func (x *Balance) GetDecimals() uint32 {
+	if x != nil {
+		return x.Decimals
+	}
+	return 0
 }
 
 type HistoryEntry struct {
@@ -582,12 +590,13 @@ var File_ledgerd_v1_history_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/history.proto\x12\n" +
-	"ledgerd.v1\"p\n" +
+	"ledgerd.v1\"\x8c\x01\n" +
 	"\aBalance\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\tR\x06amount\x12\x1b\n" +
 	"\tset_aside\x18\x03 \x01(\tR\bsetAside\x12\x1a\n" +
-	"\bincoming\x18\x04 \x01(\tR\bincoming\"\xb9\x02\n" +
+	"\bincoming\x18\x04 \x01(\tR\bincoming\x12\x1a\n" +
+	"\bdecimals\x18\x05 \x01(\rR\bdecimals\"\xb9\x02\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +
 	"\x12transaction_id_hex\x18\x02 \x01(\tR\x10transactionIdHex\x12\x16\n" +

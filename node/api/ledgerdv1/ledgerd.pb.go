@@ -1957,12 +1957,13 @@ type TransactionSummary struct {
 	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
 	// For an entry with what an organisation brings to its new home: the number of the change of the
 	// book that moves it; 0 for other entries. Nobody signs it.
-	ArrivalOf         uint64      `protobuf:"varint,60,opt,name=arrival_of,json=arrivalOf,proto3" json:"arrival_of,omitempty"`
-	OrganisationCount uint32      `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"` // organisations that it registers
-	AccountCount      uint32      `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                // accounts that it opens
-	Policy            bool        `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                // whether it changes its signer's policy
-	Charter           bool        `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                              // whether it changes the operators
-	Book              *BookChange `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                     // how it changes the book's shards
+	ArrivalOf         uint64       `protobuf:"varint,60,opt,name=arrival_of,json=arrivalOf,proto3" json:"arrival_of,omitempty"`
+	OrganisationCount uint32       `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"` // organisations that it registers
+	AccountCount      uint32       `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                // accounts that it opens
+	Policy            bool         `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                // whether it changes its signer's policy
+	Charter           bool         `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                              // whether it changes the operators
+	Book              *BookChange  `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                     // how it changes the book's shards
+	Asset             *AssetChange `protobuf:"bytes,40,opt,name=asset,proto3" json:"asset,omitempty"`                                                   // the asset that it registers or changes
 	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
 	// records and accounts that it opens. The first few by name, and how many there are.
 	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
@@ -2111,6 +2112,13 @@ func (x *TransactionSummary) GetCharter() bool {
 func (x *TransactionSummary) GetBook() *BookChange {
 	if x != nil {
 		return x.Book
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetAsset() *AssetChange {
+	if x != nil {
+		return x.Asset
 	}
 	return nil
 }
@@ -6724,7 +6732,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6867,7 +6875,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb6\x06\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xe5\x06\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -6886,7 +6894,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\raccount_count\x18\f \x01(\rR\faccountCount\x12\x16\n" +
 	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
 	"\acharter\x18\x0e \x01(\bR\acharter\x12*\n" +
-	"\x04book\x18\x1b \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x123\n" +
+	"\x04book\x18\x1b \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
+	"\x05asset\x18( \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x123\n" +
 	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
 	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\x12\x1f\n" +
 	"\vcancels_hex\x18\x1e \x01(\tR\n" +
@@ -7307,7 +7316,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xfa\x15\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x98\x17\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7328,6 +7337,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tGetRecord\x12\x1c.ledgerd.v1.GetRecordRequest\x1a\x1d.ledgerd.v1.GetRecordResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\x0fGetOrganisation\x12\".ledgerd.v1.GetOrganisationRequest\x1a#.ledgerd.v1.GetOrganisationResponse\"\x03\x90\x02\x01\x12e\n" +
 	"\x11ListOrganisations\x12$.ledgerd.v1.ListOrganisationsRequest\x1a%.ledgerd.v1.ListOrganisationsResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\bGetAsset\x12\x1b.ledgerd.v1.GetAssetRequest\x1a\x1c.ledgerd.v1.GetAssetResponse\"\x03\x90\x02\x01\x12P\n" +
+	"\n" +
+	"ListAssets\x12\x1d.ledgerd.v1.ListAssetsRequest\x1a\x1e.ledgerd.v1.ListAssetsResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetCut\x12\x19.ledgerd.v1.GetCutRequest\x1a\x1a.ledgerd.v1.GetCutResponse\"\x03\x90\x02\x01\x12J\n" +
@@ -7459,30 +7471,35 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*Posting)(nil),                   // 91: ledgerd.v1.Posting
 	(*MembershipChange)(nil),          // 92: ledgerd.v1.MembershipChange
 	(*BookChange)(nil),                // 93: ledgerd.v1.BookChange
-	(*Balance)(nil),                   // 94: ledgerd.v1.Balance
-	(*Place)(nil),                     // 95: ledgerd.v1.Place
-	(*Record)(nil),                    // 96: ledgerd.v1.Record
-	(*Policy)(nil),                    // 97: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 98: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 99: ledgerd.v1.Charter
-	(*ShardRefusal)(nil),              // 100: ledgerd.v1.ShardRefusal
-	(*ShardChange)(nil),               // 101: ledgerd.v1.ShardChange
-	(*GetAccountProofRequest)(nil),    // 102: ledgerd.v1.GetAccountProofRequest
-	(*ListHistoryRequest)(nil),        // 103: ledgerd.v1.ListHistoryRequest
-	(*GetCutRequest)(nil),             // 104: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 105: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 106: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 107: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 108: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 109: ledgerd.v1.GetSeedRequest
-	(*GetAccountProofResponse)(nil),   // 110: ledgerd.v1.GetAccountProofResponse
-	(*ListHistoryResponse)(nil),       // 111: ledgerd.v1.ListHistoryResponse
-	(*GetCutResponse)(nil),            // 112: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 113: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 114: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 115: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 116: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 117: ledgerd.v1.GetSeedResponse
+	(*AssetChange)(nil),               // 94: ledgerd.v1.AssetChange
+	(*Balance)(nil),                   // 95: ledgerd.v1.Balance
+	(*Place)(nil),                     // 96: ledgerd.v1.Place
+	(*Record)(nil),                    // 97: ledgerd.v1.Record
+	(*Policy)(nil),                    // 98: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 99: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 100: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 101: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 102: ledgerd.v1.ShardChange
+	(*GetAccountProofRequest)(nil),    // 103: ledgerd.v1.GetAccountProofRequest
+	(*ListHistoryRequest)(nil),        // 104: ledgerd.v1.ListHistoryRequest
+	(*GetAssetRequest)(nil),           // 105: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 106: ledgerd.v1.ListAssetsRequest
+	(*GetCutRequest)(nil),             // 107: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 108: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 109: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 110: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 111: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 112: ledgerd.v1.GetSeedRequest
+	(*GetAccountProofResponse)(nil),   // 113: ledgerd.v1.GetAccountProofResponse
+	(*ListHistoryResponse)(nil),       // 114: ledgerd.v1.ListHistoryResponse
+	(*GetAssetResponse)(nil),          // 115: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 116: ledgerd.v1.ListAssetsResponse
+	(*GetCutResponse)(nil),            // 117: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 118: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 119: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 120: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 121: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 122: ledgerd.v1.GetSeedResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	88,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7516,132 +7533,137 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	91,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
 	92,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
 	93,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
-	25,  // 31: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	24,  // 32: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	94,  // 33: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	95,  // 34: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
-	31,  // 35: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	95,  // 36: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
-	31,  // 37: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	96,  // 38: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	97,  // 39: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	39,  // 40: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	38,  // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	38,  // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	98,  // 43: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	98,  // 44: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	48,  // 45: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 46: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	49,  // 47: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	53,  // 48: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	52,  // 49: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	52,  // 50: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	52,  // 51: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	56,  // 52: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	61,  // 53: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 54: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	62,  // 55: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	65,  // 56: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	64,  // 57: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	64,  // 58: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	64,  // 59: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	69,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	66,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	63,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	67,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	68,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	99,  // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	73,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	72,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	64,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	64,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	64,  // 72: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	71,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	100, // 74: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	101, // 75: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	74,  // 76: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	74,  // 77: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	63,  // 78: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	70,  // 79: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	70,  // 80: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	87,  // 81: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 82: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	87,  // 83: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 84: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 85: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 86: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 87: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 88: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 89: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 90: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 91: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 92: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	32,  // 93: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	102, // 94: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	34,  // 95: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	103, // 96: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	36,  // 97: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	40,  // 98: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	42,  // 99: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	44,  // 100: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	46,  // 101: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	104, // 102: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	105, // 103: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	50,  // 104: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	54,  // 105: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	57,  // 106: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	106, // 107: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	59,  // 108: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	79,  // 109: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	81,  // 110: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	75,  // 111: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	107, // 112: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	108, // 113: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	109, // 114: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	85,  // 115: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	83,  // 116: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	77,  // 117: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 118: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 119: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 120: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 121: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 122: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 123: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 124: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 125: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 126: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	33,  // 127: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	110, // 128: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	35,  // 129: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	111, // 130: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	37,  // 131: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	41,  // 132: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	43,  // 133: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	45,  // 134: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	47,  // 135: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	112, // 136: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	113, // 137: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	51,  // 138: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	55,  // 139: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	58,  // 140: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	114, // 141: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	60,  // 142: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	80,  // 143: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	82,  // 144: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	76,  // 145: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	115, // 146: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	116, // 147: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	117, // 148: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	86,  // 149: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	84,  // 150: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78,  // 151: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	118, // [118:152] is the sub-list for method output_type
-	84,  // [84:118] is the sub-list for method input_type
-	84,  // [84:84] is the sub-list for extension type_name
-	84,  // [84:84] is the sub-list for extension extendee
-	0,   // [0:84] is the sub-list for field type_name
+	94,  // 31: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
+	25,  // 32: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	24,  // 33: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	95,  // 34: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	96,  // 35: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
+	31,  // 36: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	96,  // 37: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
+	31,  // 38: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	97,  // 39: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	98,  // 40: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	39,  // 41: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	38,  // 42: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	38,  // 43: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	99,  // 44: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	99,  // 45: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	48,  // 46: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 47: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	49,  // 48: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	53,  // 49: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	52,  // 50: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	52,  // 51: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	52,  // 52: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	56,  // 53: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	61,  // 54: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 55: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	62,  // 56: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	65,  // 57: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	64,  // 58: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	64,  // 59: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	64,  // 60: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 61: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 62: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	69,  // 63: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	66,  // 64: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	63,  // 65: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	67,  // 66: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	68,  // 67: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	100, // 68: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	73,  // 69: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	72,  // 70: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	64,  // 71: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	64,  // 72: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	64,  // 73: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	71,  // 74: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	101, // 75: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	102, // 76: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	74,  // 77: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	74,  // 78: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	63,  // 79: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	70,  // 80: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	70,  // 81: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	87,  // 82: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 83: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	87,  // 84: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 85: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 86: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 87: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 88: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 89: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 90: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	32,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	103, // 95: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	34,  // 96: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	104, // 97: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	36,  // 98: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	40,  // 99: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	42,  // 100: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	105, // 101: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	106, // 102: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	44,  // 103: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	46,  // 104: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	107, // 105: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	108, // 106: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	50,  // 107: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	54,  // 108: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	57,  // 109: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	109, // 110: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	59,  // 111: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	79,  // 112: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	81,  // 113: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	75,  // 114: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	110, // 115: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	111, // 116: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	112, // 117: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	85,  // 118: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	83,  // 119: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	77,  // 120: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 121: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 122: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 123: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 124: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 125: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 126: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 127: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 128: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 129: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	33,  // 130: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	113, // 131: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	35,  // 132: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	114, // 133: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	37,  // 134: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	41,  // 135: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	43,  // 136: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	115, // 137: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	116, // 138: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	45,  // 139: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	47,  // 140: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	117, // 141: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	118, // 142: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	51,  // 143: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	55,  // 144: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	58,  // 145: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	119, // 146: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	60,  // 147: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	80,  // 148: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	82,  // 149: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	76,  // 150: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	120, // 151: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	121, // 152: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	122, // 153: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	86,  // 154: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	84,  // 155: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	78,  // 156: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	121, // [121:157] is the sub-list for method output_type
+	85,  // [85:121] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7649,6 +7671,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	if File_ledgerd_v1_ledgerd_proto != nil {
 		return
 	}
+	file_ledgerd_v1_assets_proto_init()
 	file_ledgerd_v1_cut_proto_init()
 	file_ledgerd_v1_figures_proto_init()
 	file_ledgerd_v1_genesis_proto_init()

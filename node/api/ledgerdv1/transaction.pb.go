@@ -1228,6 +1228,207 @@ func (x *Nonce) GetSequence() uint64 {
 }
 
 // The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
+// Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
+// registers it signs.
+type AssetChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Asset         string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`    // the name in postings
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // 1 registers it; a change has the number after the present one
+	Terms         *AssetTerms            `protobuf:"bytes,3,opt,name=terms,proto3" json:"terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssetChange) Reset() {
+	*x = AssetChange{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssetChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssetChange) ProtoMessage() {}
+
+func (x *AssetChange) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssetChange.ProtoReflect.Descriptor instead.
+func (*AssetChange) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AssetChange) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *AssetChange) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *AssetChange) GetTerms() *AssetTerms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+// What the organisation that registers an asset says of it. Amounts are exact integers, in the
+// smallest unit.
+type AssetTerms struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decimals      uint32                 `protobuf:"varint,1,opt,name=decimals,proto3" json:"decimals,omitempty"` // with which amounts are written and read, up to 30
+	Supply        string                 `protobuf:"bytes,2,opt,name=supply,proto3" json:"supply,omitempty"`      // unlimited, capped or fixed; empty stands for unlimited
+	Cap           string                 `protobuf:"bytes,3,opt,name=cap,proto3" json:"cap,omitempty"`            // empty if the supply is unlimited
+	Closed        bool                   `protobuf:"varint,4,opt,name=closed,proto3" json:"closed,omitempty"`     // nothing may be issued any more
+	Issuers       []*AssetIssuer         `protobuf:"bytes,5,rep,name=issuers,proto3" json:"issuers,omitempty"`    // by name, ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssetTerms) Reset() {
+	*x = AssetTerms{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssetTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssetTerms) ProtoMessage() {}
+
+func (x *AssetTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssetTerms.ProtoReflect.Descriptor instead.
+func (*AssetTerms) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *AssetTerms) GetDecimals() uint32 {
+	if x != nil {
+		return x.Decimals
+	}
+	return 0
+}
+
+func (x *AssetTerms) GetSupply() string {
+	if x != nil {
+		return x.Supply
+	}
+	return ""
+}
+
+func (x *AssetTerms) GetCap() string {
+	if x != nil {
+		return x.Cap
+	}
+	return ""
+}
+
+func (x *AssetTerms) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *AssetTerms) GetIssuers() []*AssetIssuer {
+	if x != nil {
+		return x.Issuers
+	}
+	return nil
+}
+
+// An organisation whose issuer accounts may go below zero in an asset.
+type AssetIssuer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
+	Allowance     string                 `protobuf:"bytes,2,opt,name=allowance,proto3" json:"allowance,omitempty"`  // how much of the cap it may issue; empty if the supply is unlimited
+	Withdrawn     bool                   `protobuf:"varint,3,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"` // it may issue nothing any more, and its allowance still counts
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssetIssuer) Reset() {
+	*x = AssetIssuer{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssetIssuer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssetIssuer) ProtoMessage() {}
+
+func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssetIssuer.ProtoReflect.Descriptor instead.
+func (*AssetIssuer) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AssetIssuer) GetOrganisation() string {
+	if x != nil {
+		return x.Organisation
+	}
+	return ""
+}
+
+func (x *AssetIssuer) GetAllowance() string {
+	if x != nil {
+		return x.Allowance
+	}
+	return ""
+}
+
+func (x *AssetIssuer) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
+}
+
 type TransactionBody struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
 	Organisations []*OrganisationRegistration `protobuf:"bytes,1,rep,name=organisations,proto3" json:"organisations,omitempty"`
@@ -1256,14 +1457,17 @@ type TransactionBody struct {
 	Cancellation *Cancellation `protobuf:"bytes,18,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
 	// Set in a change of the book's shards, which the operators sign (a Signature without
 	// organisation). It is alone in its bundle and has nothing else but a note; signer is empty.
-	Book          *BookChange `protobuf:"bytes,19,opt,name=book,proto3" json:"book,omitempty"`
+	Book *BookChange `protobuf:"bytes,19,opt,name=book,proto3" json:"book,omitempty"`
+	// Set in a registration or a change of an asset by the signer. It has nothing else but a note, and
+	// takes no nonce.
+	Asset         *AssetChange `protobuf:"bytes,20,opt,name=asset,proto3" json:"asset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1479,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1492,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1389,6 +1593,13 @@ func (x *TransactionBody) GetBook() *BookChange {
 	return nil
 }
 
+func (x *TransactionBody) GetAsset() *AssetChange {
+	if x != nil {
+		return x.Asset
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -1400,7 +1611,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1623,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1636,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1461,7 +1672,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1684,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1697,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1598,7 +1809,22 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x02to\x18\x02 \x01(\rR\x02to\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x94\x05\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"i\n" +
+	"\vAssetChange\x12\x14\n" +
+	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12,\n" +
+	"\x05terms\x18\x03 \x01(\v2\x16.ledgerd.v1.AssetTermsR\x05terms\"\x9d\x01\n" +
+	"\n" +
+	"AssetTerms\x12\x1a\n" +
+	"\bdecimals\x18\x01 \x01(\rR\bdecimals\x12\x16\n" +
+	"\x06supply\x18\x02 \x01(\tR\x06supply\x12\x10\n" +
+	"\x03cap\x18\x03 \x01(\tR\x03cap\x12\x16\n" +
+	"\x06closed\x18\x04 \x01(\bR\x06closed\x121\n" +
+	"\aissuers\x18\x05 \x03(\v2\x17.ledgerd.v1.AssetIssuerR\aissuers\"m\n" +
+	"\vAssetIssuer\x12\"\n" +
+	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1c\n" +
+	"\tallowance\x18\x02 \x01(\tR\tallowance\x12\x1c\n" +
+	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\xc3\x05\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -1615,7 +1841,8 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12\x1a\n" +
 	"\bdeadline\x18\f \x01(\x04R\bdeadline\x12<\n" +
 	"\fcancellation\x18\x12 \x01(\v2\x18.ledgerd.v1.CancellationR\fcancellation\x12*\n" +
-	"\x04book\x18\x13 \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\"l\n" +
+	"\x04book\x18\x13 \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
+	"\x05asset\x18\x14 \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -1640,7 +1867,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -1660,9 +1887,12 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*ShardAddition)(nil),            // 15: ledgerd.v1.ShardAddition
 	(*OrganisationMove)(nil),         // 16: ledgerd.v1.OrganisationMove
 	(*Nonce)(nil),                    // 17: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),          // 18: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 19: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 20: ledgerd.v1.Bundle
+	(*AssetChange)(nil),              // 18: ledgerd.v1.AssetChange
+	(*AssetTerms)(nil),               // 19: ledgerd.v1.AssetTerms
+	(*AssetIssuer)(nil),              // 20: ledgerd.v1.AssetIssuer
+	(*TransactionBody)(nil),          // 21: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 22: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 23: ledgerd.v1.Bundle
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -1674,22 +1904,25 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	16, // 6: ledgerd.v1.BookChange.move:type_name -> ledgerd.v1.OrganisationMove
 	14, // 7: ledgerd.v1.BookChange.rehang:type_name -> ledgerd.v1.ShardRehang
 	4,  // 8: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
-	3,  // 9: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	2,  // 10: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	0,  // 11: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	1,  // 12: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	17, // 13: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	6,  // 14: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	9,  // 15: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	10, // 16: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	12, // 17: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
-	13, // 18: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
-	19, // 19: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	19, // 9: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
+	20, // 10: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
+	3,  // 11: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	2,  // 12: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	0,  // 13: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	1,  // 14: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	17, // 15: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	6,  // 16: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	9,  // 17: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	10, // 18: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	12, // 19: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
+	13, // 20: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
+	18, // 21: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
+	22, // 22: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -1714,7 +1947,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -90,6 +90,11 @@ const (
 	// LedgerServiceListOrganisationsProcedure is the fully-qualified name of the LedgerService's
 	// ListOrganisations RPC.
 	LedgerServiceListOrganisationsProcedure = "/ledgerd.v1.LedgerService/ListOrganisations"
+	// LedgerServiceGetAssetProcedure is the fully-qualified name of the LedgerService's GetAsset RPC.
+	LedgerServiceGetAssetProcedure = "/ledgerd.v1.LedgerService/GetAsset"
+	// LedgerServiceListAssetsProcedure is the fully-qualified name of the LedgerService's ListAssets
+	// RPC.
+	LedgerServiceListAssetsProcedure = "/ledgerd.v1.LedgerService/ListAssets"
 	// LedgerServiceGetNonceProcedure is the fully-qualified name of the LedgerService's GetNonce RPC.
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
@@ -183,6 +188,10 @@ type LedgerServiceClient interface {
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
 	// ListOrganisations returns a page of organisations.
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
+	// GetAsset returns a registered asset, with what was issued of it in all shards.
+	GetAsset(context.Context, *connect.Request[ledgerdv1.GetAssetRequest]) (*connect.Response[ledgerdv1.GetAssetResponse], error)
+	// ListAssets returns the registered assets in the order of their registrations, as GetAsset does.
+	ListAssets(context.Context, *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -355,6 +364,20 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getAsset: connect.NewClient[ledgerdv1.GetAssetRequest, ledgerdv1.GetAssetResponse](
+			httpClient,
+			baseURL+LedgerServiceGetAssetProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetAsset")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listAssets: connect.NewClient[ledgerdv1.ListAssetsRequest, ledgerdv1.ListAssetsResponse](
+			httpClient,
+			baseURL+LedgerServiceListAssetsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ListAssets")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getNonce: connect.NewClient[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse](
 			httpClient,
 			baseURL+LedgerServiceGetNonceProcedure,
@@ -497,6 +520,8 @@ type ledgerServiceClient struct {
 	getRecord         *connect.Client[ledgerdv1.GetRecordRequest, ledgerdv1.GetRecordResponse]
 	getOrganisation   *connect.Client[ledgerdv1.GetOrganisationRequest, ledgerdv1.GetOrganisationResponse]
 	listOrganisations *connect.Client[ledgerdv1.ListOrganisationsRequest, ledgerdv1.ListOrganisationsResponse]
+	getAsset          *connect.Client[ledgerdv1.GetAssetRequest, ledgerdv1.GetAssetResponse]
+	listAssets        *connect.Client[ledgerdv1.ListAssetsRequest, ledgerdv1.ListAssetsResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
 	getCut            *connect.Client[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse]
@@ -595,6 +620,16 @@ func (c *ledgerServiceClient) GetOrganisation(ctx context.Context, req *connect.
 // ListOrganisations calls ledgerd.v1.LedgerService.ListOrganisations.
 func (c *ledgerServiceClient) ListOrganisations(ctx context.Context, req *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
 	return c.listOrganisations.CallUnary(ctx, req)
+}
+
+// GetAsset calls ledgerd.v1.LedgerService.GetAsset.
+func (c *ledgerServiceClient) GetAsset(ctx context.Context, req *connect.Request[ledgerdv1.GetAssetRequest]) (*connect.Response[ledgerdv1.GetAssetResponse], error) {
+	return c.getAsset.CallUnary(ctx, req)
+}
+
+// ListAssets calls ledgerd.v1.LedgerService.ListAssets.
+func (c *ledgerServiceClient) ListAssets(ctx context.Context, req *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error) {
+	return c.listAssets.CallUnary(ctx, req)
 }
 
 // GetNonce calls ledgerd.v1.LedgerService.GetNonce.
@@ -735,6 +770,10 @@ type LedgerServiceHandler interface {
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
 	// ListOrganisations returns a page of organisations.
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
+	// GetAsset returns a registered asset, with what was issued of it in all shards.
+	GetAsset(context.Context, *connect.Request[ledgerdv1.GetAssetRequest]) (*connect.Response[ledgerdv1.GetAssetResponse], error)
+	// ListAssets returns the registered assets in the order of their registrations, as GetAsset does.
+	ListAssets(context.Context, *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -903,6 +942,20 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetAssetHandler := connect.NewUnaryHandler(
+		LedgerServiceGetAssetProcedure,
+		svc.GetAsset,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetAsset")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceListAssetsHandler := connect.NewUnaryHandler(
+		LedgerServiceListAssetsProcedure,
+		svc.ListAssets,
+		connect.WithSchema(ledgerServiceMethods.ByName("ListAssets")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetNonceHandler := connect.NewUnaryHandler(
 		LedgerServiceGetNonceProcedure,
 		svc.GetNonce,
@@ -1058,6 +1111,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetOrganisationHandler.ServeHTTP(w, r)
 		case LedgerServiceListOrganisationsProcedure:
 			ledgerServiceListOrganisationsHandler.ServeHTTP(w, r)
+		case LedgerServiceGetAssetProcedure:
+			ledgerServiceGetAssetHandler.ServeHTTP(w, r)
+		case LedgerServiceListAssetsProcedure:
+			ledgerServiceListAssetsHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNonceProcedure:
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetUseProcedure:
@@ -1165,6 +1222,14 @@ func (UnimplementedLedgerServiceHandler) GetOrganisation(context.Context, *conne
 
 func (UnimplementedLedgerServiceHandler) ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListOrganisations is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetAsset(context.Context, *connect.Request[ledgerdv1.GetAssetRequest]) (*connect.Response[ledgerdv1.GetAssetResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetAsset is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) ListAssets(context.Context, *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListAssets is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {

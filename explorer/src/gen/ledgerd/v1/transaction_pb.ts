@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/transaction.proto.
  */
 export const file_ledgerd_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEIocECg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlIkgKCVNpZ25hdHVyZRIUCgxvcmdhbmlzYXRpb24YASABKAkSEgoKcHVibGljX2tleRgCIAEoDBIRCglzaWduYXR1cmUYAyABKAwiWQoGQnVuZGxlEhQKDHRyYW5zYWN0aW9ucxgBIAMoDBIpCgpzaWduYXR1cmVzGAIgAygLMhUubGVkZ2VyZC52MS5TaWduYXR1cmUSDgoGcGFja2VkGAMgASgMQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw");
+  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIIq8ECg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZSJICglTaWduYXR1cmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIlkKBkJ1bmRsZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSKQoKc2lnbmF0dXJlcxgCIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEg4KBnBhY2tlZBgDIAEoDEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -637,7 +637,123 @@ export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
 
 /**
  * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
+ * Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
+ * registers it signs.
  *
+ * @generated from message ledgerd.v1.AssetChange
+ */
+export type AssetChange = Message<"ledgerd.v1.AssetChange"> & {
+  /**
+   * the name in postings
+   *
+   * @generated from field: string asset = 1;
+   */
+  asset: string;
+
+  /**
+   * 1 registers it; a change has the number after the present one
+   *
+   * @generated from field: uint64 number = 2;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: ledgerd.v1.AssetTerms terms = 3;
+   */
+  terms?: AssetTerms | undefined;
+};
+
+/**
+ * Describes the message ledgerd.v1.AssetChange.
+ * Use `create(AssetChangeSchema)` to create a new message.
+ */
+export const AssetChangeSchema: GenMessage<AssetChange> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 18);
+
+/**
+ * What the organisation that registers an asset says of it. Amounts are exact integers, in the
+ * smallest unit.
+ *
+ * @generated from message ledgerd.v1.AssetTerms
+ */
+export type AssetTerms = Message<"ledgerd.v1.AssetTerms"> & {
+  /**
+   * with which amounts are written and read, up to 30
+   *
+   * @generated from field: uint32 decimals = 1;
+   */
+  decimals: number;
+
+  /**
+   * unlimited, capped or fixed; empty stands for unlimited
+   *
+   * @generated from field: string supply = 2;
+   */
+  supply: string;
+
+  /**
+   * empty if the supply is unlimited
+   *
+   * @generated from field: string cap = 3;
+   */
+  cap: string;
+
+  /**
+   * nothing may be issued any more
+   *
+   * @generated from field: bool closed = 4;
+   */
+  closed: boolean;
+
+  /**
+   * by name, ascending
+   *
+   * @generated from field: repeated ledgerd.v1.AssetIssuer issuers = 5;
+   */
+  issuers: AssetIssuer[];
+};
+
+/**
+ * Describes the message ledgerd.v1.AssetTerms.
+ * Use `create(AssetTermsSchema)` to create a new message.
+ */
+export const AssetTermsSchema: GenMessage<AssetTerms> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 19);
+
+/**
+ * An organisation whose issuer accounts may go below zero in an asset.
+ *
+ * @generated from message ledgerd.v1.AssetIssuer
+ */
+export type AssetIssuer = Message<"ledgerd.v1.AssetIssuer"> & {
+  /**
+   * @generated from field: string organisation = 1;
+   */
+  organisation: string;
+
+  /**
+   * how much of the cap it may issue; empty if the supply is unlimited
+   *
+   * @generated from field: string allowance = 2;
+   */
+  allowance: string;
+
+  /**
+   * it may issue nothing any more, and its allowance still counts
+   *
+   * @generated from field: bool withdrawn = 3;
+   */
+  withdrawn: boolean;
+};
+
+/**
+ * Describes the message ledgerd.v1.AssetIssuer.
+ * Use `create(AssetIssuerSchema)` to create a new message.
+ */
+export const AssetIssuerSchema: GenMessage<AssetIssuer> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 20);
+
+/**
  * @generated from message ledgerd.v1.TransactionBody
  */
 export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
@@ -733,6 +849,14 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
    * @generated from field: ledgerd.v1.BookChange book = 19;
    */
   book?: BookChange | undefined;
+
+  /**
+   * Set in a registration or a change of an asset by the signer. It has nothing else but a note, and
+   * takes no nonce.
+   *
+   * @generated from field: ledgerd.v1.AssetChange asset = 20;
+   */
+  asset?: AssetChange | undefined;
 };
 
 /**
@@ -740,7 +864,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 18);
+  messageDesc(file_ledgerd_v1_transaction, 21);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -767,7 +891,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 19);
+  messageDesc(file_ledgerd_v1_transaction, 22);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over their root.
@@ -800,5 +924,5 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 20);
+  messageDesc(file_ledgerd_v1_transaction, 23);
 

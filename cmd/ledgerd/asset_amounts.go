@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// decimals knows with how many decimals amounts of assets are written, as a node says. It asks once
+// for each asset.
+type decimals struct {
+	nodes *client.Client
+	known map[ledger.AssetName]int
+}
+
+func newDecimals(nodes *client.Client) *decimals {
+	return &decimals{nodes: nodes, known: make(map[ledger.AssetName]int)}
+}
+
+// of returns the decimals of an asset. An asset that is not registered has none, and so have all in
+// a ledger whose nodes do not know assets yet.
+func (d *decimals) of(ctx context.Context, name ledger.AssetName) (int, error) {
+	if count, known := d.known[name]; known || name == ledger.DefaultAsset {
+		return count, nil
+	}
+	asset, err := d.nodes.Asset(ctx, name)
+	if code := client.CodeOf(err); code == connect.CodeNotFound ||
+		code == connect.CodeUnimplemented {
+		err = nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.known[name] = int(asset.GetTerms().GetDecimals())
+	return d.known[name], nil
+}
+
+// count returns the decimals of an asset if a node was asked for them.
+func (d *decimals) count(name ledger.AssetName) (int, bool) {
+	if d == nil {
+		return 0, false
+	}
+	count, known := d.known[name]
+	return count, known
+}
+
+// parse parses an amount of an asset, written with its decimals.
+func (d *decimals) parse(ctx context.Context, text string, name ledger.AssetName) (ledger.Amount,
+	error) {
+	count, err := d.of(ctx, name)
+	if err != nil {
+		return ledger.Amount{}, err
+	}
+	amount, err := ledger.ParseDecimal(text, count)
+	switch {
+	case errors.Is(err, ledger.ErrDecimals) && count == 0:
+		return amount, usagef("%w (ledgerd asset show %s says how many decimals an asset has)",
+			err, name)
+	case errors.Is(err, ledger.ErrAmount), errors.Is(err, ledger.ErrDecimals):
+		return amount, asUsage(err) // it has the text
+	case err != nil:
+		return amount, usagef("amount %q: %w", text, err)
+	}
+	return amount, nil
+}
+
+// show writes an amount that a node gave with the decimals of its asset. A text that is no amount
+// stays what it is.
+func (d *decimals) show(ctx context.Context, text, asset string) string {
+	count, err := d.of(ctx, ledger.AssetName(asset))
+	if err != nil {
+		return text
+	}
+	return withDecimals(text, count)
+}
+
+// withDecimals writes an exact integer with this many decimals.
+func withDecimals(text string, count int) string {
+	amount, err := ledger.ParseAmount(text)
+	if err != nil || count == 0 {
+		return text
+	}
+	return amount.Decimal(count)
+}
+
+// decimalForm returns an amount with decimals for --json, beside the exact integer: "" if the asset
+// has none.
+func decimalForm(text string, count int) string {
+	if shown := withDecimals(text, count); strings.Contains(shown, ".") {
+		return shown
+	}
+	return ""
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+)
+
+// newAssetShell returns a shell on a chain that takes assets, with acme's and the bank's accounts.
+func newAssetShell(t *testing.T) *shell {
+	genesis := *ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.AssetsVersion
+	s := newShellOf(t, 1, apitest.Options{Genesis: genesis})
+	writeGenesis(t, filepath.Join(s.folder, "genesis"), &genesis)
+	for _, name := range []string{"acme", "bank"} {
+		s.must("keys create " + name + " --plain %k")
+		s.must("org add " + name + " %n %k")
+		s.must(fmt.Sprintf("account open %s:mint --issuer %%n %%k", name))
+		s.must(fmt.Sprintf("account open %s:cash %%n %%k", name))
+	}
+	return s
+}
+
+// TestAssets: amounts are written with their decimals from registration to redemption, exactly.
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	s := newAssetShell(t)
+	if text := s.must("asset list %n"); !strings.Contains(text, "no registered assets") {
+		t.Error(text)
+	}
+	s.must("asset register EUR --organisation acme --decimals 2 --cap 1000.00 --issuer acme " +
+		"--issuer bank=250.50 %n %k")
+	s.must("tx transfer acme:mint acme:cash 12.50 EUR %n %k")
+	s.must("tx transfer acme:mint acme:cash 7 EUR %n %k")
+	s.must("tx transfer acme:cash acme:mint 0.25 EUR %n %k")
+	s.must("tx post --posting bank:mint=-0.05:EUR --posting acme:cash=0.05:EUR %n %k")
+	if text := s.must("account show acme:cash %n"); !strings.Contains(text, "19.30  EUR") {
+		t.Error(text)
+	}
+	account := s.object("account show acme:cash %n")
+	if shown := fmt.Sprint(account["balances"]); shown !=
+		"[map[amount:1930 amount_decimal:19.30 asset:EUR decimals:2]]" {
+		t.Error(shown)
+	}
+	if text := s.must("account history acme:cash %n"); !strings.Contains(text, "+12.50  EUR") ||
+		!strings.Contains(text, "-0.25  EUR") {
+		t.Error(text)
+	}
+	if text := s.must("block head %n"); !strings.Contains(text, "0.05 EUR from bank:mint") {
+		t.Error(text)
+	}
+	text := s.must("asset show EUR %n")
+	for _, want := range []string{"by acme", "capped: at most 1000.00 outstanding", "19.55",
+		"749.50", "19.25"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	asset := s.object("asset show EUR %n")
+	wantKeys(t, asset, "name number organisation revision registered_height decimals supply cap "+
+		"closed issued redeemed outstanding issuers")
+	if asset["outstanding"] != "1930" || asset["outstanding_decimal"] != "19.30" {
+		t.Error(asset)
+	}
+	proven := s.object("asset show EUR --genesis %d/genesis %n")
+	if proven["outstanding_decimal"] != "19.30" || len(proven["proven"].([]any)) != 1 {
+		t.Error(proven)
+	}
+	for line, want := range map[string]string{
+		"tx transfer acme:mint acme:cash 1.505 EUR":            "amounts are never rounded",
+		"tx transfer acme:mint acme:cash 1.5 gold":             "write a whole number",
+		"tx transfer acme:mint acme:cash 900 EUR":              "more of the asset",
+		"tx transfer acme:mint acme:cash -1 EUR":               "above zero",
+		"asset register EUR --organisation bank":               "registered already",
+		"asset register unit --organisation bank":              "never registered",
+		"asset register X --organisation acme --cap 1.5":       "write a whole number",
+		"asset register X --organisation acme --issuer acme=5": "the supply is unlimited",
+		"asset cap EUR 2000":                                   "never raised",
+		"asset cap EUR 800 --lower acme=500":                   "at most 750.50",
+		"asset close EUR":                                      "--yes",
+		"asset issuers EUR --withdraw shop":                    "it is no issuer",
+	} {
+		if got := s.run(line + " %n %k"); got.status == exitDone ||
+			!strings.Contains(got.out+got.errs, want) {
+			t.Errorf("%s: %d, %s%s", line, got.status, got.out, got.errs)
+		}
+	}
+	if got := s.run("asset show gold %n"); !strings.Contains(got.errs, "is not registered") {
+		t.Error(got)
+	}
+	s.must("asset issuers EUR --withdraw bank %n %k")
+	if text := s.must("asset issuers EUR %n %k"); !strings.Contains(text, "withdrawn") {
+		t.Error(text)
+	}
+	s.must("asset cap EUR 750.50 --lower acme=500 %n %k")
+	s.must("asset close EUR --yes %n %k")
+	if text := s.must("asset list %n"); !strings.Contains(text, "nothing is issued any more") {
+		t.Error(text)
+	}
+	id := s.object("asset register SHARE --organisation bank --fixed 10 %n %k")["id"].(string)
+	if text := s.must("tx status " + id + " %n"); !strings.Contains(text,
+		"registers SHARE: 0 decimals, supply fixed at 10, 1 issuer") {
+		t.Error(text)
+	}
+}
