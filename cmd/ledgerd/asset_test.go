@@ -108,3 +108,40 @@ func TestAssets(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestAssetsAcrossShards: issuers in several shards share a cap. The supply is that of all of them,
+// and what a shard that does not answer issued is missing.
+func TestAssetsAcrossShards(t *testing.T) {
+	t.Parallel()
+	book, s := cancelBook(t, 0, 0, 0)
+	s.must("asset register EUR --organisation org1 --decimals 2 --cap 100 --issuer org1=60 " +
+		"--issuer org2=40 %n %k")
+	s.must("tx transfer org1:mint org2:a 60 EUR --wait durable-everywhere %n %k")
+	s.must("tx transfer org2:mint org0:a 12.34 EUR --wait durable-everywhere %n %k")
+	for _, line := range []string{"tx transfer org1:mint org2:a 0.01 EUR",
+		"tx transfer org2:mint org1:a 40 EUR", "tx transfer org0:mint org1:a 1 EUR"} {
+		if got := s.run(line + " --wait durable-everywhere %n %k"); got.status == exitDone ||
+			!strings.Contains(got.errs, "supply_exceeded") &&
+				!strings.Contains(got.errs, "not_issuer") {
+			t.Errorf("%s: %d, %s%s", line, got.status, got.out, got.errs)
+		}
+	}
+	asset := s.object("asset show EUR %n")
+	if asset["outstanding_decimal"] != "72.34" || fmt.Sprint(asset["unanswered_shards"]) != "<nil>" {
+		t.Error(asset)
+	}
+	for shard := range 3 {
+		if got := book.Shard(ledger.ShardID(shard)).Node(0).Store().Assets(0, 9); len(got) != 1 ||
+			got[0].Owner != "org1" {
+			t.Errorf("shard %d has %+v", shard, got)
+		}
+	}
+	if text := s.must("asset list %n"); !strings.Contains(text, "72.34") {
+		t.Error(text)
+	}
+	book.Silence(2, true)
+	got := s.run("asset show EUR --json %n")
+	if got.status != exitFailure || !strings.Contains(got.errs, "what was issued there is missing") {
+		t.Errorf("shard 2 is silent: %d, %s%s", got.status, got.out, got.errs)
+	}
+}
