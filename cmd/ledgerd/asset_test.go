@@ -47,8 +47,8 @@ func TestAssets(t *testing.T) {
 		"[map[amount:1930 amount_decimal:19.30 asset:EUR decimals:2]]" {
 		t.Error(shown)
 	}
-	if text := s.must("account history acme:cash %n"); !strings.Contains(text, "+12.50  EUR") ||
-		!strings.Contains(text, "-0.25  EUR") {
+	if text := s.must("account history acme:cash %n"); !strings.Contains(text, "+12.50 ") ||
+		!strings.Contains(text, "-0.25 ") {
 		t.Error(text)
 	}
 	if text := s.must("block head %n"); !strings.Contains(text, "0.05 EUR from bank:mint") {
@@ -127,7 +127,8 @@ func TestAssetsAcrossShards(t *testing.T) {
 		}
 	}
 	asset := s.object("asset show EUR %n")
-	if asset["outstanding_decimal"] != "72.34" || fmt.Sprint(asset["unanswered_shards"]) != "<nil>" {
+	if asset["outstanding_decimal"] != "72.34" ||
+		fmt.Sprint(asset["unanswered_shards"]) != "<nil>" {
 		t.Error(asset)
 	}
 	for shard := range 3 {
@@ -141,7 +142,8 @@ func TestAssetsAcrossShards(t *testing.T) {
 	}
 	book.Silence(2, true)
 	got := s.run("asset show EUR --json %n")
-	if got.status != exitFailure || !strings.Contains(got.errs, "what was issued there is missing") {
+	if got.status != exitFailure ||
+		!strings.Contains(got.errs, "what was issued there is missing") {
 		t.Errorf("shard 2 is silent: %d, %s%s", got.status, got.out, got.errs)
 	}
 }

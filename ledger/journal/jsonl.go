@@ -112,6 +112,7 @@ type entryLine struct {
 	Change        *ledger.MembershipChange `json:"change,omitempty"`
 	Verdict       *ledger.Verdict          `json:"verdict,omitempty"`
 	Policy        *ledger.PolicyChange     `json:"policy,omitempty"`
+	Asset         *ledger.AssetChange      `json:"asset,omitempty"`
 	Charter       *ledger.CharterChange    `json:"charter,omitempty"`
 	Book          *ledger.BookChange       `json:"book,omitempty"`
 	Cancellation  *ledger.Cancellation     `json:"cancellation,omitempty"`
@@ -224,6 +225,7 @@ func (w *lines) entry(block *ledger.Block, index int, entry *ledger.Entry) error
 		Code: entry.Result.Code, Signer: t.Signer, LastValid: t.LastValid, Deadline: t.Deadline,
 		Registrations: t.Registrations, Openings: t.Openings, Postings: t.Postings,
 		Change: t.Change, Verdict: t.Verdict, Policy: t.Policy, Charter: t.Charter, Book: t.Book,
+		Asset:        t.Asset,
 		Cancellation: t.Cancellation, Arrival: t.Arrival}
 	line.Outcome, line.Reason = outcomeOf(entry, t)
 	if entry.Result.Item != ledger.NoItem {

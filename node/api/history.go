@@ -65,7 +65,8 @@ func (s *Service) ListHistory(ctx context.Context,
 	answer := &ledgerdv1.ListHistoryResponse{HasBalances: true,
 		BalancesTooFar: page.TooFar, Height: uint64(head.Height),
 		TimeMs: uint64(head.Time), OpenedTimeMs: uint64(page.Opened),
-		OpeningBalances: s.wholeBalances(page.Opening), ClosingBalances: s.wholeBalances(page.Closing)}
+		OpeningBalances: s.wholeBalances(page.Opening),
+		ClosingBalances: s.wholeBalances(page.Closing)}
 	for i := range page.Items {
 		answer.Entries = append(answer.Entries, s.historyEntry(&page.Items[i]))
 	}
