@@ -63,6 +63,14 @@ _REASONS = (
     "heard_nothing",
     "departed",
     "bad_parent",
+    "asset_taken",
+    "unknown_asset",
+    "asset_outdated",
+    "terms_fixed",
+    "too_many_registered",
+    "not_issuer",
+    "issuance_closed",
+    "supply_exceeded",
 )
 
 CODES = len(_REASONS)
