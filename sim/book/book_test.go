@@ -89,7 +89,7 @@ func TestRunsRepeat(t *testing.T) {
 // TestShrink: a smaller run breaks the same property.
 func TestShrink(t *testing.T) {
 	t.Parallel()
-	options := Options{Seed: 1, Faults: FaultsAll, Plant: plantRelayedForgotten}
+	options := Options{Seed: 1, Submissions: 24, Faults: FaultsAll, Plant: plantRelayedForgotten}
 	found, err := Run(options)
 	if err != nil || len(found.Violations) == 0 {
 		t.Fatalf("nothing is broken: %v", err)
