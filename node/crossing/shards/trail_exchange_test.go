@@ -30,10 +30,14 @@ func trailNodeOf(t testing.TB, network *memory.Network, self int, every time.Dur
 	own []*ledger.Certificate) *trailNode {
 	t.Helper()
 	n := &trailNode{directory: vouchedDirectory(t, self)}
+	timeout := 500 * time.Millisecond
+	if every > patience { // nobody asks again after it
+		timeout = patience / 2
+	}
 	n.host, n.control = controlOf(t, network, peerOf(t, self))
 	var err error
 	n.exchange, err = NewTrailExchange(TrailExchangeConfig{Directory: n.directory, Host: n.host,
-		Logger: quiet, Every: every, Timeout: 500 * time.Millisecond, Bytes: 2000,
+		Logger: quiet, Every: every, Timeout: timeout, Bytes: 2000,
 		Own: func(from ledger.MembersEpoch, _ int) ([]*ledger.Certificate, error) {
 			return own[min(int(from), len(own)):], nil
 		}})
