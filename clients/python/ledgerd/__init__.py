@@ -1,8 +1,8 @@
 """A client of ledgerd, written from the published encodings (docs/encoding.md).
 
 Everything that needs no node is plain functions of bytes: transactions and bundles
-(:class:`Transaction`, :class:`Bundle`, :class:`PackedBundle`), keys (:mod:`ledgerd.keys`), proofs
-and certificates (:class:`CertifiedProof`, :class:`Auditor`). A :class:`Client` submits and reads
+(:class:`Transaction`, :class:`AssetChange`, :class:`Bundle`, :class:`PackedBundle`), keys
+(:mod:`ledgerd.keys`), proofs and certificates (:class:`CertifiedProof`, :class:`Auditor`). A :class:`Client` submits and reads
 through a node's API, and a :class:`Sender` posts for one organisation.
 
 What always holds: decoders take only the one encoding of a value, and raise MalformedError for all
@@ -25,6 +25,7 @@ from .answers import (
     Node,
     Status,
 )
+from .asset import AssetChange, Issuer, decimal, parse_decimal
 from .bundle import OPERATOR, Bundle, Signature, bundles_of
 from .certificate import (
     Auditor,
@@ -82,6 +83,7 @@ __all__ = [
     "ADMITTED",
     "Account",
     "ApiError",
+    "AssetChange",
     "Auditor",
     "Balance",
     "Block",
@@ -103,6 +105,7 @@ __all__ = [
     "Header",
     "HistoryEntry",
     "InvalidArgument",
+    "Issuer",
     "LedgerdError",
     "MalformedAnswer",
     "MalformedError",
@@ -140,7 +143,9 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "bundles_of",
+    "decimal",
     "home",
+    "parse_decimal",
     "require",
     "transaction_id",
     "transfer",

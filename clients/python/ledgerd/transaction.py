@@ -28,7 +28,8 @@ VERSION_MEMBERSHIP = 2
 VERSION_PACKED = 8
 VERSION_DEADLINE = 9
 VERSION_CANCELLATION = 10
-VERSION_LAST = 12
+VERSION_ASSET = 13
+VERSION_LAST = 13
 
 _ID_DOMAIN = domain("ledgerd/transaction/1")
 
@@ -425,5 +426,8 @@ def check_body(body: bytes) -> None:
         Transaction.decode(body)
     elif version == VERSION_MEMBERSHIP:
         MembershipChange.decode(body)
+    elif version == VERSION_ASSET:
+        from .asset import AssetChange  # that module needs this one
+        AssetChange.decode(body)
     elif version == 0 or version == VERSION_PACKED or version > VERSION_LAST:
         raise MalformedError(f"transaction version {version}")

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Tuple, cast
 import pytest
 
 import ledgerd
-from ledgerd import codec, results
+from ledgerd import asset, codec, results
 from ledgerd.merkle import leaf_hash, path_of, root_of, verify_path
 from ledgerd.transaction import check_body
 
@@ -81,6 +81,8 @@ def test_transactions(vector: Vector) -> None:
         assert transaction.id().hex() == vector["hash"]
     elif body[0] == 2:
         assert ledgerd.MembershipChange.decode(body).encode() == body
+    elif body[0] == 13:
+        assert ledgerd.AssetChange.decode(body).encode() == body
     elif body[0] == 10:
         # The parts, by their names, make the same bytes.
         parts = dict(vector["parts"])
@@ -224,6 +226,49 @@ def test_signatures_at_the_edge() -> None:
                               bytes.fromhex(message)) == (good == "true")
 
 
+def test_a_registration_of_an_asset_is_made_from_its_words() -> None:
+    made = ledgerd.AssetChange(
+        GENESIS.book(), "alice", 7, 5, "EUR", decimals=2, supply=asset.CAPPED, cap=1_000_000,
+        issuers=[ledgerd.Issuer("alice", 700_000), ledgerd.Issuer("bob", 300_000, withdrawn=True)])
+    expected, = (each for each in TRANSACTIONS["transactions"]
+                 if each["name"] == "a registration of an asset")
+    assert made.encode().hex() == expected["encoded"]
+    assert made.id().hex() == expected["hash"]
+    assert made.consents() == {"alice"}
+
+
+@pytest.mark.parametrize("change", [
+    {"asset": "unit"}, {"number": 0}, {"decimals": 31}, {"supply": 3}, {"cap": 7}, {"cap": -1},
+    {"supply": 1, "cap": 5, "issuers": [ledgerd.Issuer("a", 3), ledgerd.Issuer("b", 3)]},
+    {"supply": 1, "cap": 5, "issuers": [ledgerd.Issuer("a", -3)]},
+    {"issuers": [ledgerd.Issuer("b"), ledgerd.Issuer("a")]},
+    {"issuers": [ledgerd.Issuer("a"), ledgerd.Issuer("a")]},
+    {"issuers": [ledgerd.Issuer(f"a{at:02}") for at in range(65)]}], ids=str)
+def test_terms_that_no_node_takes_have_no_encoding(change: Dict[str, Any]) -> None:
+    words: Dict[str, Any] = {"asset": "EUR", **change}
+    with pytest.raises(ledgerd.MalformedError):
+        ledgerd.AssetChange(GENESIS.book(), "alice", 7, 5, **words).encode()
+
+
+@pytest.mark.parametrize("text, decimals, value, shown", [
+    ("12.5", 2, 1250, "12.50"), ("12", 2, 1200, "12.00"), ("-0.05", 2, -5, "-0.05"),
+    ("0", 2, 0, "0.00"), ("7", 0, 7, "7"), ("1.234567890123456789", 18, 1234567890123456789,
+                                             "1.234567890123456789")])
+def test_amounts_with_decimals(text: str, decimals: int, value: int, shown: str) -> None:
+    assert ledgerd.parse_decimal(text, decimals) == value
+    assert ledgerd.decimal(value, decimals) == shown
+    assert ledgerd.parse_decimal(shown, decimals) == value
+
+
+@pytest.mark.parametrize("text, decimals", [
+    ("12.505", 2), ("12.500", 2), ("1.0", 0), ("1.", 2), (".5", 2), ("+1", 2), ("01", 2),
+    ("1e2", 2), ("-0", 2), ("-0.00", 2), ("", 2), (" 1", 2), ("1_0", 2), ("9" * 39, 0), ("9" * 5000, 2),
+    ("\u0661", 0)])
+def test_amounts_are_never_rounded_nor_guessed(text: str, decimals: int) -> None:
+    with pytest.raises(ledgerd.MalformedError):
+        ledgerd.parse_decimal(text, decimals)
+
+
 def test_reasons() -> None:
     reasons = json.loads((ROOT / "node" / "api" / "testdata" / "reasons.json").read_text())
     assert [results.reason_code(code) for code in range(results.CODES)] == reasons
@@ -255,6 +300,8 @@ def test_bounds_are_those_of_the_page() -> None:
             "indexes that members ever had": names.MEMBER_INDEXES_MAX,
             "transactions of a bundle": names.BUNDLE_TRANSACTIONS_MAX,
             "signatures of a bundle": names.BUNDLE_SIGNATURES_MAX,
+            "decimals of an asset": names.DECIMALS_MAX,
+            "issuers of an asset": names.ISSUERS_MAX,
             "assets of a packed bundle": names.PACKED_ASSETS_MAX,
             "bytes of a bundle": names.BUNDLE_BYTES_MAX,
             "hashes of a path": names.PATH_HASHES_MAX,
@@ -293,7 +340,7 @@ def encoded_of(vector: Vector) -> bytes:
 
 def decoded_here(vector: Vector) -> bool:
     """Report whether this package decodes transactions of this kind."""
-    return vector["list"] != "transactions" or encoded_of(vector)[0] in (1, 2, 9)
+    return vector["list"] != "transactions" or encoded_of(vector)[0] in (1, 2, 9, 13)
 
 
 @pytest.mark.parametrize("vector", [
