@@ -77,6 +77,8 @@ type StatementHome struct {
 type StatementTotal struct {
 	Asset   ledger.AssetName
 	In, Out *big.Int
+	// Decimals are those with which the sums are written, as the node says.
+	Decimals int
 }
 
 // MaxStatementEntries bounds a statement, which is in memory as a whole.
@@ -255,6 +257,7 @@ func (s *Statement) check() error {
 					Out: new(big.Int)}
 				totals[asset] = total
 			}
+			total.Decimals = max(total.Decimals, int(change.GetDecimals()))
 			if amount.Sign() < 0 {
 				total.Out.Sub(total.Out, amount)
 			} else {

@@ -17,6 +17,8 @@ type TrialLine struct {
 	Asset         ledger.AssetName
 	Accounts      int // that have some of it
 	Debit, Credit *big.Int
+	// Decimals are those with which the sums are written, as the nodes say.
+	Decimals int
 }
 
 // Balanced reports whether both sums are equal, as they are in every book that has lost no shard.
@@ -42,6 +44,7 @@ func (c *Client) TrialBalance(ctx context.Context, cut []*ledgerdv1.Place,
 					Credit: new(big.Int)}
 				lines[balance.GetAsset()] = line
 			}
+			line.Decimals = max(line.Decimals, int(balance.GetDecimals()))
 			switch line.Accounts++; amount.Sign() {
 			case 1:
 				line.Debit.Add(line.Debit, amount)

@@ -11,10 +11,14 @@ var ErrDecimals = errors.New("ledger: too many decimals")
 
 // Decimal returns the amount as it is written with this many decimals: 1250 with two of them is
 // 12.50. It shows all of them, so the text has one form, which ParseDecimal reads.
-func (a Amount) Decimal(decimals int) string {
-	digits, sign := a.String(), ""
-	if digits[0] == '-' {
-		digits, sign = digits[1:], "-"
+func (a Amount) Decimal(decimals int) string { return PlacePoint(a.String(), decimals) }
+
+// PlacePoint writes an integer that is given as text, with or without a minus sign, with this many
+// decimals. It is for sums, which may be more than an Amount holds.
+func PlacePoint(digits string, decimals int) string {
+	sign := ""
+	if rest, negative := strings.CutPrefix(digits, "-"); negative {
+		digits, sign = rest, "-"
 	}
 	if decimals <= 0 {
 		return sign + digits

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
@@ -118,13 +121,46 @@ type historyFlags struct {
 func (f *historyFlags) bind(flags *pflag.FlagSet) {
 	f.periodFlags.bind(flags)
 	flags.StringVar(&f.asset, "asset", "", "entries that change this asset")
-	flags.StringVar(&f.least, "min", "", "entries that change at least this amount, in or out")
-	flags.StringVar(&f.most, "max", "", "entries that change at most this amount, in or out")
+	flags.StringVar(&f.least, "min", "", "entries that change at least this amount, in or "+
+		"out, with the decimals of --asset")
+	flags.StringVar(&f.most, "max", "", "entries that change at most this amount, in or out, "+
+		"with the decimals of --asset")
 	flags.StringVar(&f.counterparty, "with", "", "entries that move this other account too, one "+
 		"of this organisation (acme), or one below a path (acme:customers:)")
 	flags.StringVar(&f.note, "note", "", "entries whose note has this text")
 	flags.Uint32Var(&f.shard, "shard", 0, "read an earlier home of the organisation")
 	flags.BoolVar(&f.oldest, "oldest-first", false, "begin with the oldest")
+}
+
+// amounts writes --min and --max into a request, in the smallest unit. They have the decimals of
+// --asset. Without it they are whole numbers, since assets differ.
+func (f *historyFlags) amounts(ctx context.Context, nodes *client.Client,
+	request *ledgerdv1.ListHistoryRequest) error {
+	known := newDecimals(nodes)
+	for _, bound := range []struct {
+		flag, text string
+		to         *string
+	}{{"min", f.least, &request.MinAmount}, {"max", f.most, &request.MaxAmount}} {
+		if bound.text == "" {
+			continue
+		}
+		asset := ledger.AssetName(f.asset)
+		if asset == "" && strings.Contains(bound.text, ".") {
+			return usagef("--%s %s: name the asset that has the decimals with --asset", bound.flag,
+				bound.text)
+		}
+		if asset == "" {
+			asset = ledger.DefaultAsset // which has no decimals
+		} else if err := asset.Validate(); err != nil {
+			return usagef("--asset: %w", err)
+		}
+		amount, err := known.parse(ctx, bound.text, asset)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", bound.flag, err)
+		}
+		*bound.to = amount.String()
+	}
+	return nil
 }
 
 // newAccountHistoryCommand returns the `ledgerd account history` command.
@@ -143,6 +179,10 @@ The balance is that in the order in which the transactions took effect in the
 account's shard. What transactions that wait for other shards set aside is still
 in it.
 
+Amounts have the decimals of their assets (ledgerd asset). With --json they are exact
+integers of the smallest unit; amount_decimal has the decimals. --min 12.50 needs
+--asset, since assets differ in their decimals.
+
 Entries that match all of the flags are shown. A node looks at a bounded number
 of entries for one call, and the command calls as often as needed.`,
 		Example: `  ledgerd account history acme:cash --limit 10
@@ -155,8 +195,7 @@ of entries for one call, and the command calls as often as needed.`,
 				return err
 			}
 			query := &ledgerdv1.ListHistoryRequest{Account: string(path), Ascending: chosen.oldest,
-				Asset: chosen.asset, MinAmount: chosen.least, MaxAmount: chosen.most,
-				Counterparty: chosen.counterparty, Note: chosen.note}
+				Asset: chosen.asset, Counterparty: chosen.counterparty, Note: chosen.note}
 			if command.Flags().Changed("shard") {
 				query.Shard = &chosen.shard
 			}
@@ -171,6 +210,9 @@ of entries for one call, and the command calls as often as needed.`,
 				return err
 			}
 			defer done()
+			if err := chosen.amounts(ctx, nodes, query); err != nil {
+				return err
+			}
 			entries, more, err := take(nodes.HistoryOf(ctx, query), limit)
 			if err != nil {
 				return err

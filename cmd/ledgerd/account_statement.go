@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -46,6 +45,11 @@ type totalReport struct {
 	Asset string `json:"asset"`
 	In    string `json:"in"`
 	Out   string `json:"out"`
+	// Decimals are those of the asset, and the others the sums written with them. They are absent
+	// if it has none.
+	Decimals   int    `json:"decimals,omitempty"`
+	InDecimal  string `json:"in_decimal,omitempty"`
+	OutDecimal string `json:"out_decimal,omitempty"`
 }
 
 // statementEntryReport is an entry of a statement.
@@ -85,6 +89,9 @@ and days at the ends are in the period, and so is the moment --from; the moment
 An entry belongs to the block in which it took effect in the account's shard; a
 moment means the times of blocks. Days are those of UTC unless --zone says
 otherwise. A statement whose period is not over yet says so.
+
+Amounts have the decimals of their assets (ledgerd asset). In JSON they are exact
+integers of the smallest unit, and fields that end in _decimal have the decimals.
 
 The command checks that the opening balances and the entries make up the closing
 balances, and each balance in between.
@@ -169,8 +176,9 @@ func reportStatement(statement *client.Statement,
 		ledger.Height(query.GetToHeight()) || query.GetToTimeMs() != 0 &&
 		uint64(statement.Time) >= query.GetToTimeMs())
 	for _, total := range statement.Totals {
-		report.Totals = append(report.Totals, totalReport{string(total.Asset), total.In.String(),
-			total.Out.String()})
+		count, in, out := total.Decimals, total.In.String(), total.Out.String()
+		report.Totals = append(report.Totals, totalReport{string(total.Asset), in, out, count,
+			decimalForm(in, count), decimalForm(out, count)})
 	}
 	entries := statement.Entries
 	for _, part := range statement.Homes {
@@ -234,7 +242,8 @@ func sides(amount string) (in, out string) {
 	return amount, ""
 }
 
-// line is a line of a statement: a balance at an end, or a change of an entry.
+// statementLine is a line of a statement: a balance at an end, or a change of an entry. Its amounts
+// are as people read them.
 type statementLine struct {
 	kind                    string
 	entry                   *statementEntryReport // nil at an end
@@ -248,7 +257,7 @@ func (r *statementReport) lines() (lines []statementLine) {
 	ends := func(kind string, balances []balanceReport) {
 		for _, balance := range balances {
 			lines = append(lines, statementLine{kind: kind, asset: balance.Asset,
-				balance: balance.Amount})
+				balance: balance.shown()})
 		}
 		if len(balances) == 0 {
 			lines = append(lines, statementLine{kind: kind, asset: r.Asset, balance: "0"})
@@ -258,14 +267,14 @@ func (r *statementReport) lines() (lines []statementLine) {
 	for i := range r.Entries {
 		entry := &r.Entries[i]
 		for k, change := range entry.Changes {
-			in, out := sides(change.Amount)
+			in, out := sides(change.shown())
 			lines = append(lines, statementLine{"entry", entry, k == 0, in, out, change.Asset,
-				entry.Balances[k].Amount})
+				entry.Balances[k].shown()})
 		}
 	}
 	for _, total := range r.Totals {
-		lines = append(lines, statementLine{kind: "total", in: total.In, out: total.Out,
-			asset: total.Asset})
+		lines = append(lines, statementLine{kind: "total", in: withDecimals(total.In,
+			total.Decimals), out: withDecimals(total.Out, total.Decimals), asset: total.Asset})
 	}
 	ends("closing", r.Closing)
 	return lines
@@ -330,18 +339,20 @@ func cellText(text string) string {
 	return text
 }
 
-// grouped writes an amount with a space between groups of three digits, which do not break.
+// grouped writes an amount with a space between groups of three digits before the point, which do
+// not break.
 func grouped(amount string) string {
-	whole, ok := new(big.Int).SetString(amount, 10)
-	if !ok {
-		return amount
+	digits, fraction, point := strings.Cut(amount, ".")
+	digits, negative := strings.CutPrefix(digits, "-")
+	sign := ""
+	if negative {
+		sign = "-"
 	}
-	digits, sign := whole.String(), ""
-	if digits[0] == '-' {
-		digits, sign = digits[1:], "-"
+	if point {
+		fraction = "." + fraction
 	}
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + "\u00a0" + digits[at:]
 	}
-	return sign + digits
+	return sign + digits + fraction
 }

@@ -79,13 +79,14 @@ func (d *decimals) show(ctx context.Context, text, asset string) string {
 	return withDecimals(text, count)
 }
 
-// withDecimals writes an exact integer with this many decimals.
+// withDecimals writes an exact integer with this many decimals. A sum may have more digits than an
+// amount.
 func withDecimals(text string, count int) string {
-	amount, err := ledger.ParseAmount(text)
-	if err != nil || count == 0 {
+	if digits := strings.TrimPrefix(text, "-"); digits == "" || count == 0 ||
+		strings.Trim(digits, "0123456789") != "" {
 		return text
 	}
-	return amount.Decimal(count)
+	return ledger.PlacePoint(text, count)
 }
 
 // decimalForm returns an amount with decimals for --json, beside the exact integer: "" if the asset

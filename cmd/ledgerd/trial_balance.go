@@ -27,7 +27,23 @@ type trialAssetReport struct {
 	Accounts int    `json:"accounts"`
 	Debit    string `json:"debit"`
 	Credit   string `json:"credit"`
+	trialDecimals
 }
+
+// trialDecimals are the decimals of an asset, and the sides written with them. They are absent if
+// it has none.
+type trialDecimals struct {
+	Decimals      int    `json:"decimals,omitempty"`
+	DebitDecimal  string `json:"debit_decimal,omitempty"`
+	CreditDecimal string `json:"credit_decimal,omitempty"`
+}
+
+func trialDecimalsOf(debit, credit string, count int) trialDecimals {
+	return trialDecimals{count, decimalForm(debit, count), decimalForm(credit, count)}
+}
+
+// show writes an amount for people.
+func (d *trialDecimals) show(amount string) string { return withDecimals(amount, d.Decimals) }
 
 // trialLineReport is what an account has of an asset. One of the sides is empty.
 type trialLineReport struct {
@@ -35,6 +51,7 @@ type trialLineReport struct {
 	Asset   string `json:"asset"`
 	Debit   string `json:"debit,omitempty"`
 	Credit  string `json:"credit,omitempty"`
+	trialDecimals
 }
 
 // newTrialBalanceCommand returns the `ledgerd trial-balance` command.
@@ -54,6 +71,9 @@ The cut is what is durable now, or that of --at or --cut (see ledgerd cut). Ever
 transaction before it counts with its outcome in all of its shards, so nothing is
 on its way, and both sums are equal. If they are not, the exit status is 1. That
 is so in a book that lost a shard, since what it had is gone.
+
+Amounts have the decimals of their assets (ledgerd asset). With --json they are exact
+integers of the smallest unit; debit_decimal and credit_decimal have the decimals.
 
 The command believes the nodes; ledgerd verify --book executes all chains again.`,
 		Example: `  ledgerd trial-balance
@@ -106,6 +126,7 @@ func (r *trialReport) add(account *ledgerdv1.Account) error {
 	for _, balance := range account.GetBalances() {
 		line := trialLineReport{Account: account.GetAccount(), Asset: balance.GetAsset()}
 		line.Debit, line.Credit = sides(balance.GetAmount())
+		line.trialDecimals = trialDecimalsOf(line.Debit, line.Credit, int(balance.GetDecimals()))
 		r.Accounts = append(r.Accounts, line)
 	}
 	return nil
@@ -116,8 +137,9 @@ func (r *trialReport) sum(lines []client.TrialLine) error {
 	var unequal []string
 	for i := range lines {
 		line := &lines[i]
-		r.Assets = append(r.Assets, trialAssetReport{string(line.Asset), line.Accounts,
-			line.Debit.String(), line.Credit.String()})
+		debit, credit := line.Debit.String(), line.Credit.String()
+		r.Assets = append(r.Assets, trialAssetReport{string(line.Asset), line.Accounts, debit,
+			credit, trialDecimalsOf(debit, credit, line.Decimals)})
 		if !line.Balanced() {
 			unequal = append(unequal, string(line.Asset))
 		}
@@ -139,11 +161,11 @@ func (r *trialReport) write(out io.Writer, format string) error {
 		err := to.Write([]string{"kind", "account", "asset", "debit", "credit"})
 		for _, line := range r.Accounts {
 			err = errors.Join(err, to.Write([]string{"account", line.Account, line.Asset,
-				line.Debit, line.Credit}))
+				line.show(line.Debit), line.show(line.Credit)}))
 		}
 		for _, asset := range r.Assets {
-			err = errors.Join(err, to.Write([]string{"total", "", asset.Asset, asset.Debit,
-				asset.Credit}))
+			err = errors.Join(err, to.Write([]string{"total", "", asset.Asset,
+				asset.show(asset.Debit), asset.show(asset.Credit)}))
 		}
 		to.Flush()
 		return errors.Join(err, to.Error())
@@ -151,11 +173,11 @@ func (r *trialReport) write(out io.Writer, format string) error {
 	rows := table{header: []string{"ACCOUNT", "ASSET", "DEBIT", "CREDIT"},
 		right: []bool{false, false, true, true}}
 	for _, line := range r.Accounts {
-		rows.add(line.Account, line.Asset, line.Debit, line.Credit)
+		rows.add(line.Account, line.Asset, line.show(line.Debit), line.show(line.Credit))
 	}
 	for _, asset := range r.Assets {
-		rows.add("total of "+plural(asset.Accounts, "account"), asset.Asset, asset.Debit,
-			asset.Credit)
+		rows.add("total of "+plural(asset.Accounts, "account"), asset.Asset,
+			asset.show(asset.Debit), asset.show(asset.Credit))
 	}
 	if len(r.Assets) == 0 {
 		_, err := fmt.Fprintln(out, "no account has anything yet")
