@@ -12,30 +12,37 @@ import (
 // for a caller that trusts the genesis and no node, and the header of the block as of which that is
 // proven. It waits up to Options.WaitTime for the block's certificate. In a book of several shards
 // the genesis may be that of any shard, and the supply of the book is that of all shards together
-// (ledger.SupplyOf).
+// (ProvenSupply).
 //
 // An error that matches ledger.ErrProof or ledger.ErrCertificate means that the node's answer is
 // not the chain's.
 func (c *Client) CertifiedAsset(ctx context.Context, name ledger.AssetName, shard ledger.ShardID,
 	genesis *ledger.Genesis) (*ledger.Asset, ledger.Header, error) {
-	waiting, cancel := context.WithTimeout(ctx, c.options.WaitTime)
-	defer cancel()
+	asset, header, _, err := c.provenAsset(ctx, name, shard, genesis)
+	return asset, header, err
+}
+
+func (c *Client) provenAsset(ctx context.Context, name ledger.AssetName, shard ledger.ShardID,
+	genesis *ledger.Genesis) (*ledger.Asset, ledger.Header, ledger.FinalAssetProof, error) {
+	fail := func(err error) (*ledger.Asset, ledger.Header, ledger.FinalAssetProof, error) {
+		return nil, ledger.Header{}, ledger.FinalAssetProof{}, err
+	}
 	asked := uint32(shard)
 	answer, err := call(ctx, c, false, &ledgerdv1.GetAssetRequest{Name: string(name),
 		Shard: &asked, Prove: true}, service.GetAsset)
 	if err != nil {
-		return nil, ledger.Header{}, err
+		return fail(err)
 	}
-	wrong := func(err error) (*ledger.Asset, ledger.Header, error) {
-		return nil, ledger.Header{}, fmt.Errorf("the answer of %s on asset %s does not follow "+
+	wrong := func(err error) (*ledger.Asset, ledger.Header, ledger.FinalAssetProof, error) {
+		return fail(fmt.Errorf("the answer of %s on asset %s does not follow "+
 			"from this genesis: do not trust this node, or take the genesis of its ledger: %w",
-			c.Current(), name, err)
+			c.Current(), name, err))
 	}
 	proof, err := ledger.DecodeAssetProof(answer.GetProof())
 	if err != nil {
 		return wrong(fmt.Errorf("%w: %w", ledger.ErrProof, err))
 	}
-	asset, header, hash, err := ledger.VerifyAssetProof(proof)
+	asset, header, _, err := ledger.VerifyAssetProof(proof)
 	if err != nil {
 		return wrong(err)
 	}
@@ -44,25 +51,62 @@ func (c *Client) CertifiedAsset(ctx context.Context, name ledger.AssetName, shar
 	}
 	chain, err := GenesisOf(genesis, asked)
 	if err != nil {
-		return nil, ledger.Header{}, err
+		return fail(err)
 	}
-	for round := 0; ; round++ {
-		certified, err := call(ctx, c, false, &ledgerdv1.GetCertificateRequest{
-			Height: uint64(header.Height), Shard: &asked}, service.GetCertificate)
-		if err == nil {
-			finality, err := ledger.DecodeFinality(certified.GetFinality())
-			if err == nil {
-				err = ledger.NewAuditor(chain).Verify(finality, header.Height, hash)
-			}
-			if err != nil {
-				return wrong(err)
-			}
-			return asset, header, nil
-		}
-		if c.pause(waiting, round) != nil {
-			return nil, ledger.Header{}, fmt.Errorf("%w: %s has no certificate of block %d: a "+
-				"majority of the members must have stored it and be reachable: %w", ErrUncertified,
-				c.Current(), header.Height, err)
-		}
+	final := ledger.FinalAssetProof{Proof: proof}
+	if final.Finality, err = c.finality(ctx, asked, header.Height); err != nil {
+		return fail(err)
 	}
+	if _, _, err := ledger.VerifyFinalAssetProof(&final, chain); err != nil {
+		return wrong(err)
+	}
+	return asset, header, final, nil
+}
+
+// ProvenSupply returns the proof of an asset's supply in all shards of a book, for a caller that
+// trusts the genesis and no node. Its errors are those of CertifiedAsset.
+func (c *Client) ProvenSupply(ctx context.Context, name ledger.AssetName,
+	genesis *ledger.Genesis) (*ledger.SupplyProof, error) {
+	proof := &ledger.SupplyProof{}
+	for shard := range ledger.ShardID(genesis.BookShards()) {
+		_, _, final, err := c.provenAsset(ctx, name, shard, genesis)
+		if err != nil {
+			return nil, fmt.Errorf("shard %d: %w", shard, err)
+		}
+		proof.Shards = append(proof.Shards, final)
+	}
+	return proof, nil
+}
+
+// ShardSupply is what the chain of a shard has of an asset after a block.
+type ShardSupply struct {
+	Asset  *ledger.Asset
+	Header ledger.Header
+}
+
+// VerifySupplyProof checks the proof of an asset's supply with the genesis alone, offline, and
+// returns what each shard has. ledger.SupplyOf adds up. The genesis may be that of any shard. A
+// shard that was added later than the genesis says is not in the sum.
+func VerifySupplyProof(proof *ledger.SupplyProof, genesis *ledger.Genesis) ([]ShardSupply, error) {
+	if len(proof.Shards) != genesis.BookShards() {
+		return nil, fmt.Errorf("%w: it is of a book of %d shards, and the genesis of one of %d",
+			ledger.ErrProof, len(proof.Shards), genesis.BookShards())
+	}
+	var all []ShardSupply
+	for shard := range proof.Shards {
+		chain, err := GenesisOf(genesis, uint32(shard))
+		if err != nil {
+			return nil, err
+		}
+		asset, header, err := ledger.VerifyFinalAssetProof(&proof.Shards[shard], chain)
+		if err == nil && shard > 0 && asset.Name != all[0].Asset.Name {
+			err = fmt.Errorf("%w: of asset %s, and not of %s", ledger.ErrProof, asset.Name,
+				all[0].Asset.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("shard %d: %w", shard, err)
+		}
+		all = append(all, ShardSupply{asset, header})
+	}
+	return all, nil
 }

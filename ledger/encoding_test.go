@@ -119,8 +119,9 @@ func TestPageHasVersions(t *testing.T) {
 			vouchedBatchVersion, groupedBatchVersion},
 		"header": {headerVersion, byBundleVersion}, "proof": {proofVersion, placedProofVersion},
 		"certified proof": {certifiedProofVersion}, "proof of a balance": {accountProofVersion},
-		"certificate": {certificateVersion},
-		"finality":    {finalityVersion}, "evidence": {evidenceVersion},
+		"proof of a supply": {supplyProofVersion},
+		"certificate":       {certificateVersion},
+		"finality":          {finalityVersion}, "evidence": {evidenceVersion},
 	}
 	page := map[string][]byte{}
 	for _, row := range rows(t, "Versions", "| encoding | first byte | when |") {

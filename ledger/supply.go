@@ -69,20 +69,15 @@ func SupplyOf(shards ...*Asset) (Supply, error) {
 	if len(shards) == 0 {
 		return all, nil
 	}
-	for i := range shards[0].Issuers {
-		var last Issuance
-		for s, of := range shards {
-			if of.Name != shards[0].Name || len(of.Issuances) != len(of.Issuers) ||
-				!of.equal(&shards[0].AssetTerms) {
-				return Supply{}, fmt.Errorf("%w: asset %s differs between shards", ErrMalformed,
-					shards[0].Name)
-			}
-			// Before any move, an issuer has something in one shard only.
-			if each := of.Issuances[i]; s == 0 || each.Arrived > last.Arrived ||
-				each.Arrived == last.Arrived && last == (Issuance{Arrived: last.Arrived}) {
-				last = each
-			}
+	for _, of := range shards {
+		if of.Name != shards[0].Name || len(of.Issuances) != len(of.Issuers) ||
+			!of.equal(&shards[0].AssetTerms) {
+			return Supply{}, fmt.Errorf("%w: asset %s differs between shards", ErrMalformed,
+				shards[0].Name)
 		}
+	}
+	for i := range shards[0].Issuers {
+		last, _ := IssuanceOf(i, shards...)
 		for _, sum := range []struct {
 			to   *Amount
 			more Amount
@@ -95,6 +90,20 @@ func SupplyOf(shards ...*Asset) (Supply, error) {
 		}
 	}
 	return all, nil
+}
+
+// IssuanceOf returns what an issuer, given by its place, issued of an asset: what the shard says to
+// which it came last, and which of the shards that is. The shards have the same terms (SupplyOf).
+func IssuanceOf(issuer int, shards ...*Asset) (last Issuance, shard ShardID) {
+	for s, of := range shards {
+		// Before any move, an issuer has something in one shard only.
+		if each := of.Issuances[issuer]; s == 0 || each.Arrived > last.Arrived ||
+			each.Arrived == last.Arrived && last == (Issuance{Arrived: last.Arrived}) &&
+				each != last {
+			last, shard = each, ShardID(s)
+		}
+	}
+	return last, shard
 }
 
 // kindAsset is the first byte of the key of an asset's entry in the state.

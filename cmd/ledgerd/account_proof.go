@@ -191,8 +191,8 @@ func (r *accountProofReport) write(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// verifyProofFile checks the proof of a balance or of a transaction in a file, with nothing but the
-// genesis.
+// verifyProofFile checks the proof of a balance, of a supply or of a transaction in a file, with
+// nothing but the genesis.
 func verifyProofFile(command *cobra.Command, file, genesisFile string, asJSON bool) error {
 	opened, err := os.Open(file)
 	if err != nil {
@@ -202,6 +202,9 @@ func verifyProofFile(command *cobra.Command, file, genesisFile string, asJSON bo
 	_, err = io.ReadFull(opened, first)
 	if err = errors.Join(err, opened.Close()); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	if ledger.IsSupplyProof(first) {
+		return verifySupplyProof(command, file, genesisFile, asJSON)
 	}
 	if !ledger.IsAccountProof(first) {
 		return (&txStatusOptions{genesis: genesisFile, json: asJSON}).checkFile(command, file)

@@ -12,7 +12,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // assetReport is a registered asset as --json prints it. Amounts are exact integers in the smallest
@@ -52,7 +51,8 @@ type issuerReport struct {
 	Outstanding        string `json:"outstanding"`
 	OutstandingDecimal string `json:"outstanding_decimal,omitempty"`
 	Waiting            string `json:"waiting,omitempty"`
-	Shard              uint32 `json:"shard"`
+	// Shard is where the issuer lives. Proofs do not say it of an issuer that issued nothing.
+	Shard *uint32 `json:"shard"`
 }
 
 // provenReport is a block that proves what a shard issued.
@@ -60,21 +60,20 @@ type provenReport struct {
 	Shard  uint32 `json:"shard"`
 	Height uint64 `json:"height"`
 	Hash   string `json:"hash"`
+	TimeMS uint64 `json:"time_ms"`
+	// Certificate makes the block final.
+	Certificate certificateReport `json:"certificate"`
 }
 
 func reportAsset(asset *ledgerdv1.Asset) assetReport {
 	terms := asset.GetTerms()
-	count := int(terms.GetDecimals())
 	report := assetReport{Name: asset.GetName(), Number: asset.GetNumber(),
 		Organisation: asset.GetOwner(), Revision: asset.GetRevision(),
 		RegisteredHeight: asset.GetRegisteredHeight(), Decimals: terms.GetDecimals(),
 		Supply: terms.GetSupply(), Cap: terms.GetCap(), Closed: terms.GetClosed(),
-		CapDecimal: decimalForm(terms.GetCap(), count), Issued: asset.GetIssued(),
-		IssuedDecimal: decimalForm(asset.GetIssued(), count), Redeemed: asset.GetRedeemed(),
-		RedeemedDecimal: decimalForm(asset.GetRedeemed(), count),
-		Outstanding:     asset.GetOutstanding(), Waiting: asset.GetWaiting(),
-		OutstandingDecimal: decimalForm(asset.GetOutstanding(), count), Issuers: []issuerReport{},
-		Unanswered: asset.GetUnansweredShards()}
+		Issued: asset.GetIssued(), Redeemed: asset.GetRedeemed(),
+		Outstanding: asset.GetOutstanding(), Waiting: asset.GetWaiting(),
+		Issuers: []issuerReport{}, Unanswered: asset.GetUnansweredShards()}
 	for i, issuer := range terms.GetIssuers() {
 		if i >= len(asset.GetIssuances()) {
 			break // no node answers so
@@ -82,14 +81,24 @@ func reportAsset(asset *ledgerdv1.Asset) assetReport {
 		of := asset.GetIssuances()[i]
 		outstanding := difference(of.GetIssued(), of.GetRedeemed())
 		report.Issuers = append(report.Issuers, issuerReport{Organisation: issuer.GetOrganisation(),
-			Allowance:        issuer.GetAllowance(),
-			AllowanceDecimal: decimalForm(issuer.GetAllowance(), count),
-			Withdrawn:        issuer.GetWithdrawn(), Issued: of.GetIssued(),
-			Redeemed: of.GetRedeemed(), Outstanding: outstanding,
-			OutstandingDecimal: decimalForm(outstanding, count), Waiting: of.GetWaiting(),
-			Shard: of.GetShard()})
+			Allowance: issuer.GetAllowance(), Withdrawn: issuer.GetWithdrawn(),
+			Issued: of.GetIssued(), Redeemed: of.GetRedeemed(), Outstanding: outstanding,
+			Waiting: of.GetWaiting(), Shard: &of.Shard})
 	}
+	report.fillDecimals()
 	return report
+}
+
+// fillDecimals writes the decimal forms beside the exact integers.
+func (r *assetReport) fillDecimals() {
+	form := func(text string) string { return decimalForm(text, int(r.Decimals)) }
+	r.CapDecimal, r.IssuedDecimal, r.RedeemedDecimal, r.OutstandingDecimal = form(r.Cap),
+		form(r.Issued), form(r.Redeemed), form(r.Outstanding)
+	for i := range r.Issuers {
+		issuer := &r.Issuers[i]
+		issuer.AllowanceDecimal, issuer.OutstandingDecimal = form(issuer.Allowance),
+			form(issuer.Outstanding)
+	}
 }
 
 // difference returns the difference of two amounts as text.
@@ -142,8 +151,8 @@ func (r *assetReport) write(out io.Writer) error {
 		rows.add("missing", "no node of "+client.ShardNames(r.Unanswered)+" answers")
 	}
 	for _, each := range r.Proven {
-		rows.add("proven", fmt.Sprintf("for shard %d, as of block %d %s", each.Shard, each.Height,
-			each.Hash))
+		rows.add("proven", fmt.Sprintf("for shard %d, as of block %d %s, %s; %s", each.Shard,
+			each.Height, each.Hash, moment(each.TimeMS), each.Certificate.text()))
 	}
 	if err := rows.write(out); err != nil {
 		return err
@@ -159,7 +168,10 @@ func (r *assetReport) writeIssuers(out io.Writer) error {
 	rows := table{header: []string{"ISSUER", "ALLOWANCE", "ISSUED", "REDEEMED", "OUTSTANDING",
 		"SHARD", ""}, right: []bool{false, true, true, true, true, true, false}}
 	for _, issuer := range r.Issuers {
-		allowance, remark := "any", ""
+		allowance, shard, remark := "any", "", ""
+		if issuer.Shard != nil {
+			shard = fmt.Sprint(*issuer.Shard)
+		}
 		if r.Supply != ledger.SupplyUnlimited.String() {
 			allowance = r.show(issuer.Allowance)
 		}
@@ -167,7 +179,7 @@ func (r *assetReport) writeIssuers(out io.Writer) error {
 			remark = "withdrawn"
 		}
 		rows.add(issuer.Organisation, allowance, r.show(issuer.Issued), r.show(issuer.Redeemed),
-			r.show(issuer.Outstanding), fmt.Sprint(issuer.Shard), remark)
+			r.show(issuer.Outstanding), shard, remark)
 	}
 	return writeList(out, &rows, false, "no issuers: nobody may issue it")
 }
@@ -211,7 +223,7 @@ func parseRegistered(text string) (ledger.AssetName, error) {
 // newAssetShowCommand returns the `ledgerd asset show` command.
 func newAssetShowCommand() *cobra.Command {
 	var remote remoteOptions
-	var genesis string
+	var proof assetProofOptions
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show ASSET",
@@ -221,19 +233,25 @@ func newAssetShowCommand() *cobra.Command {
 The supply is that of all shards. If a shard does not answer, the command names it,
 shows what is known, and fails.
 
-With --genesis the command trusts no node: each shard proves what it has against a
-block that a majority of its members signed, and the supply is what the proofs say.
+With --proof and --genesis the command trusts no node: each shard proves what it has
+against a block that a majority of its members signed, and all that is shown follows
+from the proofs. --out keeps them in a file, which ledgerd verify --proof checks with
+the genesis alone.
 
 With --json, amounts are exact integers in the smallest unit, as text; fields that
 end in _decimal have the decimals. Fields: name, number, organisation, revision,
 registered_height, decimals, supply, cap, closed, issued, redeemed, outstanding,
 waiting, issuers, unanswered_shards, proven.`,
 		Example: `  ledgerd asset show EUR
-  ledgerd asset show EUR --genesis genesis.json
+  ledgerd asset show EUR --proof --genesis genesis.json --out eur.proof
+  ledgerd verify --proof eur.proof --genesis genesis.json
   ledgerd asset show EUR --json | jq -r .outstanding_decimal`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			name, err := parseRegistered(arguments[0])
+			if err == nil {
+				err = proof.check()
+			}
 			if err != nil {
 				return err
 			}
@@ -242,15 +260,9 @@ waiting, issuers, unanswered_shards, proven.`,
 				return err
 			}
 			defer done()
-			asset, err := nodes.Asset(ctx, name)
+			report, err := showAsset(ctx, nodes, name, &proof)
 			if err != nil {
 				return err
-			}
-			report := reportAsset(asset)
-			if genesis != "" {
-				if err := report.prove(ctx, nodes, name, genesis); err != nil {
-					return err
-				}
 			}
 			var missing error
 			if len(report.Unanswered) > 0 {
@@ -265,49 +277,23 @@ waiting, issuers, unanswered_shards, proven.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	remote.bind(command, false)
-	command.Flags().StringVar(&genesis, "genesis", "", "check the proofs of all shards with this "+
-		"genesis, and trust no node")
+	proof.bind(command)
 	addJSONFlag(command, &asJSON)
 	return command
 }
 
-// prove replaces what a node says of the supply by what the chains of all shards prove.
-func (r *assetReport) prove(ctx context.Context, nodes *client.Client, name ledger.AssetName,
-	file string) error {
-	genesis, err := home.ReadGenesis(file)
+// showAsset returns an asset as the chains prove it if a genesis is given, and else as a node says.
+func showAsset(ctx context.Context, nodes *client.Client, name ledger.AssetName,
+	proof *assetProofOptions) (*assetReport, error) {
+	if proof.genesis != "" {
+		return proof.prove(ctx, nodes, name)
+	}
+	asset, err := nodes.Asset(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	shards := genesis.BookShards()
-	if tree, err := nodes.Tree(ctx); err == nil && len(tree.GetShards()) > shards {
-		return fmt.Errorf("%s knows %d shards, and the ledger has %d by now: name the genesis of "+
-			"the shard that was added last", file, shards, len(tree.GetShards()))
-	}
-	var all []*ledger.Asset
-	r.Proven = nil
-	for shard := range ledger.ShardID(shards) {
-		asset, header, err := nodes.CertifiedAsset(ctx, name, shard, genesis)
-		if err != nil {
-			return fmt.Errorf("shard %d: %w", shard, err)
-		}
-		all = append(all, asset)
-		r.Proven = append(r.Proven, provenReport{uint32(shard), uint64(header.Height),
-			header.Hash().String()})
-	}
-	supply, err := ledger.SupplyOf(all...)
-	if err != nil {
-		return fmt.Errorf("%w: its terms are changing, try again", err)
-	}
-	count := int(all[0].Decimals)
-	r.Issued, r.Redeemed, r.Outstanding = supply.Issued.String(), supply.Redeemed.String(),
-		supply.Outstanding.String()
-	r.IssuedDecimal, r.RedeemedDecimal, r.OutstandingDecimal = decimalForm(r.Issued, count),
-		decimalForm(r.Redeemed, count), decimalForm(r.Outstanding, count)
-	if r.Waiting = ""; supply.Waiting.Sign() > 0 {
-		r.Waiting = supply.Waiting.String()
-	}
-	r.Unanswered = nil
-	return nil
+	report := reportAsset(asset)
+	return &report, nil
 }
 
 // newAssetListCommand returns the `ledgerd asset list` command.

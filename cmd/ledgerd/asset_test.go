@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +138,59 @@ func TestAssetsAcrossShards(t *testing.T) {
 		if got := book.Shard(ledger.ShardID(shard)).Node(0).Store().Assets(0, 9); len(got) != 1 ||
 			got[0].Owner != "org1" {
 			t.Errorf("shard %d has %+v", shard, got)
+		}
+	}
+	writeGenesis(t, filepath.Join(s.folder, "genesis"), book.Shard(1).Genesis())
+	other := *book.Shard(0).Genesis()
+	other.Chain = "other"
+	writeGenesis(t, filepath.Join(s.folder, "other"), &other)
+	proven := s.object("asset show EUR --proof --genesis %d/genesis --out %d/kept %n")
+	if proven["outstanding_decimal"] != "72.34" || len(proven["proven"].([]any)) != 3 ||
+		fmt.Sprint(proven["issuers"]) != fmt.Sprint(asset["issuers"]) {
+		t.Error(proven)
+	}
+	if kept := s.object("verify --proof %d/kept --genesis %d/genesis"); fmt.Sprint(kept) !=
+		fmt.Sprint(proven) {
+		t.Errorf("%v, want %v", kept, proven)
+	}
+	if text := s.must("verify --proof %d/kept --genesis %d/genesis"); !strings.Contains(text,
+		"capped: at most 100.00 outstanding") || !strings.Contains(text, "for shard 2, as of") {
+		t.Error(text)
+	}
+	proof, err := os.ReadFile(filepath.Join(s.folder, "kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := ledger.DecodeSupplyProof(proof)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := ledger.SupplyProof{Shards: slices.Repeat(decoded.Shards[:1], 3)}
+	fewer := ledger.SupplyProof{Shards: decoded.Shards[:2]}
+	for name, forged := range map[string][]byte{
+		"short": proof[:len(proof)-1], "long": append(slices.Clone(proof), 0), "version": {5},
+		"renamed": bytes.Replace(proof, []byte("EUR"), []byte("USD"), 1),
+		"more": bytes.Replace(proof, []byte{3, 'E', 'U', 'R', 4, 'o', 'r', 'g', '1'},
+			[]byte{3, 'E', 'U', 'R', 4, 'o', 'r', 'g', '2'}, 1),
+		"a shard that stands for others": twice.Encode(), "a shard is missing": fewer.Encode(),
+	} {
+		if err := os.WriteFile(filepath.Join(s.folder, "forged"), forged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.run("verify --proof %d/forged --genesis %d/genesis"); got.status !=
+			exitFailure {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for line, want := range map[string]string{
+		"verify --proof %d/kept --genesis %d/other":                   "proves nothing",
+		"asset show EUR --proof %n":                                   "--genesis",
+		"asset show EUR --out %d/x %n":                                "--genesis",
+		"asset show gold --proof --genesis %d/genesis %n":             "is not registered",
+		"asset show EUR --proof --genesis %d/other --out %d/never %n": "do not trust",
+	} {
+		if got := s.run(line); got.status == exitDone || !strings.Contains(got.errs, want) {
+			t.Errorf("%s: %+v", line, got)
 		}
 	}
 	if text := s.must("asset list %n"); !strings.Contains(text, "72.34") {

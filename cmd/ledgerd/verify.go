@@ -94,8 +94,9 @@ made it up. FILE may be - for the standard input. The keys of --json are
   certificates, certified_height as above
   problems         the first lines that are wrong: line, reason
 
-With --proof the command checks the proof of a balance (ledgerd account show) or of
-a transaction (ledgerd tx status) in a FILE, with nothing but the genesis.`,
+With --proof the command checks the proof of a balance (ledgerd account show), of an
+asset's supply (ledgerd asset show) or of a transaction (ledgerd tx status) in a FILE,
+with nothing but the genesis.`,
 		Example: `  ledgerd verify --home net/node-0
   ledgerd verify --book net
   ledgerd verify --book --home net/node-0 --home net/node-4
