@@ -98,6 +98,9 @@ func (f *journalFlags) export(command *cobra.Command, from *store.Store, at *uin
 	switch {
 	case errors.Is(err, journal.ErrOther):
 		return &hintedError{err, "name another one with --out, or remove this one"}
+	case errors.Is(err, journal.ErrRegistered):
+		return &hintedError{err, "write a new file, with all amounts in decimals: name another " +
+			"one with --out, or remove this one"}
 	case errors.Is(err, journal.ErrMoves):
 		return &hintedError{err, "use jsonl, csv or parquet"}
 	case err != nil && command.Context().Err() != nil:

@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -17,11 +18,11 @@ import (
 var (
 	hledger = Format{name: "hledger", block: "; block ", end: "; end ", mark: blockMark,
 		make: func(out *bufio.Writer, source Source, options *Options) writer {
-			return newAccounts(out, source, hledgerWords{})
+			return newAccounts(out, source, options.To, hledgerWords{})
 		}}
 	beancount = Format{name: "beancount", block: "; block ", end: "; end ", mark: blockMark,
 		make: func(out *bufio.Writer, source Source, options *Options) writer {
-			return newAccounts(out, source, beancountWords{})
+			return newAccounts(out, source, options.To, beancountWords{})
 		}}
 )
 
@@ -47,7 +48,8 @@ type words interface {
 	crossings() string
 	// open opens an account, with its own name if it is one of the ledger's.
 	open(date, account string, path ledger.AccountPath) string
-	commodity(date, asset string, name ledger.AssetName) string
+	// commodity declares an asset with its decimals.
+	commodity(date, asset string, name ledger.AssetName, decimals int) string
 	// entry returns the first lines of an entry.
 	entry(date string, id ledger.Hash, place string, t *ledger.Transaction) string
 }
@@ -62,15 +64,19 @@ type accounts struct {
 	out    *bufio.Writer
 	source Source
 	words  words
-	// declared are the assets that the journal has declared.
-	declared map[string]bool
+	// to is the last block. Amounts have the decimals that assets have after it, all of them: also
+	// those before a registration, so that sums are right.
+	to ledger.Height
+	// declared are the assets that the journal has declared, with their decimals.
+	declared map[ledger.AssetName]int
 	issuers  map[ledger.AccountPath]bool
 	opened   map[ledger.AccountPath]bool // in this block
 }
 
-func newAccounts(out *bufio.Writer, source Source, words words) *accounts {
-	return &accounts{out: out, source: source, words: words, declared: map[string]bool{},
-		issuers: map[ledger.AccountPath]bool{}, opened: map[ledger.AccountPath]bool{}}
+func newAccounts(out *bufio.Writer, source Source, to ledger.Height, words words) *accounts {
+	return &accounts{out: out, source: source, to: to, words: words,
+		declared: map[ledger.AssetName]int{},
+		issuers:  map[ledger.AccountPath]bool{}, opened: map[ledger.AccountPath]bool{}}
 }
 
 func (w *accounts) begin() error {
@@ -83,9 +89,22 @@ func (w *accounts) begin() error {
 	return err
 }
 
-// recall notes which assets are declared: "; asset NAME".
-func (w *accounts) recall(line []byte) {
-	w.declared[strings.TrimPrefix(strings.TrimSpace(string(line)), recalled)] = true
+// recall notes which assets are declared: "; asset NAME", or "; asset NAME DECIMALS".
+func (w *accounts) recall(line []byte) error {
+	text, number, some := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(line)), recalled),
+		" ")
+	name, count := ledger.AssetName(text), 0
+	if some {
+		var err error
+		if count, err = strconv.Atoi(number); err != nil {
+			return fmt.Errorf("the decimals of %.32q: %w", text, err)
+		}
+	}
+	if DecimalsOf(w.source, name, w.to) != count {
+		return fmt.Errorf("%w: %s", ErrRegistered, name)
+	}
+	w.declared[name] = count
+	return nil
 }
 
 func (w *accounts) finish(last *ledger.Block) error {
@@ -188,16 +207,21 @@ func (w *accounts) write(date, place string, m *Movement) error {
 }
 
 func (w *accounts) posting(account string, amount ledger.Amount, asset ledger.AssetName) {
-	fmt.Fprintf(w.out, "    %s  %s %s\n", account, amount, w.words.asset(asset))
+	fmt.Fprintf(w.out, "    %s  %s %s\n", account, amount.Decimal(w.declared[asset]),
+		w.words.asset(asset))
 }
 
 // declare declares an asset before its first use.
 func (w *accounts) declare(date string, name ledger.AssetName) {
-	if !w.declared[string(name)] {
-		w.declared[string(name)] = true
-		fmt.Fprintf(w.out, "%s%s\n%s", recalled, name, w.words.commodity(date,
-			w.words.asset(name), name))
+	if _, declared := w.declared[name]; declared {
+		return
 	}
+	count, decimals := DecimalsOf(w.source, name, w.to), ""
+	if w.declared[name] = count; count > 0 {
+		decimals = fmt.Sprintf(" %d", count)
+	}
+	fmt.Fprintf(w.out, "%s%s%s\n%s", recalled, name, decimals, w.words.commodity(date,
+		w.words.asset(name), name, count))
 }
 
 // hledgerWords are the language of hledger, whose accounts may have the names that ours have.
@@ -214,8 +238,9 @@ func (hledgerWords) open(_, account string, _ ledger.AccountPath) string {
 	return "account " + account
 }
 
-func (hledgerWords) commodity(_, asset string, _ ledger.AssetName) string {
-	return fmt.Sprintf("commodity %s\n    format 1000. %s\n", asset, asset)
+func (hledgerWords) commodity(_, asset string, _ ledger.AssetName, decimals int) string {
+	return fmt.Sprintf("commodity %s\n    format 1000.%s %s\n", asset,
+		strings.Repeat("0", decimals), asset)
 }
 
 func (hledgerWords) entry(date string, id ledger.Hash, place string, t *ledger.Transaction) string {
@@ -294,7 +319,7 @@ func (beancountWords) open(date, account string, path ledger.AccountPath) string
 	return fmt.Sprintf("%s open %s\n  account: \"%s\"", date, account, path)
 }
 
-func (beancountWords) commodity(date, asset string, name ledger.AssetName) string {
+func (beancountWords) commodity(date, asset string, name ledger.AssetName, _ int) string {
 	return fmt.Sprintf("%s commodity %s\n  asset: \"%s\"\n", date, asset, name)
 }
 

@@ -28,8 +28,9 @@ func need(t *testing.T, name string) string {
 	return ""
 }
 
-// balances returns the balances of a store that are not zero, by account and asset.
-func balances(t *testing.T, s *store.Store) map[string]string {
+// balances returns the balances of a store that are not zero, by account and asset, with the
+// decimals of the assets or in the smallest unit.
+func balances(t *testing.T, s *store.Store, decimals bool) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for account, err := range s.AllAccounts() {
@@ -37,8 +38,13 @@ func balances(t *testing.T, s *store.Store) map[string]string {
 			t.Fatal(err)
 		}
 		for _, balance := range account.Balances {
+			asset, _ := s.Asset(balance.Asset)
+			if !decimals {
+				asset.Decimals = 0
+			}
 			if balance.Settled().Sign() != 0 {
-				found[string(account.Path)+" "+string(balance.Asset)] = balance.Settled().String()
+				found[string(account.Path)+" "+string(balance.Asset)] =
+					balance.Settled().Decimal(int(asset.Decimals))
 			}
 		}
 	}
@@ -86,7 +92,7 @@ func TestHledger(t *testing.T) {
 		_, account, _ := strings.Cut(row[0], ":")
 		got[account+" "+row[1]] = row[2]
 	}
-	if want := balances(t, s); len(want) < 5 || !maps.Equal(got, want) {
+	if want := balances(t, s, true); len(want) < 5 || !maps.Equal(got, want) {
 		t.Errorf("hledger says\n%v\nand the ledger has\n%v", got, want)
 	}
 }
@@ -130,7 +136,7 @@ func TestBeancount(t *testing.T) {
 		at := strings.LastIndexByte(line, ' ')
 		got[line[:at]] = strings.TrimSpace(line[at:])
 	}
-	if want := balances(t, s); len(want) < 5 || !maps.Equal(got, want) {
+	if want := balances(t, s, true); len(want) < 5 || !maps.Equal(got, want) {
 		t.Errorf("Beancount says\n%v\nand the ledger has\n%v", got, want)
 	}
 }

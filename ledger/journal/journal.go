@@ -22,6 +22,18 @@ type Source interface {
 	Crossing(id ledger.Hash) (Crossing, error)
 	// Account returns an account of this shard.
 	Account(path ledger.AccountPath) (ledger.Account, error)
+	// Asset returns a registered asset, as the chain has it now.
+	Asset(name ledger.AssetName) (ledger.Asset, bool)
+}
+
+// DecimalsOf returns with how many decimals amounts of an asset are written after a block: 0 until
+// the chain has its registration. Decimals never change.
+func DecimalsOf(source Source, name ledger.AssetName, after ledger.Height) int {
+	asset, known := source.Asset(name)
+	if !known || asset.Registered > after {
+		return 0
+	}
+	return int(asset.Decimals)
 }
 
 // Crossing is a transaction of several shards.
@@ -43,6 +55,11 @@ type Options struct {
 	Progress func(height, to ledger.Height)
 }
 
+// ErrRegistered means that an asset was registered after amounts of it were written as whole
+// numbers. Sums of those and of amounts with decimals would be wrong.
+var ErrRegistered = errors.New("journal: an asset was registered since the file was written, and " +
+	"its amounts have decimals now")
+
 // ErrFormat means that there is no such format.
 var ErrFormat = errors.New("journal: no such format")
 
@@ -63,8 +80,9 @@ func (f *Format) Name() string { return f.name }
 type writer interface {
 	// begin writes what is before the first block.
 	begin() error
-	// recall takes each line that an earlier run has written and that begins with recalled.
-	recall(line []byte)
+	// recall takes each line that an earlier run has written and that begins with recalled. It
+	// returns ErrRegistered if what was written no longer fits.
+	recall(line []byte) error
 	writeBlock(block *ledger.Block) error
 	// finish writes what is after the last block.
 	finish(last *ledger.Block) error

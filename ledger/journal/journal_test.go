@@ -102,8 +102,18 @@ func chain(t testing.TB) *store.Store {
 	large.Postings[1].Amount = ledger.MaxAmount
 	add(bank.Bundle(large))
 	add(operator.Leave(0))
-	for range 5 {
-		add(acme.Bundle(acme.Transfer("acme:mint", "acme:cash", 3)))
+	for i := range 5 {
+		transactions := []ledger.Transaction{acme.Transfer("acme:mint", "acme:cash", 3)}
+		switch i {
+		case 0: // amounts of EUR are there already
+			transactions = append(transactions, acme.ChangeAsset("EUR", 1, ledger.AssetTerms{
+				Decimals: 2, Issuers: []ledger.Issuer{{Organisation: "acme"}}}))
+		case 1, 3:
+			transfer := acme.Transfer("acme:mint", "acme:cash", int64(1_205+i))
+			transfer.Postings[0].Asset, transfer.Postings[1].Asset = "EUR", "EUR"
+			transactions = append(transactions, transfer)
+		}
+		add(acme.Bundle(transactions...))
 	}
 	return s
 }
@@ -240,6 +250,12 @@ func TestVerifyRefuses(t *testing.T) {
 			"does not say", entry + 2, nil},
 		"a block left out": {strings.Join(slices.Delete(slices.Clone(lines), second, third), ""),
 			"block 3, after block 1", second + 1, nil},
+		"other decimals": {strings.Replace(whole, `"asset":{"asset":"EUR","number":1,"decimals":2`,
+			`"asset":{"asset":"EUR","number":1,"decimals":3`, 1), "does not say",
+			first(`{"type":"block","height":9,`), nil},
+		"another issuer": {strings.Replace(whole, `"issuers":[{"organisation":"acme"}]`,
+			`"issuers":[{"organisation":"bank"}]`, 1), "does not say",
+			first(`{"type":"block","height":9,`), nil},
 		"newer version": {strings.Replace(whole, `"version":1`, `"version":2`, 1),
 			"newer version", 1, nil},
 	} {
@@ -422,6 +438,41 @@ func TestResumeAfterLossOfPower(t *testing.T) {
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s: a hole in block %d stays: %v", name, height, err)
 			}
+		}
+	}
+}
+
+// An export does not go on after amounts that it wrote as whole numbers, once the asset has
+// decimals. A table of rows does: it has the whole numbers beside the decimal form.
+func TestRegisteredSince(t *testing.T) {
+	t.Parallel()
+	s := chain(t)
+	for _, name := range journal.FormatNames() {
+		format, err := journal.FormatOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := error(nil)
+		if name == "hledger" || name == "beancount" {
+			want = journal.ErrRegistered
+		}
+		path := filepath.Join(t.TempDir(), "journal")
+		source := journal.FromStore(s)
+		if _, err := journal.ExportFile(t.Context(), path, source, format,
+			journal.Options{To: 7}); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := journal.ExportFile(t.Context(), path, source, format,
+			journal.Options{To: s.Head().Height}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+		after, err := os.ReadFile(path)
+		if err != nil || want != nil && !bytes.Equal(before, after) {
+			t.Errorf("%s: the file changed: %v", name, err)
 		}
 	}
 }

@@ -43,6 +43,8 @@ func (f *fixed) Certificate(ledger.Height) (*ledger.Certificate, error) {
 	return f.certificate, nil
 }
 
+func (f *fixed) Asset(ledger.AssetName) (ledger.Asset, bool) { return ledger.Asset{}, false }
+
 func (f *fixed) Block(height ledger.Height) (*ledger.Block, error) {
 	if height == f.stop {
 		fmt.Println("here")

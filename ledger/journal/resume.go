@@ -31,7 +31,7 @@ type Written struct {
 // on too, if the chain has more blocks by now.
 //
 // If the file begins otherwise, or its last block is not in the chain, ExportFile changes nothing
-// and returns ErrOther. It does not compare the blocks before that: Verify does.
+// and returns ErrOther; if an asset of it was registered since, ErrRegistered. It does not compare the blocks before that: Verify does.
 func ExportFile(ctx context.Context, path string, source Source, format *Format,
 	options Options) (written Written, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -47,12 +47,12 @@ func ExportFile(ctx context.Context, path string, source Source, format *Format,
 		return written, err
 	}
 	keep, from, err := kept(ctx, file, source, format, head.Bytes(), to)
-	if err != nil {
-		return written, fmt.Errorf("%w: %s", err, path)
-	}
 	if from > max(options.To, 1) {
 		return written, fmt.Errorf("%w: %s has blocks up to %d, and the export ends at block %d",
 			ErrOther, path, from, options.To)
+	}
+	if err != nil {
+		return written, fmt.Errorf("%w: %s", err, path)
 	}
 	if err := file.Truncate(keep); err != nil {
 		return written, fmt.Errorf("journal: %w", err)
@@ -92,6 +92,7 @@ func kept(ctx context.Context, file io.Reader, source Source, format *Format, he
 	}
 	var mark []byte // the line that begins the last block
 	var since [][]byte
+	var outdated error
 	keep, from = int64(n), 1
 	at := keep
 	for line := []byte(nil); ; line = line[:0] {
@@ -109,7 +110,7 @@ func kept(ctx context.Context, file io.Reader, source Source, format *Format, he
 		}
 		if bytes.HasPrefix(line, []byte(format.block)) {
 			for _, each := range since {
-				to.recall(each)
+				outdated = errors.Join(outdated, to.recall(each))
 			}
 			since, mark, keep = since[:0], bytes.Clone(line), at
 		}
@@ -134,7 +135,7 @@ func kept(ctx context.Context, file io.Reader, source Source, format *Format, he
 		return 0, 0, fmt.Errorf("%w than blocks of this chain: block %d is %s here, and %s there",
 			ErrOther, height, block.Hash, hash)
 	}
-	return keep, height, nil
+	return keep, height, outdated
 }
 
 // recalled begins the lines that a writer has to know when it goes on.

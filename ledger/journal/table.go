@@ -18,7 +18,7 @@ import (
 //	signature     Organisation, Key and Value (the signature) of the entry's bundle
 //	registration  Organisation and Key, a row for each key
 //	opening       Account, and Value: issuer if it is one
-//	posting       Account, Asset and Amount
+//	posting       Account, Asset and Amount, an exact integer of the smallest unit
 //	record        Key and Value
 //	judged        ID of the transaction that the entry, a verdict, is about
 //
@@ -38,19 +38,22 @@ type Row struct {
 	Account      string
 	Asset        string
 	Amount       string
-	Key          string
-	Value        string
-	Note         string
-	Hash         string
+	// AmountDecimal is the amount with the decimals of its asset, if the asset is registered up to
+	// this block and has some.
+	AmountDecimal string
+	Key           string
+	Value         string
+	Note          string
+	Hash          string
 }
 
 // columns are the names of the columns, in the order of Row.
 var columns = []string{"type", "height", "index", "time", "id", "outcome", "reason", "signer",
-	"organisation", "account", "asset", "amount", "key", "value", "note", "hash"}
+	"organisation", "account", "asset", "amount", "amount_decimal", "key", "value", "note", "hash"}
 
 // Rows calls visit with each row of a block. Texts that clients chose are visible: see the page
 // docs/journals.md. visit must not keep the row.
-func Rows(block *ledger.Block, visit func(*Row) error) error {
+func Rows(source Source, block *ledger.Block, visit func(*Row) error) error {
 	time := timeText(block)
 	if err := visit(&Row{Type: "block", Height: block.Header.Height, Index: -1, Time: time,
 		Hash: block.Hash.String()}); err != nil {
@@ -59,15 +62,16 @@ func Rows(block *ledger.Block, visit func(*Row) error) error {
 	for i, entry := range block.All() {
 		t := entry.Transaction()
 		at := Row{Height: block.Header.Height, Index: i, Time: time}
-		if err := entryRows(at, &block.Bundles[entry.Bundle], entry, t, visit); err != nil {
+		if err := entryRows(source, at, &block.Bundles[entry.Bundle], entry, t,
+			visit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func entryRows(at Row, bundle *ledger.BundleSeal, entry *ledger.Entry, t *ledger.Transaction,
-	visit func(*Row) error) error {
+func entryRows(source Source, at Row, bundle *ledger.BundleSeal, entry *ledger.Entry,
+	t *ledger.Transaction, visit func(*Row) error) error {
 	var failure error
 	put := func(kind string, fill func(*Row)) {
 		row := at
@@ -105,6 +109,9 @@ func entryRows(at Row, bundle *ledger.BundleSeal, entry *ledger.Entry, t *ledger
 		put("posting", func(r *Row) {
 			r.Account, r.Asset = string(t.Postings[i].Account), string(t.Postings[i].Asset)
 			r.Amount = t.Postings[i].Amount.String()
+			if count := DecimalsOf(source, t.Postings[i].Asset, at.Height); count > 0 {
+				r.AmountDecimal = t.Postings[i].Amount.Decimal(count)
+			}
 		})
 	}
 	for i := range t.Records {
@@ -133,17 +140,18 @@ var csvTable = Format{name: "csv", block: "block,", end: "end,",
 		return height, hash, err
 	},
 	make: func(out *bufio.Writer, source Source, options *Options) writer {
-		return &table{to: csv.NewWriter(out), genesis: source.Genesis()}
+		return &table{to: csv.NewWriter(out), source: source, genesis: source.Genesis()}
 	},
 }
 
 // table writes a table in CSV.
 type table struct {
 	to      *csv.Writer
+	source  Source
 	genesis *ledger.Genesis
 }
 
-func (w *table) recall([]byte) {}
+func (w *table) recall([]byte) error { return nil }
 
 // begin writes the names of the columns, and a row that says of which chain the table is.
 func (w *table) begin() error {
@@ -169,7 +177,7 @@ func (w *table) end(kind string, row *Row) error {
 }
 
 func (w *table) writeBlock(block *ledger.Block) error {
-	if err := Rows(block, w.write); err != nil {
+	if err := Rows(w.source, block, w.write); err != nil {
 		return err
 	}
 	w.to.Flush()
@@ -182,6 +190,6 @@ func (w *table) write(r *Row) error {
 		index = strconv.Itoa(r.Index)
 	}
 	return w.to.Write([]string{r.Type, strconv.FormatUint(uint64(r.Height), 10), index, r.Time,
-		r.ID, r.Outcome, r.Reason, r.Signer, r.Organisation, r.Account, r.Asset, r.Amount, r.Key,
-		r.Value, r.Note, r.Hash})
+		r.ID, r.Outcome, r.Reason, r.Signer, r.Organisation, r.Account, r.Asset, r.Amount,
+		r.AmountDecimal, r.Key, r.Value, r.Note, r.Hash})
 }

@@ -22,7 +22,7 @@ func TestTable(t *testing.T) {
 	if len(rows) != bytes.Count(text, []byte("\n")) {
 		t.Errorf("%d rows in %d lines", len(rows), bytes.Count(text, []byte("\n")))
 	}
-	const kind, outcome, account, asset, amount = 0, 5, 9, 10, 11
+	const kind, height, outcome, account, asset, amount, decimal = 0, 1, 5, 9, 10, 11, 12
 	kinds, counts := map[string]int{}, false
 	sums := map[string]ledger.Amount{}
 	for _, row := range rows[1:] {
@@ -34,6 +34,15 @@ func TestTable(t *testing.T) {
 			value, err := ledger.ParseAmount(row[amount])
 			if err != nil {
 				t.Fatal(row, err)
+			}
+			// The registration of EUR is in block 8.
+			want := ""
+			if row[asset] == "EUR" && len(row[height]) > 1 || row[asset] == "EUR" &&
+				row[height] >= "8" {
+				want = value.Decimal(2)
+			}
+			if row[decimal] != want {
+				t.Errorf("%v, want %q", row, want)
 			}
 			if counts {
 				key := row[account] + " " + row[asset]
@@ -49,7 +58,7 @@ func TestTable(t *testing.T) {
 			got[key] = sum.String()
 		}
 	}
-	if want := balances(t, s); !maps.Equal(got, want) {
+	if want := balances(t, s, false); !maps.Equal(got, want) {
 		t.Errorf("the table says\n%v\nand the ledger has\n%v", got, want)
 	}
 	head := s.Head()

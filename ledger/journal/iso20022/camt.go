@@ -22,6 +22,10 @@ import (
 var ErrAmount = errors.New("iso20022: an amount has more than 18 digits, which the message " +
 	"cannot say")
 
+// ErrDecimals means that an asset has more decimals than the message can say.
+var ErrDecimals = errors.New("iso20022: an amount has more than 5 decimals, which the message " +
+	"cannot say")
+
 // ErrEmpty means that no account has an entry.
 var ErrEmpty = errors.New("iso20022: no account has an entry, and the message must have one")
 
@@ -29,6 +33,7 @@ const (
 	namespace = "urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"
 	// maxDigits, maxAccount, maxReference, maxNote and maxInformation are the message's bounds.
 	maxDigits      = 18
+	maxDecimals    = 5
 	maxAccount     = 34
 	maxReference   = 35
 	maxNote        = 140
@@ -98,7 +103,10 @@ func export(ctx context.Context, to io.Writer, source journal.Source, options jo
 			options.Progress(height, options.To)
 		}
 	}
-	m := &message{out: bufio.NewWriterSize(to, 1<<16), genesis: source.Genesis(), last: last}
+	m := &message{out: bufio.NewWriterSize(to, 1<<16), genesis: source.Genesis(), last: last,
+		decimals: func(asset ledger.AssetName) int {
+			return journal.DecimalsOf(source, asset, options.To)
+		}}
 	return errors.Join(m.write(ctx, sorted), m.out.Flush())
 }
 
@@ -128,6 +136,8 @@ type message struct {
 	last    *ledger.Block
 	number  int // of the statement
 	depth   int
+	// decimals are those that an asset has after the last block.
+	decimals func(asset ledger.AssetName) int
 }
 
 func (m *message) open(names ...string) {
@@ -236,7 +246,7 @@ func (m *message) statement(key []byte, ahead, behind *merge) error {
 		return err
 	}
 	m.number++
-	currency := currencyOf(asset)
+	currency := unit{currencyOf(asset), m.decimals(ledger.AssetName(asset))}
 	m.open("Stmt")
 	m.text("Id", fmt.Sprintf("%d-%d-%d", m.genesis.Shard, m.last.Header.Height, m.number))
 	m.text("CreDtTm", moment(m.last.Header.Time))
@@ -249,7 +259,7 @@ func (m *message) statement(key []byte, ahead, behind *merge) error {
 	m.open("SchmeNm")
 	m.text("Prtry", "ledgerd")
 	m.close("SchmeNm", "Othr", "Id")
-	m.text("Ccy", currency)
+	m.text("Ccy", currency.code)
 	m.close("Acct")
 	if err := m.balance("OPBD", ledger.Amount{}, currency, m.genesis.Time); err != nil {
 		return err
@@ -266,7 +276,13 @@ func (m *message) statement(key []byte, ahead, behind *merge) error {
 	return nil
 }
 
-func (m *message) balance(kind string, amount ledger.Amount, currency string,
+// unit is an asset as the message says it.
+type unit struct {
+	code     string
+	decimals int
+}
+
+func (m *message) balance(kind string, amount ledger.Amount, currency unit,
 	at ledger.Milliseconds) error {
 	m.open("Bal", "Tp", "CdOrPrtry")
 	m.text("Cd", kind)
@@ -281,13 +297,21 @@ func (m *message) balance(kind string, amount ledger.Amount, currency string,
 }
 
 // amount writes an amount without its sign, and then the sign.
-func (m *message) amount(amount ledger.Amount, currency string) error {
-	digits, debit := strings.CutPrefix(amount.String(), "-")
-	if len(digits) > maxDigits {
-		return fmt.Errorf("%w: %s", ErrAmount, amount)
+func (m *message) amount(amount ledger.Amount, currency unit) error {
+	digits, debit := strings.CutPrefix(amount.Decimal(currency.decimals), "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	if len(fraction) > maxDecimals { // zeros at the end say nothing
+		fraction = fraction[:max(maxDecimals, len(strings.TrimRight(fraction, "0")))]
+		digits = whole + "." + fraction
+	}
+	switch {
+	case len(fraction) > maxDecimals:
+		return fmt.Errorf("%w: %s", ErrDecimals, digits)
+	case len(whole)+len(fraction) > maxDigits:
+		return fmt.Errorf("%w: %s", ErrAmount, digits)
 	}
 	m.indent()
-	m.out.WriteString(`<Amt Ccy="` + currency + `">` + digits + "</Amt>\n")
+	m.out.WriteString(`<Amt Ccy="` + currency.code + `">` + digits + "</Amt>\n")
 	sign := "CRDT"
 	if debit {
 		sign = "DBIT"
@@ -296,7 +320,7 @@ func (m *message) amount(amount ledger.Amount, currency string) error {
 	return nil
 }
 
-func (m *message) entry(e *entry, currency string) error {
+func (m *message) entry(e *entry, currency unit) error {
 	m.open("Ntry")
 	m.text("NtryRef", fmt.Sprintf("%d/%d/%d", e.Height, e.Index, e.Posting))
 	if err := m.amount(e.Amount, currency); err != nil {

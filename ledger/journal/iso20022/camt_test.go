@@ -36,7 +36,9 @@ func text(most int) *regexp.Regexp {
 var (
 	date     = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
 	dateTime = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
-	number   = regexp.MustCompile(`^\d{1,18}$`) // totalDigits 18
+	// totalDigits 18, fractionDigits 5
+	number = regexp.MustCompile(`^(\d{1,18}|\d{1,17}\.\d|\d{1,16}\.\d\d|\d{1,15}\.\d{3,3}|` +
+		`\d{1,14}\.\d{4,4}|\d{1,13}\.\d{5,5})$`)
 	currency = regexp.MustCompile(`^[A-Z]{3,3}$`)
 	sign     = regexp.MustCompile(`^(CRDT|DBIT)$`)
 	unbound  = 1 << 30
@@ -196,6 +198,13 @@ type fixed struct {
 	journal.Source
 	genesis *ledger.Genesis
 	blocks  []*ledger.Block
+	// decimals are those of the assets that are registered, in block 9.
+	decimals map[ledger.AssetName]uint8
+}
+
+func (f *fixed) Asset(name ledger.AssetName) (ledger.Asset, bool) {
+	count, known := f.decimals[name]
+	return ledger.Asset{Registered: 9, AssetTerms: ledger.AssetTerms{Decimals: count}}, known
 }
 
 func (f *fixed) Genesis() *ledger.Genesis { return f.genesis }
@@ -206,7 +215,7 @@ func (f *fixed) Block(height ledger.Height) (*ledger.Block, error) {
 
 // chain returns a chain with transfers of several assets and accounts, and notes of all kinds.
 func chain(largest string) *fixed {
-	f := &fixed{genesis: ledgertest.Genesis()}
+	f := &fixed{genesis: ledgertest.Genesis(), decimals: map[ledger.AssetName]uint8{"EUR": 2}}
 	f.genesis.Time = 1_790_000_000_000
 	client := ledgertest.NewClient(f.genesis, "acme")
 	long := strings.Repeat("long-", 20)
@@ -273,7 +282,14 @@ func TestMessage(t *testing.T) {
 		}
 	}
 	signed := func(n *node) ledger.Amount {
-		amount, err := ledger.ParseAmount(n.find("Amt")[0].text)
+		decimals := 0
+		if strings.Contains(n.find("Amt")[0].text, ".") {
+			decimals = 2
+		}
+		if (n.find("Amt")[0].currency == "EUR") != (decimals == 2) {
+			t.Errorf("%+v", n.find("Amt")[0])
+		}
+		amount, err := ledger.ParseDecimal(n.find("Amt")[0].text, decimals)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,6 +344,36 @@ func TestRefuses(t *testing.T) {
 		if _, err := os.Stat(path + ".partial"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Amounts have up to 5 decimals. Zeros beyond them say nothing; other digits are refused.
+func TestDecimals(t *testing.T) {
+	t.Parallel()
+	for largest, want := range map[string]error{"1234500000000000000000": nil,
+		"1234567000000000000000": nil, "1000000000000": ErrDecimals,
+		"10000000000000000000000000000000": ErrAmount, "1": ErrDecimals} {
+		f := chain(largest)
+		f.decimals["large"] = 18
+		text, err := made(t, f, spoolBytes)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", largest, err, want)
+		}
+		if err == nil {
+			if err := validate(read(t, text), &schema, ""); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	f := chain("1")
+	text, err := made(t, f, spoolBytes)
+	if err != nil || !bytes.Contains(text, []byte(`<Amt Ccy="EUR">0.01</Amt>`)) {
+		t.Errorf("no amount with decimals: %v", err)
+	}
+	var early bytes.Buffer
+	if err := Export(t.Context(), &early, f, journal.Options{To: 8}); err != nil ||
+		bytes.Contains(early.Bytes(), []byte(`0.01`)) {
+		t.Errorf("decimals before the registration: %v", err)
 	}
 }
 

@@ -44,11 +44,12 @@ type row struct {
 	Account      *string   `parquet:"account,optional,dict"`
 	Asset        *string   `parquet:"asset,optional,dict"`
 	// Amount is text: amounts have up to 39 digits, and decimals of Parquet 38.
-	Amount *string `parquet:"amount,optional"`
-	Key    *string `parquet:"key,optional"`
-	Value  *string `parquet:"value,optional"`
-	Note   *string `parquet:"note,optional"`
-	Hash   *string `parquet:"hash,optional"`
+	Amount        *string `parquet:"amount,optional"`
+	AmountDecimal *string `parquet:"amount_decimal,optional"`
+	Key           *string `parquet:"key,optional"`
+	Value         *string `parquet:"value,optional"`
+	Note          *string `parquet:"note,optional"`
+	Hash          *string `parquet:"hash,optional"`
 }
 
 // columnsOf returns a row as columns, and the size of its texts.
@@ -63,7 +64,7 @@ func columnsOf(r *journal.Row, at ledger.Milliseconds) (row, int) {
 	made := row{Type: r.Type, Height: int64(r.Height), Time: time.UnixMilli(int64(at)).UTC(),
 		ID: text(r.ID), Outcome: text(r.Outcome), Reason: text(r.Reason), Signer: text(r.Signer),
 		Organisation: text(r.Organisation), Account: text(r.Account), Asset: text(r.Asset),
-		Amount: text(r.Amount), Key: text(r.Key), Value: text(r.Value), Note: text(r.Note),
+		Amount: text(r.Amount), AmountDecimal: text(r.AmountDecimal), Key: text(r.Key), Value: text(r.Value), Note: text(r.Note),
 		Hash: text(r.Hash)}
 	if r.Index >= 0 {
 		index := int32(r.Index)
@@ -212,7 +213,7 @@ func write(ctx context.Context, file io.Writer, source journal.Source, first led
 		if err != nil {
 			return 0, fmt.Errorf("block %d: %w", height, err)
 		}
-		err = journal.Rows(block, func(r *journal.Row) error {
+		err = journal.Rows(source, block, func(r *journal.Row) error {
 			made, size := columnsOf(r, block.Header.Time)
 			all, held, bytes = all+1, held+1, bytes+size
 			if _, err := to.Write([]row{made}); err != nil {

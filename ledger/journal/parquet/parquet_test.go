@@ -30,6 +30,12 @@ var errKilled = errors.New("killed")
 
 func (f *fixed) Genesis() *ledger.Genesis { return f.genesis }
 
+// Asset returns unit as if it could be registered, since a block 7.
+func (f *fixed) Asset(name ledger.AssetName) (ledger.Asset, bool) {
+	return ledger.Asset{Registered: 7, AssetTerms: ledger.AssetTerms{Decimals: 2}},
+		name == ledger.DefaultAsset
+}
+
 func (f *fixed) Block(height ledger.Height) (*ledger.Block, error) {
 	if height == f.failsAt {
 		return nil, errKilled
@@ -92,7 +98,7 @@ func TestRows(t *testing.T) {
 	}
 	var want, got []row
 	for _, block := range f.blocks {
-		if err := journal.Rows(block, func(r *journal.Row) error {
+		if err := journal.Rows(f, block, func(r *journal.Row) error {
 			made, _ := columnsOf(r, block.Header.Time)
 			want = append(want, made)
 			return nil
@@ -122,7 +128,9 @@ func TestRows(t *testing.T) {
 		a, b := got[i], want[i]
 		if a.Type != b.Type || a.Height != b.Height || !a.Time.Equal(b.Time) ||
 			text(a.ID) != text(b.ID) || text(a.Account) != text(b.Account) ||
-			text(a.Amount) != text(b.Amount) || text(a.Note) != text(b.Note) ||
+			text(a.Amount) != text(b.Amount) ||
+			text(a.AmountDecimal) != text(b.AmountDecimal) ||
+			(a.Amount != nil && a.Height >= 7) != (a.AmountDecimal != nil) || text(a.Note) != text(b.Note) ||
 			text(a.Value) != text(b.Value) || (a.Index == nil) != (b.Index == nil) ||
 			text(a.Hash) != text(b.Hash) || text(a.Outcome) != text(b.Outcome) {
 			t.Fatalf("row %d: %+v, want %+v", i, a, b)
