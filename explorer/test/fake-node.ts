@@ -20,6 +20,7 @@ import {
   type ClusterState,
   type EvidenceSchema,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { AssetSchema } from "../src/gen/ledgerd/v1/assets_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
 import { certificate, evidence, fakeGenesis } from "./fake-certificates";
@@ -54,6 +55,8 @@ export interface FakeOptions {
   parents?: number[];
   halted?: number[];
   silent?: number[];
+  /** EUR and the longest name of an asset are registered, with decimals and issuers. */
+  assets?: boolean;
   /** The shard that entries of others have waited for for too long. */
   awaited?: number;
   /** Nothing has a certificate yet. */
@@ -86,6 +89,8 @@ const longest = [
   "clearing",
 ];
 const wideAssets = ["EUR", "SKYL", "W".repeat(32), "USD"];
+/** The assets that are registered on a chain with assets. */
+const registered = ["EUR", "SKYL", "W".repeat(32)];
 const wideAmounts = [
   137_917n,
   285_489_231_269n,
@@ -191,6 +196,43 @@ export class FakeNode {
     this.life.abort();
     this.server.closeAllConnections();
     await new Promise<void>((resolve) => this.server.close(() => resolve()));
+  }
+
+  /** Returns a registered asset with three issuers, of which one is withdrawn. */
+  asset(name: string): MessageInitShape<typeof AssetSchema> {
+    const capped = name !== "SKYL";
+    const cap = String(name === "EUR" ? 1_000_000_00n : wideAmounts[3]);
+    const issuers = [...this.organisations].sort().slice(0, 3);
+    return {
+      name,
+      number: registered.indexOf(name) + 1,
+      owner: this.organisations[0] ?? "",
+      revision: 2n,
+      registeredHeight: 2n,
+      terms: {
+        decimals: name === "EUR" ? 2 : capped ? 18 : 0,
+        supply: capped ? "capped" : "unlimited",
+        cap: capped ? cap : "",
+        closed: name === "SKYL",
+        issuers: issuers.map((organisation, i) => ({
+          organisation,
+          allowance: capped ? String(BigInt(cap) / 3n) : "",
+          withdrawn: i === 2,
+        })),
+      },
+      issuances: issuers.map((organisation, i) => ({
+        organisation,
+        issued: String(BigInt(cap) / 4n),
+        redeemed: i === 1 ? "5" : "0",
+        shard: this.homeOf(organisation),
+      })),
+      issued: String((BigInt(cap) / 4n) * 3n),
+      redeemed: "5",
+      outstanding: String((BigInt(cap) / 4n) * 3n - 5n),
+      waiting: name === "EUR" ? "1250" : "",
+      unansweredShards: this.options.silent ?? [],
+      height: this.chain.head,
+    };
   }
 
   /** Returns an organisation's account. On a wide chain its path has the greatest length. */
@@ -642,6 +684,15 @@ export class FakeNode {
         }));
         return { entries, nextPageToken, hasBalances: true };
       },
+      listAssets: () => ({
+        assets: this.options.assets ? registered.map((name) => this.asset(name)) : [],
+      }),
+      getAsset: ({ name, prove }) => ({
+        asset: this.asset(
+          find(this.options.assets ? registered.find((each) => each === name) : undefined, name),
+        ),
+        proof: new Uint8Array(prove ? [1] : []), // no proof that holds
+      }),
       listOrganisations: () => ({
         organisations: organisations.map((name) => ({
           name,

@@ -18,6 +18,8 @@ test.describe("what is as long as a chain can have it fits", () => {
     "account",
     "organisations",
     "organisation",
+    "assets",
+    "asset",
     "nodes",
     "search",
     "book",
@@ -38,6 +40,7 @@ test.describe("what is as long as a chain can have it fits", () => {
         following: [8],
         slow: [2],
         wide: true,
+        assets: page === "assets" || page === "asset",
         ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}),
       });
       try {
@@ -52,6 +55,8 @@ test.describe("what is as long as a chain can have it fits", () => {
           account: `/account/${long}`,
           organisations: "/organisations",
           organisation: `/organisation/${"W".repeat(64)}`,
+          assets: "/assets",
+          asset: `/asset/${"W".repeat(32)}`,
           nodes: "/nodes",
           search: "/search?q=WW",
           book: "/",

@@ -40,6 +40,7 @@ export interface Header {
   previous: Uint8Array;
   transactionsRoot: Uint8Array;
   resultsRoot: Uint8Array;
+  stateDigest: Uint8Array;
   transactions: number;
   /** Whether the leaves of the first two roots are bundles, and not transactions. */
   byBundle: boolean;
@@ -146,11 +147,20 @@ export function decodeHeader(data: Uint8Array): Decoded<Header> {
   reader.take(8 + 8 + 8); // epoch, round, time
   const transactionsRoot = reader.hash();
   const resultsRoot = reader.hash();
-  reader.take(32 + 32); // bundles root, state digest
+  reader.take(32); // bundles root
+  const stateDigest = reader.hash();
   const transactions = reader.uint32();
   reader.uint64(); // transactions in all blocks
   const byBundle = version === 2;
-  return reader.end({ height, previous, transactionsRoot, resultsRoot, transactions, byBundle });
+  return reader.end({
+    height,
+    previous,
+    transactionsRoot,
+    resultsRoot,
+    stateDigest,
+    transactions,
+    byBundle,
+  });
 }
 
 export function headerHash(header: Uint8Array): Promise<Uint8Array> {

@@ -5,16 +5,32 @@ import type { Charter, MembershipChange, Policy, Quotas } from "../gen/ledgerd/v
 // Number.
 
 /**
- * Groups a decimal integer by thousands: "-1250000" becomes "-1,250,000". A text that is not an
- * integer is returned unchanged.
+ * Groups a decimal integer by thousands: "-1250000" becomes "-1,250,000", or "-12,500.00" with two
+ * decimals. A text that is not an integer is returned unchanged.
  */
-export function formatAmount(amount: string, options: { sign?: boolean } = {}): string {
+export function formatAmount(
+  amount: string,
+  options: { sign?: boolean; decimals?: number } = {},
+): string {
   const match = /^([+-]?)0*(\d+)$/.exec(amount);
   if (!match) return amount;
   const [, sign, digits = "0"] = match;
-  const grouped = digits.replace(/\B(?=(\d{3})+$)/g, ",");
+  const [whole = "0", fraction] = placePoint(digits, options.decimals ?? 0).split(".");
+  const grouped =
+    whole.replace(/\B(?=(\d{3})+$)/g, ",") + (fraction === undefined ? "" : `.${fraction}`);
   if (sign === "-" && digits !== "0") return `-${grouped}`;
   return options.sign && digits !== "0" ? `+${grouped}` : grouped;
+}
+
+/**
+ * Writes an integer of the smallest unit with decimals, as files have it: "1250" with two of them is
+ * "12.50". A text that is not an integer is returned unchanged.
+ */
+export function placePoint(amount: string, decimals: number): string {
+  const match = /^(-?)(\d+)$/.exec(amount);
+  if (!match || decimals <= 0) return amount;
+  const digits = (match[2] ?? "").padStart(decimals + 1, "0");
+  return `${match[1]}${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`;
 }
 
 /** The sign of an amount: -1, 0 or 1. */

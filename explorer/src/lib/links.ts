@@ -22,6 +22,7 @@ export const shardPath = (shard: number): string => `/shards/${shard}`;
 export const transactionPath = (idHex: string): string => `/tx/${idHex}`;
 export const accountPath = (account: string): string => `/account/${escapeKey(account)}`;
 export const organisationPath = (name: string): string => `/organisation/${escapeKey(name)}`;
+export const assetPath = (name: string): string => `/asset/${escapeKey(name)}`;
 export const recordPath = (key: string): string => `/record/${escapeKey(key)}`;
 /** The page that shows a member: of the node's own chain or of a shard's. */
 export const memberPath = (index: number, shard?: number): string =>
@@ -41,6 +42,8 @@ export function hitPath(kind: string, key: string, shard?: number): string {
       return accountPath(key);
     case "organisation":
       return organisationPath(key);
+    case "asset":
+      return assetPath(key);
     case "record":
       return recordPath(key);
     default:

@@ -11,6 +11,8 @@ export interface Route {
     | "account"
     | "organisations"
     | "organisation"
+    | "assets"
+    | "asset"
     | "record"
     | "nodes"
     | "shards"
@@ -29,6 +31,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/blocks": "blocks",
   "/accounts": "accounts",
   "/organisations": "organisations",
+  "/assets": "assets",
   "/nodes": "nodes",
   "/shards": "shards",
   "/shards/blocks": "bookblocks",
@@ -40,6 +43,7 @@ const keyed: Readonly<{ [segment: string]: Route["name"] }> = {
   tx: "transaction",
   account: "account",
   organisation: "organisation",
+  asset: "asset",
   record: "record",
 };
 
