@@ -109,10 +109,11 @@ func newFile(name string, content []byte) (*static.File, error) {
 	return static.New(contentType, content, strings.HasPrefix(name, "assets/")), nil
 }
 
-// pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them.
-var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|nodes|search|` +
+// pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them. The
+// list of a book's assets is at /assets, and the built files are below it.
+var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|search|` +
 	`shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
-	`(?:block|tx|account|organisation|record)/.+)?$`)
+	`(?:block|tx|account|organisation|asset|record)/.+)?$`)
 
 // ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser
 // gets a 404 as the application's own page, which says so; other clients get a line of text.

@@ -123,6 +123,8 @@ func TestPaths(t *testing.T) {
 		{"/index.html", 200, page, "no-cache"},
 		{"/block/12", 200, page, "no-cache"},
 		{"/tx/00ff", 200, page, "no-cache"},
+		{"/assets", 200, page, "no-cache"},
+		{"/asset/EUR", 200, page, "no-cache"},
 		{"/nodes/", 200, page, "no-cache"},
 		{"/shards/2/blocks/17", 200, page, "no-cache"},
 		{"/shards/blocks", 200, page, "no-cache"},
@@ -136,7 +138,7 @@ func TestPaths(t *testing.T) {
 		{"/assets/icon-1234.png", 200, "image/png", "public, max-age=31536000, immutable"},
 		{"/icon.svg", 200, "image/svg+xml", "no-cache"},
 		{"/assets/app-old.js", 404, "text/plain; charset=utf-8", ""},
-		{"/assets/", 404, "text/plain; charset=utf-8", ""},
+		{"/assets/", 200, page, "no-cache"}, // the list of assets, as /nodes/ is that of nodes
 		{"/assets/nothing", 404, "text/plain; charset=utf-8", ""},
 		{"/robots.txt", 404, "text/plain; charset=utf-8", ""},
 		{"/../../etc/passwd", 404, "text/plain; charset=utf-8", ""},

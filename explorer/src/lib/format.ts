@@ -1,5 +1,5 @@
 import type { TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
-import type { Charter, MembershipChange, Policy, Quotas } from "../gen/ledgerd/v1/transaction_pb";
+import type { AssetTerms, Charter, MembershipChange, Policy, Quotas } from "../gen/ledgerd/v1/transaction_pb";
 
 // Formats values for people. Amounts are exact integers of up to 128 bits and never pass through a
 // Number.
@@ -73,6 +73,25 @@ export function policyWords(policy: Policy): string {
   return list.join(", ") + (policy.refuseAssets ? `; others may send ${assets}` : "");
 }
 
+/** Describes the terms of an asset: "2 decimals, capped: at most 1,000.00 outstanding, 3 issuers". */
+export function termsWords(terms: AssetTerms): string {
+  const closed = terms.closed ? ", closed" : "";
+  return `${plural(terms.decimals, "decimal")}, ${promise(terms)}${closed}, ${plural(terms.issuers.length, "issuer")}`;
+}
+
+/** What is promised of the supply of an asset: "capped: at most 1,000.00 outstanding". */
+export function promise(terms: AssetTerms | undefined): string {
+  const cap = formatAmount(terms?.cap || "0", { decimals: terms?.decimals ?? 0 });
+  switch (terms?.supply) {
+    case "capped":
+      return `capped: at most ${cap} outstanding`;
+    case "fixed":
+      return `fixed: at most ${cap} ever issued`;
+    default:
+      return "unlimited supply";
+  }
+}
+
 /** Describes a charter: "2 of 3 operators sign, registrations, too". */
 export function charterWords(charter: Charter): string {
   const registrations = charter.registrationByOperators
@@ -103,6 +122,8 @@ export function actions(transaction: TransactionSummary): string {
   const list: string[] = [];
   if (membershipChange) list.push(memberChange(membershipChange));
   if (transaction.policy) list.push("changes its policy");
+  if (transaction.asset)
+    list.push(`${transaction.asset.number === 1n ? "registers" : "changes"} ${transaction.asset.asset}`);
   if (transaction.charter) list.push("changes the operators, quotas or version");
   if (transaction.cancelsHex !== "") list.push(`cancels ${shorten(transaction.cancelsHex, 4)}`);
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
