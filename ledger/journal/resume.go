@@ -31,7 +31,8 @@ type Written struct {
 // on too, if the chain has more blocks by now.
 //
 // If the file begins otherwise, or its last block is not in the chain, ExportFile changes nothing
-// and returns ErrOther; if an asset of it was registered since, ErrRegistered. It does not compare the blocks before that: Verify does.
+// and returns ErrOther; if an asset of it was registered since, ErrRegistered. It does not compare
+// the blocks before that: Verify does.
 func ExportFile(ctx context.Context, path string, source Source, format *Format,
 	options Options) (written Written, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)

@@ -32,7 +32,9 @@ export function ask(name: string): void {
       ({ asset }) => asset?.terms?.decimals,
       // A node that does not know it, or of a version without assets, has whole numbers.
       (error: unknown) =>
-        [Code.NotFound, Code.Unimplemented].includes(ConnectError.from(error).code) ? undefined : -1,
+        [Code.NotFound, Code.Unimplemented].includes(ConnectError.from(error).code)
+          ? undefined
+          : -1,
     )
     .then((decimals) => {
       if (decimals === -1) known.delete(name);

@@ -1,5 +1,11 @@
 import type { TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
-import type { AssetTerms, Charter, MembershipChange, Policy, Quotas } from "../gen/ledgerd/v1/transaction_pb";
+import type {
+  AssetTerms,
+  Charter,
+  MembershipChange,
+  Policy,
+  Quotas,
+} from "../gen/ledgerd/v1/transaction_pb";
 
 // Formats values for people. Amounts are exact integers of up to 128 bits and never pass through a
 // Number.
@@ -23,8 +29,8 @@ export function formatAmount(
 }
 
 /**
- * Writes an integer of the smallest unit with decimals, as files have it: "1250" with two of them is
- * "12.50". A text that is not an integer is returned unchanged.
+ * Writes an integer of the smallest unit with decimals, as files have it: "1250" with two of them
+ * is "12.50". A text that is not an integer is returned unchanged.
  */
 export function placePoint(amount: string, decimals: number): string {
   const match = /^(-?)(\d+)$/.exec(amount);
@@ -73,10 +79,11 @@ export function policyWords(policy: Policy): string {
   return list.join(", ") + (policy.refuseAssets ? `; others may send ${assets}` : "");
 }
 
-/** Describes the terms of an asset: "2 decimals, capped: at most 1,000.00 outstanding, 3 issuers". */
+/** Describes an asset: "2 decimals, capped: at most 1,000.00 outstanding, 3 issuers". */
 export function termsWords(terms: AssetTerms): string {
   const closed = terms.closed ? ", closed" : "";
-  return `${plural(terms.decimals, "decimal")}, ${promise(terms)}${closed}, ${plural(terms.issuers.length, "issuer")}`;
+  const issuers = plural(terms.issuers.length, "issuer");
+  return `${plural(terms.decimals, "decimal")}, ${promise(terms)}${closed}, ${issuers}`;
 }
 
 /** What is promised of the supply of an asset: "capped: at most 1,000.00 outstanding". */
@@ -123,7 +130,9 @@ export function actions(transaction: TransactionSummary): string {
   if (membershipChange) list.push(memberChange(membershipChange));
   if (transaction.policy) list.push("changes its policy");
   if (transaction.asset)
-    list.push(`${transaction.asset.number === 1n ? "registers" : "changes"} ${transaction.asset.asset}`);
+    list.push(
+      `${transaction.asset.number === 1n ? "registers" : "changes"} ${transaction.asset.asset}`,
+    );
   if (transaction.charter) list.push("changes the operators, quotas or version");
   if (transaction.cancelsHex !== "") list.push(`cancels ${shorten(transaction.cancelsHex, 4)}`);
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);

@@ -64,8 +64,8 @@ func columnsOf(r *journal.Row, at ledger.Milliseconds) (row, int) {
 	made := row{Type: r.Type, Height: int64(r.Height), Time: time.UnixMilli(int64(at)).UTC(),
 		ID: text(r.ID), Outcome: text(r.Outcome), Reason: text(r.Reason), Signer: text(r.Signer),
 		Organisation: text(r.Organisation), Account: text(r.Account), Asset: text(r.Asset),
-		Amount: text(r.Amount), AmountDecimal: text(r.AmountDecimal), Key: text(r.Key), Value: text(r.Value), Note: text(r.Note),
-		Hash: text(r.Hash)}
+		Amount: text(r.Amount), AmountDecimal: text(r.AmountDecimal), Key: text(r.Key),
+		Value: text(r.Value), Note: text(r.Note), Hash: text(r.Hash)}
 	if r.Index >= 0 {
 		index := int32(r.Index)
 		made.Index = &index

@@ -130,7 +130,8 @@ func TestRows(t *testing.T) {
 			text(a.ID) != text(b.ID) || text(a.Account) != text(b.Account) ||
 			text(a.Amount) != text(b.Amount) ||
 			text(a.AmountDecimal) != text(b.AmountDecimal) ||
-			(a.Amount != nil && a.Height >= 7) != (a.AmountDecimal != nil) || text(a.Note) != text(b.Note) ||
+			(a.Amount != nil && a.Height >= 7) != (a.AmountDecimal != nil) ||
+			text(a.Note) != text(b.Note) ||
 			text(a.Value) != text(b.Value) || (a.Index == nil) != (b.Index == nil) ||
 			text(a.Hash) != text(b.Hash) || text(a.Outcome) != text(b.Outcome) {
 			t.Fatalf("row %d: %+v, want %+v", i, a, b)
