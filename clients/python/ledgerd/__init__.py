@@ -3,7 +3,8 @@
 Everything that needs no node is plain functions of bytes: transactions and bundles
 (:class:`Transaction`, :class:`AssetChange`, :class:`Bundle`, :class:`PackedBundle`), keys
 (:mod:`ledgerd.keys`), proofs and certificates (:class:`CertifiedProof`, :class:`Auditor`). A
-:class:`Client` submits and reads through a node's API, and a :class:`Sender` posts for one organisation.
+:class:`Client` submits and reads through a node's API, and a :class:`Sender` posts for one
+organisation.
 
 What always holds: decoders take only the one encoding of a value, and raise MalformedError for all
 other bytes; what is said to be verified was verified with the genesis alone, whatever a node says;
