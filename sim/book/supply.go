@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // In some books of the newest version, two organisations register an asset at about the same time,
@@ -131,10 +132,13 @@ func (g *group) judgeIssuances(m *member, r *record) {
 	kept := *asset
 	kept.Issuances = slices.Clone(asset.Issuances)
 	r.asset = &kept
+	coming, _ := m.state.Coming()
 	for i := range asset.Issuers {
 		name, has := asset.Issuers[i].Organisation, &asset.Issuances[i]
-		if m.state.IsComing(name) || m.state.IsStranded(name) {
-			continue // some of its accounts are on their way
+		if m.state.IsStranded(name) || slices.ContainsFunc(coming, func(each state.Move) bool {
+			return each.Organisation == name
+		}) {
+			continue // some of its accounts are on their way, maybe to move on from here
 		}
 		var owed, most ledger.Amount
 		for _, path := range g.world.paths {
