@@ -491,6 +491,10 @@ var rooms = []room{
 		purpose: "the Python package, from the encodings to the client: written from the " +
 			"published pages, tested with their vectors; it has no Go code",
 	},
+	{folder: "clients/typescript",
+		purpose: "the TypeScript package, for Node and browsers: written from the published " +
+			"pages, tested with their vectors; it has no Go code",
+	},
 	{folder: "examples",
 		purpose: "programs for readers: broadcast, a state machine, the Go client, seats, a game",
 		imports: []string{"digraph", "order", "allconcur", "rdmanet", "rdmanet/memory", "ledger",

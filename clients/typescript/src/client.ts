@@ -1,0 +1,406 @@
+// A client of a node's API: JSON over HTTP, in the form of the Connect protocol. It uses fetch,
+// which browsers and Node have.
+//
+// Fields of an answer that are not known here are ignored, as usual in protobuf: a node of a later
+// version may say more.
+
+import type { Bundle } from "./bundle.js";
+import { base64, equal, fromBase64, fromHex, hex, MalformedError } from "./codec.js";
+import { type Auditor, CertifiedProof, Finality } from "./certificate.js";
+import { Genesis } from "./genesis.js";
+import { PackedBundle } from "./packed.js";
+import { Proof } from "./proof.js";
+
+const SERVICE = "/ledgerd.v1.LedgerService/";
+const STATES = ["pending", "ordered", "stored", "durable"];
+
+/** How far a submission waits. */
+export type Level = "admitted" | "ordered" | "stored" | "durable" | "durable_everywhere";
+
+/** A message of the API as JSON has it. */
+export type Json = { [name: string]: unknown };
+
+/** No node answered in time. A submission may have reached one: submit the same bundle again. */
+export class ConnectionFailed extends Error {
+  override name = "ConnectionFailed";
+}
+
+/** A node's answer is not what the API promises. */
+export class MalformedAnswer extends Error {
+  override name = "MalformedAnswer";
+}
+
+/**
+ * A node answered with an error. `code` is the word of the Connect protocol. With `retry` the same
+ * call may be made again. With `unsure` a submission may have been admitted: submit the same bytes
+ * again, and no other transaction in its place.
+ */
+export class ApiError extends Error {
+  override name = "ApiError";
+  constructor(
+    readonly code: string,
+    message: string,
+    readonly retry: boolean,
+    public unsure: boolean,
+    readonly reason = "",
+  ) {
+    super(`${code}: ${message}`);
+  }
+}
+
+/** A transaction failed or expired, or has not come so far. */
+export class NotDone extends Error {
+  override name = "NotDone";
+  constructor(readonly status: Status) {
+    super(`${hex(status.id)}: ${status.state}: ${status.reason || status.reasonCode}`);
+  }
+}
+
+/** How far a transaction is; `state` is "" if the node does not know it. */
+export interface Status {
+  id: Uint8Array;
+  state: string;
+  height: bigint;
+  index: number;
+  reasonCode: string; // a stable word for why it failed, such as insufficient_funds
+  reason: string;
+  shard: number;
+  destinations: number[];
+  everywhere: boolean;
+}
+
+/** Reports whether a transaction has reached the level. */
+export function reached(status: Status, level: Level): boolean {
+  if (level === "durable_everywhere") {
+    return status.state === "durable" && (status.everywhere || status.destinations.length < 2);
+  }
+  const wanted = level === "admitted" ? 0 : STATES.indexOf(level);
+  return STATES.indexOf(status.state) >= wanted;
+}
+
+/** Throws NotDone unless all transactions have reached the level and none has failed. */
+export function require(statuses: Status[], level: Level): void {
+  const wrong =
+    statuses.find((each) => each.state === "failed" || each.state === "expired") ??
+    statuses.find((each) => !reached(each, level));
+  if (wrong) throw new NotDone(wrong);
+}
+
+/** An account and its balances after a block. */
+export interface Account {
+  account: string;
+  alias: string;
+  issuer: boolean;
+  height: bigint;
+  shard: number;
+  balances: { asset: string; amount: bigint; setAside: bigint; incoming: bigint }[];
+}
+
+/** Options of a client. A call ends within `timeout` milliseconds. */
+export interface ClientOptions {
+  timeout?: number;
+  attempts?: number;
+  token?: string;
+}
+
+/**
+ * Calls one or more nodes of a ledger. A call that fails for a passing reason is made again, at the
+ * next address, with growing pauses: at most `attempts` times, and not after `timeout`. That holds
+ * for submissions as well, since the same bytes have the same ids and are executed once.
+ */
+export class Client {
+  readonly #addresses: string[];
+  readonly #options: Required<ClientOptions>;
+  #first = 0; // the address that answered last
+
+  /** Addresses are like http://127.0.0.1:26600. */
+  constructor(addresses: string | string[], options: ClientOptions = {}) {
+    this.#addresses = [addresses].flat().map((each) => {
+      const { protocol, search } = new URL(each);
+      if (!/^https?:$/.test(protocol) || search) throw new TypeError(`${each} is no address`);
+      return each.replace(/\/+$/, "");
+    });
+    this.#options = { timeout: 10_000, attempts: 5, token: "", ...options };
+    if (!this.#addresses.length || this.#options.timeout <= 0 || this.#options.attempts < 1) {
+      throw new TypeError("a client needs an address, time, and an attempt");
+    }
+  }
+
+  /**
+   * Makes a call of docs/reference/api.md, with names of fields as JSON has them. Rejects with
+   * ApiError if a node refuses, and with ConnectionFailed if none answers.
+   */
+  async call(name: string, request: Json, timeout = this.#options.timeout): Promise<Json> {
+    const deadline = Date.now() + timeout;
+    let failure: Error = new ConnectionFailed(`${name}: no time`);
+    let unsure = false;
+    for (let attempt = 0; attempt < this.#options.attempts; attempt++) {
+      if (attempt) {
+        const pause = Math.min(50 * 2 ** attempt, 1000) * (0.5 + Math.random() / 2);
+        if (Date.now() + pause >= deadline) break;
+        await new Promise((resolve) => setTimeout(resolve, pause));
+      }
+      const left = deadline - Date.now();
+      if (left <= 0) break;
+      const target = (this.#first + attempt) % this.#addresses.length;
+      try {
+        const found = await this.#exchange(this.#addresses[target] ?? "", name, request, left);
+        this.#first = target;
+        return found;
+      } catch (error) {
+        failure = error instanceof Error ? error : new ConnectionFailed(`${name}: ${error}`);
+        if (failure instanceof MalformedAnswer) break;
+        unsure ||= !(failure instanceof ApiError) || failure.unsure;
+        if (failure instanceof ApiError && !failure.retry) break;
+      }
+    }
+    if (failure instanceof ApiError) failure.unsure = unsure;
+    throw failure;
+  }
+
+  async #exchange(address: string, name: string, request: Json, left: number): Promise<Json> {
+    const headers: Record<string, string> = {
+      "Content-Type": "application/json",
+      "Connect-Protocol-Version": "1",
+      // A little less, so that the node's answer is here in time.
+      "Connect-Timeout-Ms": String(Math.max(1, Math.floor(left * 0.95))),
+    };
+    if (this.#options.token) headers["Authorization"] = `Bearer ${this.#options.token}`;
+    let [response, text]: [Response | undefined, string] = [undefined, ""];
+    try {
+      response = await fetch(address + SERVICE + name, {
+        method: "POST",
+        headers,
+        body: JSON.stringify(request),
+        signal: AbortSignal.timeout(left),
+      });
+      text = await response.text();
+    } catch (error) {
+      throw new ConnectionFailed(`${name}: ${address}: ${error}`);
+    }
+    return answerOf(name, response, text);
+  }
+
+  // --- writing ----------------------------------------------------------------------------------
+
+  /**
+   * Submits a signed bundle and waits for the level. Resolves to the transactions' statuses, those
+   * that failed among them: require throws for these. With `queue`, transactions may wait for
+   * shards that are down.
+   */
+  async submit(
+    bundle: Bundle | PackedBundle,
+    wait: Level = "durable",
+    options: { queue?: boolean; timeout?: number } = {},
+  ): Promise<Status[]> {
+    bundle.encode(); // throws for what a node would not decode
+    const signatures = bundle.signatures.map((each) => ({
+      organisation: each.organisation,
+      publicKey: base64(each.key),
+      signature: base64(each.signature),
+    }));
+    const content =
+      bundle instanceof PackedBundle
+        ? { packed: base64(bundle.content()) }
+        : { transactions: bundle.bodies.map(base64) };
+    const request: Json = { bundle: { ...content, signatures }, wait: levelOf(wait) };
+    if (options.queue) request["queue"] = true;
+    return statusesOf("Submit", await this.call("Submit", request, options.timeout), bundle.ids());
+  }
+
+  /** Waits until transactions reach the level, fail or expire. */
+  async wait(ids: Uint8Array[], level: Level = "durable", timeout?: number): Promise<Status[]> {
+    const request = { ids: ids.map(base64), wait: levelOf(level) };
+    const found = await this.call("WaitTransactions", request, timeout);
+    return statusesOf("WaitTransactions", found, ids);
+  }
+
+  /** Resolves to the next unused sequence number of an organisation's nonce stream. */
+  async nonce(organisation: string, stream = 0n): Promise<bigint> {
+    const found = await this.call("GetNonce", { organisation, stream: String(stream) });
+    return read("GetNonce", () => whole(found["nextSequence"]));
+  }
+
+  // --- reading ----------------------------------------------------------------------------------
+
+  /** Resolves to the mode of the asked node, such as "ordering". */
+  async mode(): Promise<string> {
+    const found = await this.call("GetNode", {});
+    return read("GetNode", () => word(part(found["node"])["mode"], "NODE_MODE_"));
+  }
+
+  /** Resolves to how far a transaction is. */
+  async status(id: Uint8Array): Promise<Status> {
+    const found = await this.call("GetTransaction", { idHex: hex(id) });
+    return read("GetTransaction", () => statusOf(part(part(found["transaction"])["status"])));
+  }
+
+  /** Resolves to an account and its balances. */
+  async account(name: string): Promise<Account> {
+    const answer = await this.call("GetAccount", { account: name });
+    return read("GetAccount", () => {
+      const found = part(answer["account"]);
+      return {
+        account: text(found["account"]),
+        alias: text(found["alias"]),
+        issuer: found["issuer"] === true,
+        height: whole(found["height"]),
+        shard: Number(whole(found["shard"])),
+        balances: list(found["balances"]).map((each) => ({
+          asset: text(part(each)["asset"]),
+          amount: whole(part(each)["amount"]),
+          setAside: whole(part(each)["setAside"]),
+          incoming: whole(part(each)["incoming"]),
+        })),
+      };
+    });
+  }
+
+  /** Resolves to the value of a record. */
+  async record(key: string): Promise<Uint8Array> {
+    const found = await this.call("GetRecord", { key });
+    return read("GetRecord", () => fromBase64(text(part(found["record"])["value"])));
+  }
+
+  // --- proving ----------------------------------------------------------------------------------
+
+  /** Resolves to the genesis of the node. Compare its hash with one that you trust. */
+  async genesis(shard?: number): Promise<Genesis> {
+    const found = await this.call("GetGenesis", ofShard({}, shard));
+    return read("GetGenesis", () => {
+      const genesis = Genesis.decode(fromBase64(text(found["canonical"])));
+      if (!equal(genesis.hash(), fromBase64(text(found["hash"])))) {
+        throw new TypeError("the genesis has another hash");
+      }
+      return genesis;
+    });
+  }
+
+  /** Resolves to the proof of a transaction, not verified, with its finality if there is one. */
+  async proof(id: Uint8Array, shard?: number): Promise<CertifiedProof> {
+    const answer = await this.call("GetProof", ofShard({ idHex: hex(id) }, shard));
+    return read("GetProof", () => {
+      const found = part(answer["proof"]);
+      const finality = fromBase64(text(found["finality"]));
+      const proof = Proof.decode(fromBase64(text(found["encoded"])));
+      if (!equal(proof.id, id)) throw new TypeError("a proof of another transaction");
+      return new CertifiedProof(proof, finality.length ? Finality.decode(finality) : undefined);
+    });
+  }
+
+  /**
+   * Resolves to a proof that holds from the genesis on. Waits until the block is certified, which
+   * takes a moment. Rejects with ProofError or CertificateError if what the node says does not
+   * hold.
+   */
+  async certifiedProof(
+    id: Uint8Array,
+    genesis: Genesis,
+    timeout = this.#options.timeout,
+  ): Promise<{ proof: CertifiedProof; auditor: Auditor }> {
+    const deadline = Date.now() + timeout;
+    for (;;) {
+      const proof = await this.proof(id, genesis.shards.length ? genesis.shard : undefined);
+      if (proof.finality) return { proof, auditor: proof.verify(genesis) };
+      proof.proof.verify();
+      if (Date.now() >= deadline) {
+        throw new ConnectionFailed("GetProof: the block has no certificate yet");
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+function answerOf(name: string, response: Response, content: string): Json {
+  let found: Json = {};
+  let parsed = false;
+  try {
+    found = part(JSON.parse(content));
+    parsed = true;
+  } catch {
+    parsed = false; // from something between the node and here
+  }
+  if (response.status === 200) {
+    if (parsed) return found;
+    throw new MalformedAnswer(`${name}: an answer that is no JSON`);
+  }
+  const { code, message = "" } = found;
+  if (typeof code !== "string" || typeof message !== "string") {
+    const passing = [429, 502, 503, 504].includes(response.status);
+    const what = `${name}: HTTP ${response.status}`;
+    throw new ApiError(passing ? "unavailable" : "unknown", what, passing, passing);
+  }
+  const header = (field: string) => response.headers.get(`Ledgerd-${field}`) ?? "";
+  const [retry, unsure] = [header("Retry") === "true", header("Unsure") === "true"];
+  throw new ApiError(code, message, retry, unsure, header("Reason"));
+}
+
+// Reads an answer; what is wrong with it is MalformedAnswer.
+function read<T>(name: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof TypeError || error instanceof MalformedError)) throw error;
+    throw new MalformedAnswer(`${name}: ${error.message}`);
+  }
+}
+
+function text(value: unknown = ""): string {
+  if (typeof value !== "string") throw new TypeError("a field that is no text");
+  return value;
+}
+
+function whole(value: unknown = 0): bigint {
+  if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
+  if (typeof value === "string" && /^(-?[0-9]+)?$/.test(value)) return BigInt(value);
+  throw new TypeError("a field that is no integer");
+}
+
+function list(value: unknown = []): unknown[] {
+  if (!Array.isArray(value)) throw new TypeError("a field that is no list");
+  return value;
+}
+
+function part(value: unknown = {}): Json {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new TypeError("a field that is no message");
+  }
+  return value as Json;
+}
+
+function word(value: unknown, prefix: string): string {
+  return text(value).replace(prefix, "").toLowerCase();
+}
+
+function levelOf(level: Level): string {
+  return `LEVEL_${level.toUpperCase()}`;
+}
+
+function ofShard(request: Json, shard: number | undefined): Json {
+  return shard === undefined ? request : { ...request, shard };
+}
+
+function statusesOf(name: string, found: Json, ids: Uint8Array[]): Status[] {
+  return read(name, () => {
+    const statuses = list(found["transactions"]).map((each) => statusOf(part(each)));
+    const same = ids.every((id, i) => equal(statuses[i]?.id ?? new Uint8Array(), id));
+    if (statuses.length !== ids.length || !same) {
+      throw new TypeError("the statuses are of other transactions");
+    }
+    return statuses;
+  });
+}
+
+function statusOf(found: Json): Status {
+  return {
+    id: found["idHex"] ? fromHex(text(found["idHex"])) : fromBase64(text(found["id"])),
+    state: word(found["state"], "TRANSACTION_STATE_").replace("unspecified", ""),
+    height: whole(found["height"]),
+    index: Number(whole(found["index"])),
+    reasonCode: text(found["reasonCode"]),
+    reason: text(found["reason"]),
+    shard: Number(whole(found["shard"])),
+    destinations: list(found["destinations"]).map((each) => Number(whole(each))),
+    everywhere: found["everywhere"] === true,
+  };
+}

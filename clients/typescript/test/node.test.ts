@@ -1,0 +1,181 @@
+// The client against a real ledger of two shards, and key files that the product wrote.
+
+import assert from "node:assert/strict";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import * as ledgerd from "../src/index.js";
+
+const BINARY = process.env["LEDGERD_BINARY"] ?? "";
+const skip = BINARY ? false : "LEDGERD_BINARY names no ledgerd: scripts/test typescript builds one";
+const PORTS = 8; // two of each of two nodes of two shards
+
+let folder = "";
+let net: ChildProcess | undefined;
+let client: ledgerd.Client;
+const geneses: ledgerd.Genesis[] = [];
+
+const listen = (port: number): Promise<Server | undefined> =>
+  new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", () => resolve(undefined));
+    server.listen(port, "127.0.0.1", () => resolve(server));
+  });
+
+/** Resolves to the first of some free ports in a row, below those that systems give out. */
+async function freePorts(): Promise<number> {
+  for (let first = 20000 + ((process.pid * 16) % 10000); first < 32000; first += PORTS) {
+    const found: (Server | undefined)[] = [];
+    for (let i = 0; i < PORTS; i++) found.push(await listen(first + i));
+    const free = found.every((each) => each);
+    await Promise.all(
+      found.map((each) => each && new Promise((resolve) => each.close(resolve))),
+    );
+    if (free) return first;
+  }
+  throw new Error("no free ports");
+}
+
+before(async () => {
+  if (skip) return;
+  folder = mkdtempSync(join(tmpdir(), "ledgerd-typescript-"));
+  const port = await freePorts();
+  const dir = join(folder, "net");
+  const started = spawn(
+    BINARY,
+    ["testnet", "--dir", dir, "--shards", "2", "--nodes", "2", "--base-port", `${port}`, "--run"],
+    { stdio: ["ignore", "pipe", "pipe"] },
+  );
+  net = started;
+  let log = "";
+  started.stdout.on("data", (data) => (log += data));
+  started.stderr.on("data", (data) => (log += data));
+  client = new ledgerd.Client([0, 1].map((node) => `http://127.0.0.1:${port + 2 * node}`));
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    assert.equal(started.exitCode, null, log);
+    assert.ok(Date.now() < deadline, log);
+    if ((await client.mode().catch(() => "")) === "ordering") break;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  for (const each of readdirSync(dir, { recursive: true }) as string[]) {
+    if (!each.endsWith("genesis.json")) continue;
+    const genesis = ledgerd.Genesis.parse(readFileSync(join(dir, each), "utf8"));
+    geneses[genesis.shard] = genesis;
+  }
+});
+
+after(async () => {
+  if (net && net.exitCode === null) {
+    const ended = new Promise((resolve) => net?.once("exit", resolve));
+    net.kill("SIGINT");
+    await ended;
+  }
+  if (folder) rmSync(folder, { recursive: true });
+});
+
+/** Registers an organisation at a shard, with an issuer and an account. */
+async function registered(prefix: string, shard: number): Promise<[string, ledgerd.PrivateKey]> {
+  const name = Array.from({ length: 100 }, (_, i) => `${prefix}${i}`).find(
+    (each) => ledgerd.home(each, 2) === shard,
+  )!;
+  const key = ledgerd.PrivateKey.generate();
+  const common = { ledger: geneses[0]!.book(), signer: name, stream: 0n };
+  // One of several shards takes a registration alone.
+  for (const content of [
+    { registrations: [{ organisation: name, keys: [key.public] }] },
+    { openings: [{ account: `${name}:mint`, issuer: true }, { account: `${name}:till` }] },
+  ]) {
+    const sequence = await client.nonce(name);
+    const made = new ledgerd.Transaction({ ...common, sequence, ...content });
+    ledgerd.require(
+      await client.submit(ledgerd.Bundle.of([made]).sign(name, key)),
+      "durable",
+    );
+  }
+  return [name, key];
+}
+
+test("post within a shard and across shards, read, and verify offline", { skip }, async () => {
+  const genesis = geneses[0]!;
+  assert.deepEqual((await client.genesis(1)).encode(), geneses[1]!.encode());
+  const [alice, key] = await registered("alice", 0);
+  const [bob] = await registered("bob", 1);
+  const common = { ledger: genesis.book(), signer: alice, stream: 0n };
+  const sequence = await client.nonce(alice);
+  const within = ledgerd.transfer({ ...common, sequence }, `${alice}:mint`, `${alice}:till`, 42n);
+  const across = ledgerd.transfer(
+    { ...common, sequence: sequence + 1n, deadline: BigInt(Date.now() + 30_000) },
+    `${alice}:till`,
+    `${bob}:till`,
+    2n,
+  );
+  const [bundle] = ledgerd.bundlesOf([within, across]);
+  bundle!.sign(alice, key);
+  const statuses = await client.submit(bundle!, "durable_everywhere", { timeout: 30_000 });
+  ledgerd.require(statuses, "durable_everywhere");
+  assert.equal((await client.account(`${alice}:till`)).balances[0]!.amount, 40n);
+  assert.equal((await client.account(`${bob}:till`)).balances[0]!.amount, 2n);
+  // The same bytes again are the same transactions.
+  const again = await client.submit(bundle!);
+  assert.deepEqual(again.map((each) => each.height), statuses.map((each) => each.height));
+
+  const { proof, auditor } = await client.certifiedProof(within.id(), genesis);
+  assert.deepEqual(proof.proof.transaction().encode(), within.encode());
+  assert.ok(auditor.signers(proof.finality!.certificate).length >= 2);
+  // The product's own command agrees about the same bytes.
+  const [file, genesisFile] = [join(folder, "a.proof"), join(folder, "net/node-0/genesis.json")];
+  writeFileSync(file, proof.encode());
+  const told = execFileSync(
+    BINARY,
+    ["tx", "status", "--proof", file, "--genesis", genesisFile],
+    { encoding: "utf8", timeout: 60_000 },
+  );
+  assert.match(told, /holds/);
+  assert.throws(() => proof.verify(geneses[1]!), ledgerd.CertificateError);
+  // At its home, one across shards says that the other shards decide.
+  const crossing = await client.certifiedProof(across.id(), genesis);
+  assert.equal(ledgerd.reasonOf(crossing.proof.proof.result), "set_aside");
+});
+
+test("failures are told apart", { skip }, async () => {
+  const [carol, key] = await registered("carol", 0);
+  const sequence = await client.nonce(carol);
+  const common = { ledger: geneses[0]!.book(), signer: carol, stream: 0n, sequence };
+  const poor = ledgerd.transfer(common, `${carol}:till`, `${carol}:mint`, 5n);
+  const [status] = await client.submit(ledgerd.Bundle.of([poor]).sign(carol, key));
+  assert.equal(status!.reasonCode, "insufficient_funds");
+  assert.throws(() => ledgerd.require([status!], "durable"), ledgerd.NotDone);
+  const code = (wanted: string) => (error: unknown) =>
+    error instanceof ledgerd.ApiError && error.code === wanted;
+  await assert.rejects(client.account(`${carol}:none`), code("not_found"));
+  await assert.rejects(client.call("GetAccount", { account: "none" }), code("invalid_argument"));
+  const forged = ledgerd.Bundle.of([poor]).sign(carol, ledgerd.PrivateKey.generate());
+  await assert.rejects(client.submit(forged), code("permission_denied"));
+});
+
+test("key files", { skip }, async () => {
+  const keys = join(folder, "keys");
+  const env = { ...process.env, LEDGERD_KEYS: keys, HOME: folder };
+  const run = (...of: string[]) => execFileSync(BINARY, of, { env, encoding: "utf8" });
+  const words = join(folder, "passphrase");
+  writeFileSync(words, "correct horse battery staple\n", { mode: 0o600 });
+  run("keys", "create", "plain", "--plain");
+  run("keys", "create", "sealed", "--passphrase-file", words);
+  const read = (name: string) =>
+    ledgerd.parseKeyFile(readFileSync(join(keys, `${name}.key`), "utf8"));
+  const [plain, sealed] = [read("plain"), read("sealed")];
+  assert.deepEqual((await plain.private()).public, plain.publicKey);
+  assert.equal(sealed.organisation, "sealed");
+  await assert.rejects(sealed.private(), ledgerd.PassphraseError);
+  await assert.rejects(sealed.private("wrong"), ledgerd.PassphraseError);
+  const key = await sealed.private("correct horse battery staple");
+  assert.deepEqual(key.public, sealed.publicKey);
+  // The other way round: the product reads what this package wrote.
+  const made = ledgerd.PrivateKey.generate();
+  writeFileSync(join(keys, "made.key"), ledgerd.plainKeyFile("made", made), { mode: 0o600 });
+  assert.ok(run("keys", "list", "--json").includes(ledgerd.hex(made.public)));
+});
