@@ -23,8 +23,10 @@ func (t *Table) Codecs() connect.HandlerOption {
 	}
 	for _, name := range []string{"json", "json; charset=utf-8"} {
 		options = append(options, connect.WithCodec(&codec{name: name, check: t.CheckJSON,
-			// Fields that this version does not know are skipped: the client may be newer.
-			unmarshal: protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal,
+			// A field that this version does not know is refused and named. People write JSON by
+			// hand, and a mistyped limit or note must not be lost in silence. Programs that speak
+			// protobuf to older nodes ask first what they know.
+			unmarshal: protojson.Unmarshal,
 			marshal:   protojson.MarshalOptions{}.MarshalAppend}))
 	}
 	return connect.WithHandlerOptions(options...)
