@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
@@ -220,6 +221,25 @@ func (w *lines) block(block *ledger.Block, encoded []byte) error {
 }
 
 func (w *lines) entry(block *ledger.Block, index int, entry *ledger.Entry) error {
+	line := entryOf(block, index, entry)
+	if w.proofs {
+		line.Proof = block.Proof(index).Encode()
+	}
+	return w.put(&line)
+}
+
+// EntryLine returns the line of an entry in a journal of JSON lines, without a proof and without
+// the end of the line.
+func EntryLine(block *ledger.Block, index int, entry *ledger.Entry) ([]byte, error) {
+	var out bytes.Buffer
+	line := entryOf(block, index, entry)
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(&line)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+}
+
+func entryOf(block *ledger.Block, index int, entry *ledger.Entry) entryLine {
 	t := entry.Transaction()
 	line := entryLine{Type: "entry", Height: block.Header.Height, Index: index, ID: entry.ID,
 		Code: entry.Result.Code, Signer: t.Signer, LastValid: t.LastValid, Deadline: t.Deadline,
@@ -239,10 +259,7 @@ func (w *lines) entry(block *ledger.Block, index int, entry *ledger.Entry) error
 		value, other := textOr(t.Records[i].Value)
 		line.Records = append(line.Records, recordLine{t.Records[i].Key, value, other})
 	}
-	if w.proofs {
-		line.Proof = block.Proof(index).Encode()
-	}
-	return w.put(&line)
+	return line
 }
 
 func (w *lines) certificate(c *ledger.Certificate) error {

@@ -17,6 +17,12 @@ const (
 	released = "released" // the entry is the verdict by which another entry failed
 )
 
+// OutcomeOf returns the outcome of an entry as its own block says, such as "applied", and the
+// reason if it failed.
+func OutcomeOf(entry *ledger.Entry) (outcome, reason string) {
+	return outcomeOf(entry, entry.Transaction())
+}
+
 // outcomeOf returns the outcome of an entry, and the reason if it failed.
 func outcomeOf(entry *ledger.Entry, t *ledger.Transaction) (outcome, reason string) {
 	switch code := entry.Result.Code; {

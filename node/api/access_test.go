@@ -264,6 +264,11 @@ func TestAccess(t *testing.T) {
 			_, err := c.GetGenesis(b.context(), connect.NewRequest(&ledgerdv1.GetGenesisRequest{}))
 			return err
 		}, all},
+		"ReadChain": {func(c client) error {
+			_, err := c.ReadChain(b.context(), connect.NewRequest(
+				&ledgerdv1.ReadChainRequest{FromHeight: 1}))
+			return err
+		}, "auditor operator"},
 		"GetSnapshot": {func(c client) error {
 			return first(c.GetSnapshot(b.context(), connect.NewRequest(
 				&ledgerdv1.GetSnapshotRequest{})))

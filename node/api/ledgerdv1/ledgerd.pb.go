@@ -6732,7 +6732,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -7316,7 +7316,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x98\x17\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xe7\x17\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7328,7 +7328,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x10WaitTransactions\x12#.ledgerd.v1.WaitTransactionsRequest\x1a$.ledgerd.v1.WaitTransactionsResponse\"\x00\x12J\n" +
 	"\bGetBlock\x12\x1b.ledgerd.v1.GetBlockRequest\x1a\x1c.ledgerd.v1.GetBlockResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
-	"ListBlocks\x12\x1d.ledgerd.v1.ListBlocksRequest\x1a\x1e.ledgerd.v1.ListBlocksResponse\"\x03\x90\x02\x01\x12P\n" +
+	"ListBlocks\x12\x1d.ledgerd.v1.ListBlocksRequest\x1a\x1e.ledgerd.v1.ListBlocksResponse\"\x03\x90\x02\x01\x12M\n" +
+	"\tReadChain\x12\x1c.ledgerd.v1.ReadChainRequest\x1a\x1d.ledgerd.v1.ReadChainResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
 	"GetAccount\x12\x1d.ledgerd.v1.GetAccountRequest\x1a\x1e.ledgerd.v1.GetAccountResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\x0fGetAccountProof\x12\".ledgerd.v1.GetAccountProofRequest\x1a#.ledgerd.v1.GetAccountProofResponse\"\x03\x90\x02\x01\x12V\n" +
@@ -7480,26 +7481,28 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*Charter)(nil),                   // 100: ledgerd.v1.Charter
 	(*ShardRefusal)(nil),              // 101: ledgerd.v1.ShardRefusal
 	(*ShardChange)(nil),               // 102: ledgerd.v1.ShardChange
-	(*GetAccountProofRequest)(nil),    // 103: ledgerd.v1.GetAccountProofRequest
-	(*ListHistoryRequest)(nil),        // 104: ledgerd.v1.ListHistoryRequest
-	(*GetAssetRequest)(nil),           // 105: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 106: ledgerd.v1.ListAssetsRequest
-	(*GetCutRequest)(nil),             // 107: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 108: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 109: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 110: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 111: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 112: ledgerd.v1.GetSeedRequest
-	(*GetAccountProofResponse)(nil),   // 113: ledgerd.v1.GetAccountProofResponse
-	(*ListHistoryResponse)(nil),       // 114: ledgerd.v1.ListHistoryResponse
-	(*GetAssetResponse)(nil),          // 115: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 116: ledgerd.v1.ListAssetsResponse
-	(*GetCutResponse)(nil),            // 117: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 118: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 119: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 120: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 121: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 122: ledgerd.v1.GetSeedResponse
+	(*ReadChainRequest)(nil),          // 103: ledgerd.v1.ReadChainRequest
+	(*GetAccountProofRequest)(nil),    // 104: ledgerd.v1.GetAccountProofRequest
+	(*ListHistoryRequest)(nil),        // 105: ledgerd.v1.ListHistoryRequest
+	(*GetAssetRequest)(nil),           // 106: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 107: ledgerd.v1.ListAssetsRequest
+	(*GetCutRequest)(nil),             // 108: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 109: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 110: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 111: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 112: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 113: ledgerd.v1.GetSeedRequest
+	(*ReadChainResponse)(nil),         // 114: ledgerd.v1.ReadChainResponse
+	(*GetAccountProofResponse)(nil),   // 115: ledgerd.v1.GetAccountProofResponse
+	(*ListHistoryResponse)(nil),       // 116: ledgerd.v1.ListHistoryResponse
+	(*GetAssetResponse)(nil),          // 117: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 118: ledgerd.v1.ListAssetsResponse
+	(*GetCutResponse)(nil),            // 119: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 120: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 121: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 122: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 123: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 124: ledgerd.v1.GetSeedResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	88,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7596,71 +7599,73 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	22,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
 	27,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
 	29,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	32,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	103, // 95: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	34,  // 96: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	104, // 97: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	36,  // 98: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	40,  // 99: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	42,  // 100: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	105, // 101: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	106, // 102: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	44,  // 103: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	46,  // 104: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	107, // 105: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	108, // 106: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	50,  // 107: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	54,  // 108: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	57,  // 109: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	109, // 110: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	59,  // 111: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	79,  // 112: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	81,  // 113: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	75,  // 114: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	110, // 115: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	111, // 116: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	112, // 117: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	85,  // 118: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	83,  // 119: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	77,  // 120: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 121: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 122: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 123: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 124: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 125: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 126: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 127: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 128: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 129: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	33,  // 130: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	113, // 131: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	35,  // 132: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	114, // 133: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	37,  // 134: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	41,  // 135: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	43,  // 136: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	115, // 137: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	116, // 138: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	45,  // 139: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	47,  // 140: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	117, // 141: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	118, // 142: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	51,  // 143: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	55,  // 144: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	58,  // 145: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	119, // 146: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	60,  // 147: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	80,  // 148: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	82,  // 149: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	76,  // 150: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	120, // 151: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	121, // 152: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	122, // 153: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	86,  // 154: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	84,  // 155: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78,  // 156: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	121, // [121:157] is the sub-list for method output_type
-	85,  // [85:121] is the sub-list for method input_type
+	103, // 94: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	32,  // 95: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	104, // 96: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	34,  // 97: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	105, // 98: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	36,  // 99: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	40,  // 100: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	42,  // 101: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	106, // 102: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	107, // 103: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	44,  // 104: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	46,  // 105: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	108, // 106: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	109, // 107: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	50,  // 108: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	54,  // 109: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	57,  // 110: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	110, // 111: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	59,  // 112: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	79,  // 113: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	81,  // 114: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	75,  // 115: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	111, // 116: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	112, // 117: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	113, // 118: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	85,  // 119: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	83,  // 120: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	77,  // 121: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	5,   // 122: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 123: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 124: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 125: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 126: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 127: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 128: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 129: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 130: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	114, // 131: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	33,  // 132: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	115, // 133: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	35,  // 134: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	116, // 135: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	37,  // 136: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	41,  // 137: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	43,  // 138: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	117, // 139: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	118, // 140: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	45,  // 141: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	47,  // 142: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	119, // 143: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	120, // 144: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	51,  // 145: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	55,  // 146: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	58,  // 147: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	121, // 148: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	60,  // 149: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	80,  // 150: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	82,  // 151: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	76,  // 152: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	122, // 153: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	123, // 154: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	124, // 155: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	86,  // 156: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	84,  // 157: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	78,  // 158: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	122, // [122:159] is the sub-list for method output_type
+	85,  // [85:122] is the sub-list for method input_type
 	85,  // [85:85] is the sub-list for extension type_name
 	85,  // [85:85] is the sub-list for extension extendee
 	0,   // [0:85] is the sub-list for field type_name
@@ -7672,6 +7677,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		return
 	}
 	file_ledgerd_v1_assets_proto_init()
+	file_ledgerd_v1_chain_proto_init()
 	file_ledgerd_v1_cut_proto_init()
 	file_ledgerd_v1_figures_proto_init()
 	file_ledgerd_v1_genesis_proto_init()

@@ -83,6 +83,13 @@ func (r *router) ListBlocks(ctx context.Context,
 	return inChain(ctx, r, request, r.Service.ListBlocks, client.ListBlocks)
 }
 
+// ReadChain returns whole blocks of the named shard's chain.
+func (r *router) ReadChain(ctx context.Context,
+	request *connect.Request[ledgerdv1.ReadChainRequest]) (
+	*connect.Response[ledgerdv1.ReadChainResponse], error) {
+	return inChain(ctx, r, request, r.Service.ReadChain, client.ReadChain)
+}
+
 // GetBlock returns a block of the named shard's chain. A hash without a shard may be that of a
 // block in any chain.
 func (r *router) GetBlock(ctx context.Context,

@@ -70,6 +70,8 @@ const (
 	// LedgerServiceListBlocksProcedure is the fully-qualified name of the LedgerService's ListBlocks
 	// RPC.
 	LedgerServiceListBlocksProcedure = "/ledgerd.v1.LedgerService/ListBlocks"
+	// LedgerServiceReadChainProcedure is the fully-qualified name of the LedgerService's ReadChain RPC.
+	LedgerServiceReadChainProcedure = "/ledgerd.v1.LedgerService/ReadChain"
 	// LedgerServiceGetAccountProcedure is the fully-qualified name of the LedgerService's GetAccount
 	// RPC.
 	LedgerServiceGetAccountProcedure = "/ledgerd.v1.LedgerService/GetAccount"
@@ -173,6 +175,10 @@ type LedgerServiceClient interface {
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
 	// ListBlocks returns a page of block headers.
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
+	// ReadChain returns whole durable blocks in their canonical encoding, in order. A caller that
+	// follows a chain asks for the block after the last one that it has, and checks that it names the
+	// hash of that one.
+	ReadChain(context.Context, *connect.Request[ledgerdv1.ReadChainRequest]) (*connect.Response[ledgerdv1.ReadChainResponse], error)
 	// GetAccount returns an account and its balances.
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
 	// GetAccountProof returns the proof of what an account has after the newest block, for a check
@@ -312,6 +318,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+LedgerServiceListBlocksProcedure,
 			connect.WithSchema(ledgerServiceMethods.ByName("ListBlocks")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		readChain: connect.NewClient[ledgerdv1.ReadChainRequest, ledgerdv1.ReadChainResponse](
+			httpClient,
+			baseURL+LedgerServiceReadChainProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ReadChain")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
@@ -513,6 +526,7 @@ type ledgerServiceClient struct {
 	waitTransactions  *connect.Client[ledgerdv1.WaitTransactionsRequest, ledgerdv1.WaitTransactionsResponse]
 	getBlock          *connect.Client[ledgerdv1.GetBlockRequest, ledgerdv1.GetBlockResponse]
 	listBlocks        *connect.Client[ledgerdv1.ListBlocksRequest, ledgerdv1.ListBlocksResponse]
+	readChain         *connect.Client[ledgerdv1.ReadChainRequest, ledgerdv1.ReadChainResponse]
 	getAccount        *connect.Client[ledgerdv1.GetAccountRequest, ledgerdv1.GetAccountResponse]
 	getAccountProof   *connect.Client[ledgerdv1.GetAccountProofRequest, ledgerdv1.GetAccountProofResponse]
 	listAccounts      *connect.Client[ledgerdv1.ListAccountsRequest, ledgerdv1.ListAccountsResponse]
@@ -585,6 +599,11 @@ func (c *ledgerServiceClient) GetBlock(ctx context.Context, req *connect.Request
 // ListBlocks calls ledgerd.v1.LedgerService.ListBlocks.
 func (c *ledgerServiceClient) ListBlocks(ctx context.Context, req *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error) {
 	return c.listBlocks.CallUnary(ctx, req)
+}
+
+// ReadChain calls ledgerd.v1.LedgerService.ReadChain.
+func (c *ledgerServiceClient) ReadChain(ctx context.Context, req *connect.Request[ledgerdv1.ReadChainRequest]) (*connect.Response[ledgerdv1.ReadChainResponse], error) {
+	return c.readChain.CallUnary(ctx, req)
 }
 
 // GetAccount calls ledgerd.v1.LedgerService.GetAccount.
@@ -755,6 +774,10 @@ type LedgerServiceHandler interface {
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
 	// ListBlocks returns a page of block headers.
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
+	// ReadChain returns whole durable blocks in their canonical encoding, in order. A caller that
+	// follows a chain asks for the block after the last one that it has, and checks that it names the
+	// hash of that one.
+	ReadChain(context.Context, *connect.Request[ledgerdv1.ReadChainRequest]) (*connect.Response[ledgerdv1.ReadChainResponse], error)
 	// GetAccount returns an account and its balances.
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
 	// GetAccountProof returns the proof of what an account has after the newest block, for a check
@@ -890,6 +913,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		LedgerServiceListBlocksProcedure,
 		svc.ListBlocks,
 		connect.WithSchema(ledgerServiceMethods.ByName("ListBlocks")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceReadChainHandler := connect.NewUnaryHandler(
+		LedgerServiceReadChainProcedure,
+		svc.ReadChain,
+		connect.WithSchema(ledgerServiceMethods.ByName("ReadChain")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
@@ -1097,6 +1127,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetBlockHandler.ServeHTTP(w, r)
 		case LedgerServiceListBlocksProcedure:
 			ledgerServiceListBlocksHandler.ServeHTTP(w, r)
+		case LedgerServiceReadChainProcedure:
+			ledgerServiceReadChainHandler.ServeHTTP(w, r)
 		case LedgerServiceGetAccountProcedure:
 			ledgerServiceGetAccountHandler.ServeHTTP(w, r)
 		case LedgerServiceGetAccountProofProcedure:
@@ -1194,6 +1226,10 @@ func (UnimplementedLedgerServiceHandler) GetBlock(context.Context, *connect.Requ
 
 func (UnimplementedLedgerServiceHandler) ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListBlocks is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) ReadChain(context.Context, *connect.Request[ledgerdv1.ReadChainRequest]) (*connect.Response[ledgerdv1.ReadChainResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ReadChain is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {

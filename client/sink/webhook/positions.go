@@ -1,0 +1,87 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/client/sink"
+)
+
+// positions is the file with the position of one stream. A lock beside it keeps other processes
+// out.
+type positions struct {
+	path string
+	lock *os.File
+}
+
+// openPositions takes the lock of a stream.
+func openPositions(path string) (*positions, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("webhook: another process uses %s: end it, or give "+
+			"this sink another folder", path), lock.Close())
+	}
+	return &positions{path: path, lock: lock}, nil
+}
+
+func (p *positions) close() error { return p.lock.Close() }
+
+// read returns the position, or nil if there is none.
+func (p *positions) read() (*sink.Mark, error) {
+	text, err := os.ReadFile(p.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	mark := new(sink.Mark)
+	if err := json.Unmarshal(text, mark); err != nil || mark.Genesis.IsZero() {
+		return nil, sink.Refuse("webhook: %s is damaged: restore it, or delete it and begin with "+
+			"--from after what the receiver has", p.path)
+	}
+	return mark, nil
+}
+
+// write replaces the file, so that after a crash it has the old or the new position.
+func (p *positions) write(mark *sink.Mark) error {
+	text, err := json.Marshal(mark)
+	if err != nil {
+		return err
+	}
+	if err := replace(p.path, append(text, '\n')); err != nil {
+		return fmt.Errorf("webhook: keeping the position: %w", err)
+	}
+	return nil
+}
+
+func replace(path string, text []byte) (err error) {
+	next := path + ".next"
+	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
