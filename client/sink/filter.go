@@ -59,6 +59,10 @@ func (f *Filter) matches(t *ledger.Transaction) bool {
 			return true
 		}
 	}
+	if t.Asset != nil && len(f.Accounts) == 0 && f.asset(t.Asset.Asset) &&
+		f.organisation(t.Signer) {
+		return true
+	}
 	if len(f.Assets) > 0 {
 		return false // nothing else has an asset
 	}
