@@ -243,8 +243,8 @@ func (f *follower) goOn(ctx context.Context, mark *Mark) error {
 	if block.Hash != mark.Block || mark.Index >= block.Len() {
 		return Refuse("the target's position is entry %d of block %s at height %d, and the chain "+
 			"has block %s of %d entries there: the target was filled from another history; "+
-			"nothing was written. Check the nodes with ledgerd verify, or fill another target from "+
-			"the beginning", mark.Index, mark.Block, mark.Height, block.Hash, block.Len())
+			"nothing was written. Check the nodes with ledgerd verify, or fill another target "+
+			"from the beginning", mark.Index, mark.Block, mark.Height, block.Hash, block.Len())
 	}
 	f.next, f.last, f.skip = mark.Height, block.Header.Previous, mark.Index+1
 	if f.skip == block.Len() {
