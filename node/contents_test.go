@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-func rounds() []order.Delivery {
+func deliveredRounds() []order.Delivery {
 	return []order.Delivery{
 		{},
 		{Epoch: 3, Round: 1 << 40, Messages: []order.Message{{Origin: 1, Payload: []byte{}},
@@ -22,7 +22,7 @@ func rounds() []order.Delivery {
 
 func TestRoundsContentsRoundTrip(t *testing.T) {
 	t.Parallel()
-	for _, want := range rounds() {
+	for _, want := range deliveredRounds() {
 		whole := encodeRound(want)
 		got, err := decodeRound(whole)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -37,7 +37,7 @@ func TestRoundsContentsRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeRound(f *testing.F) {
-	for _, round := range rounds() {
+	for _, round := range deliveredRounds() {
 		f.Add(encodeRound(round))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

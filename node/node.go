@@ -28,6 +28,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
@@ -85,6 +86,7 @@ type Node struct {
 	forgeries    *forgeries
 	certifier    *certification.Certifier
 	life         *life
+	rounds       *rounds.Recorder
 	backfill     *backfill
 	doors        *doors.Doors
 	server       *api.Server
@@ -107,7 +109,10 @@ type Node struct {
 // ErrForeign, ErrLocked), and the fabric's.
 func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n := &Node{options: options, home: options.Home, logger: options.Logger, started: time.Now(),
-		done: make(chan struct{}), served: make(chan struct{})}
+		done: make(chan struct{}), served: make(chan struct{}), rounds: rounds.New()}
+	if n.home.Config.Ordering.RecordRounds {
+		n.rounds.Watch()
+	}
 	if n.logger == nil {
 		n.logger = slog.Default()
 	}
@@ -210,6 +215,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if options.beside != nil {
 		pooling.Beside = options.beside(pooling.Beside)
 	}
+	executing.Applied = n.seals(executing.Applied)
 	n.certifier = n.newCertifier()
 	durableTo := executing.DurableTo
 	executing.DurableTo = func(height ledger.Height) {
@@ -257,6 +263,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		CallsPerSecond: callsPerSecond(config.CallsPerSecond),
 		AlarmAfter:     n.home.Config.Shards.AlarmAfter,
 		Clock:          n.time.ofDay,
+		RecordsRounds:  n.home.Config.Ordering.RecordRounds,
 	})
 	if err != nil {
 		return nil, err

@@ -136,6 +136,9 @@ var rules = map[string]rule{
 	}},
 	"WatchCluster": {shared: true},
 	"WatchTree":    {shared: true},
+	// When which member sent how much tells an organisation about the traffic of others.
+	"GetRounds":   {},
+	"WatchRounds": {},
 }
 
 // allow decides about a call before it runs.

@@ -292,6 +292,14 @@ func TestAccess(t *testing.T) {
 			return first(c.WatchTree(b.context(), connect.NewRequest(
 				&ledgerdv1.WatchTreeRequest{})))
 		}, all},
+		"GetRounds": {func(c client) error {
+			_, err := c.GetRounds(b.context(), connect.NewRequest(&ledgerdv1.GetRoundsRequest{}))
+			return err
+		}, "auditor operator"},
+		"WatchRounds": {func(c client) error {
+			return first(c.WatchRounds(b.context(), connect.NewRequest(
+				&ledgerdv1.WatchRoundsRequest{})))
+		}, "auditor operator"},
 	}
 	methods := ledgerdv1.File_ledgerd_v1_ledgerd_proto.Services().Get(0).Methods()
 	for i := range methods.Len() {

@@ -6,6 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/rounds"
 )
 
 // Backend is the node as its API sees it. The node implements it; apitest has an in-memory one.
@@ -48,4 +49,9 @@ type Backend interface {
 	NodeState() report.NodeState
 	// ClusterState returns a snapshot of the shard as this node sees it.
 	ClusterState() report.ClusterState
+
+	// Rounds returns the recorder of what passes in this node's rounds.
+	Rounds() *rounds.Recorder
+	// RoundEdges returns the edges of the reliable digraph of so many members, by their places.
+	RoundEdges(members int) [][2]int
 }

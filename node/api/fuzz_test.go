@@ -89,6 +89,8 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 			Wait: ledgerdv1.Level_LEVEL_ORDERED, WaitMs: 1},
 		"GetGenesis": &ledgerdv1.GetGenesisRequest{Shard: new(uint32)},
 		"GetTree":    &ledgerdv1.GetTreeRequest{}, "WatchTree": &ledgerdv1.WatchTreeRequest{},
+		"GetRounds":   &ledgerdv1.GetRoundsRequest{Last: 5, ForMs: 1},
+		"WatchRounds": &ledgerdv1.WatchRoundsRequest{},
 	}
 }
 

@@ -75,6 +75,9 @@ type Options struct {
 	// A stream whose reader takes nothing for this long is cut off; default 2 min.
 	MaxStuckTime time.Duration
 
+	// RecordsRounds says that the node records its rounds also if nobody watches.
+	RecordsRounds bool
+
 	// AlarmAfter is how long a transaction may wait for other shards before it is shown as overdue;
 	// default: as long as it takes.
 	AlarmAfter time.Duration

@@ -24,7 +24,8 @@ func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
 	for _, file := range []string{"transaction.proto", "assets.proto", "chain.proto", "cut.proto",
-		"genesis.proto", "history.proto", "figures.proto", "shards.proto", "ledgerd.proto"} {
+		"genesis.proto", "history.proto", "figures.proto", "rounds.proto", "shards.proto",
+		"ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -154,7 +155,8 @@ func apiPage(comments map[string]string) string {
 	file, bundles := ledgerdv1.File_ledgerd_v1_ledgerd_proto,
 		ledgerdv1.File_ledgerd_v1_transaction_proto
 	cuts, begins := ledgerdv1.File_ledgerd_v1_cut_proto, ledgerdv1.File_ledgerd_v1_genesis_proto
-	shards := ledgerdv1.File_ledgerd_v1_shards_proto
+	shards, watched := ledgerdv1.File_ledgerd_v1_shards_proto,
+		ledgerdv1.File_ledgerd_v1_rounds_proto
 	histories := ledgerdv1.File_ledgerd_v1_history_proto
 	var b strings.Builder
 	b.WriteString("# API\n\nEvery call and message of a node's API. The page is made from\n" +
@@ -185,7 +187,7 @@ func apiPage(comments map[string]string) string {
 	b.WriteString("\n## Messages\n")
 	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages(),
 		begins.Messages(), shards.Messages(), histories.Messages(),
-		ledgerdv1.File_ledgerd_v1_figures_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_figures_proto.Messages(), watched.Messages(),
 		ledgerdv1.File_ledgerd_v1_assets_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_chain_proto.Messages()) {
 		name := string(message.Name())
@@ -202,7 +204,7 @@ func apiPage(comments map[string]string) string {
 		}
 	}
 	b.WriteString("\n## Enums\n")
-	for _, enum := range byName(file.Enums(), bundles.Enums(), cuts.Enums()) {
+	for _, enum := range byName(file.Enums(), bundles.Enums(), cuts.Enums(), watched.Enums()) {
 		name := string(enum.Name())
 		writeHead(&b, name, comments)
 		b.WriteString("\n| value | number | meaning |\n|---|---|---|\n")

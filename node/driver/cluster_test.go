@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -289,6 +290,7 @@ type clusterOptions struct {
 	change  func(order.Delivery) bool
 	ended   func(self order.ServerID, group driver.Group)
 	fault   func(self order.ServerID, d *order.Delivery)
+	rounds  *rounds.Recorder // of server 0
 }
 
 func newCluster(t testing.TB, options clusterOptions) *cluster {
@@ -336,6 +338,9 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 			Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),
 			Generation: group.Run, FirstRound: group.FirstRound,
 			MaxPayload: max(options.payload, 1024), Change: options.change})
+	}
+	if self == 0 {
+		config.Rounds = options.rounds
 	}
 	config.Ended = func(group driver.Group, members []order.ServerID) {
 		n.mu.Lock()

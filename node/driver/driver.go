@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -149,6 +150,8 @@ type Config struct {
 	// and must not call the driver. It may keep the frame, which never changes, and must not change
 	// it.
 	Arrived func(from order.ServerID, frame []byte)
+	// Rounds, if set, notes what passes in each run, for people who watch.
+	Rounds *rounds.Recorder
 	// Lost, if set, is called for members whose lane broke or whose frames were malformed, after
 	// the engine was told. It must return quickly and must not call the driver's Activate, Freeze
 	// or Close.
@@ -319,6 +322,7 @@ func (d *Driver) Activate(group Group) error {
 	}
 	r.inherit()
 	r.publish()
+	d.config.Rounds.Begin(group.Run, group.FirstRound, group.Members)
 	d.current = r
 	d.inbox.activate(group)
 	d.latest.Store(r) // from now on, others may take turns

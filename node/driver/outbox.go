@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -58,6 +59,9 @@ func (r *running) enqueue(sends []order.Send) {
 			box := &r.outboxes[server]
 			if box.lost || box.lane == nil {
 				continue
+			}
+			if r.watching.on {
+				r.noteFrame(rounds.Sent, r.place, server, send.Frame)
 			}
 			box.queue = append(box.queue, send.Frame)
 			box.bytes += len(send.Frame)

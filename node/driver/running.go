@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
@@ -55,6 +57,7 @@ type running struct {
 	statusSet   bool // its alarm is set
 	traffic     Traffic
 	loans       loans
+	watching    watching
 }
 
 // alarm is a timer that wakes the loop through the same channel as all other events. A receive from
@@ -118,6 +121,7 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 func (r *running) live() {
 	reason := r.run()
 	members, ended := r.members()
+	r.noteEnd(reason, ended)
 	if !ended {
 		r.cancel(errFrozen)
 	}
@@ -214,9 +218,13 @@ func (r *running) take() bool {
 
 // begin begins a turn: it feeds the inputs to the machine.
 func (r *running) begin() {
+	r.watch()
 	r.poll()
 	frames, opinions := r.inbox.take(r.arrivals, &r.loans)
 	r.count(frames)
+	if r.watching.on {
+		r.noteArrivals(frames)
+	}
 	r.turn.Step(frames, opinions)
 	clear(frames)
 	r.arrivals = frames[:0]
@@ -237,6 +245,9 @@ func (r *running) carryOutAll(deliver func([]order.Delivery) bool) bool {
 
 // end ends a turn. It reports whether another turn may find more to do.
 func (r *running) end() bool {
+	if r.watching.on {
+		r.noteProgress()
+	}
 	r.giveBack()
 	if r.turn.Moved() && !r.statusSet {
 		r.statusSet = true
@@ -263,8 +274,16 @@ func (r *running) broadcast() {
 		return
 	}
 	batch := r.next()
+	var at allconcur.Progress // the round of the message, which may be complete with it
+	if r.watching.on {
+		at = r.progress()
+	}
 	if !r.turn.Broadcast(batch) {
 		return
+	}
+	if r.watching.on {
+		r.note(rounds.Event{Kind: rounds.Broadcast, Epoch: at.Epoch, Round: at.Round,
+			Origin: r.group.Members[r.place], Bytes: len(batch)})
 	}
 	r.traffic.Broadcasts++
 	if len(batch) == 0 {
@@ -302,6 +321,9 @@ func (r *running) carryOut(do *turn.Action) {
 
 // changed carries out the machine's decision about one member.
 func (r *running) changed(do *turn.Action) {
+	if r.watching.on {
+		r.noteOpinion(do)
+	}
 	member := r.group.Members[do.Server]
 	logger := r.config.Logger.With("run", r.group.Run, "member", member)
 	switch do.Kind {
@@ -345,6 +367,9 @@ func (r *running) toPeerPlaces(deliveries []order.Delivery) {
 		delivery.Removed = r.peerPlaces(delivery.Removed)
 	}
 	r.traffic.Rounds += uint64(len(deliveries))
+	if r.watching.on {
+		r.noteDeliveries(deliveries)
+	}
 }
 
 // peerPlaces converts places in the group to places in Config.Peers, in the same order. It copies.
@@ -413,6 +438,10 @@ func (r *running) removed(delivery order.Delivery) {
 	servers := r.peerPlaces(delivery.Removed)
 	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Run,
 		"round", delivery.Round, "servers", servers)
+	if r.watching.on {
+		r.note(rounds.Event{Kind: rounds.Removed, Epoch: delivery.Epoch, Round: delivery.Round,
+			Servers: servers})
+	}
 	for _, place := range delivery.Removed {
 		if place == r.place {
 			continue

@@ -111,6 +111,9 @@ type OrderingConfig struct {
 	// nodes of the shard, needs allconcur+ and the eventual detector, and excludes log_rounds. The
 	// files of new ledgers say true, and those of nodes that join say what their shard has.
 	Prompt bool `koanf:"prompt"`
+	// Whether the newest messages of rounds are always recorded, for `ledgerd rounds` and the
+	// explorer, and not only while a client watches. Some five megabytes.
+	RecordRounds bool `koanf:"record_rounds"`
 	// The most bytes of the transactions that wait for a round; at least 2097152.
 	PoolBytesMax int `koanf:"pool_bytes_max"`
 	// Nines of reliability over a day, 1 to 15. They set the degree of the reliable digraph.
@@ -326,7 +329,7 @@ var keys = []string{
 	"admin.listen", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
-	"ordering.prompt",
+	"ordering.prompt", "ordering.record_rounds",
 	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
 	"shards.refuse_after", "shards.alarm_after", "store.reserve_bytes",
 	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",
@@ -412,6 +415,7 @@ batch_bytes_max = %d
 # prompt orders small rounds as soon as all members hold them; the same on all nodes of the shard.
 # It needs engine allconcur+ and detector eventual, and excludes log_rounds (docs/design/prompt.md)
 %s
+# record_rounds = true     # what passes in rounds is recorded also while nobody watches
 pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d

@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/rounds"
 )
 
 // Options of a Cluster.
@@ -74,6 +75,8 @@ type Node struct {
 	held    bool
 	refuse  int
 	absent  ledger.Height
+
+	rounds *rounds.Recorder
 }
 
 var _ api.Backend = (*Node)(nil)
@@ -106,7 +109,7 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 	}
 	for i := range options.Nodes {
 		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: report.ModeOrdering,
-			pending: make(map[ledger.Hash]bool)})
+			pending: make(map[ledger.Hash]bool), rounds: rounds.New()})
 	}
 	c.book = options.book
 	tb.Cleanup(func() {
@@ -353,6 +356,21 @@ func (n *Node) SetAbsent(height ledger.Height) {
 	defer n.cluster.mutex.Unlock()
 	n.absent = height
 	n.cluster.notify()
+}
+
+// Rounds implements api.Backend. What it holds is for a test to note.
+func (n *Node) Rounds() *rounds.Recorder { return n.rounds }
+
+// RoundEdges implements api.Backend: a complete digraph.
+func (n *Node) RoundEdges(members int) (edges [][2]int) {
+	for from := range members {
+		for to := range members {
+			if from != to {
+				edges = append(edges, [2]int{from, to})
+			}
+		}
+	}
+	return edges
 }
 
 // FetchAbsent implements api.Backend. No other node has more blocks.

@@ -6732,7 +6732,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -7316,7 +7316,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xe7\x17\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x87\x19\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7361,7 +7361,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\aGetSeed\x12\x1a.ledgerd.v1.GetSeedRequest\x1a\x1b.ledgerd.v1.GetSeedResponse\"\x000\x01\x12L\n" +
 	"\tSubscribe\x12\x1c.ledgerd.v1.SubscribeRequest\x1a\x1d.ledgerd.v1.SubscribeResponse\"\x000\x01\x12U\n" +
 	"\fWatchCluster\x12\x1f.ledgerd.v1.WatchClusterRequest\x1a .ledgerd.v1.WatchClusterResponse\"\x000\x01\x12L\n" +
-	"\tWatchTree\x12\x1c.ledgerd.v1.WatchTreeRequest\x1a\x1d.ledgerd.v1.WatchTreeResponse\"\x000\x01B9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
+	"\tWatchTree\x12\x1c.ledgerd.v1.WatchTreeRequest\x1a\x1d.ledgerd.v1.WatchTreeResponse\"\x000\x01\x12J\n" +
+	"\tGetRounds\x12\x1c.ledgerd.v1.GetRoundsRequest\x1a\x1d.ledgerd.v1.GetRoundsResponse\"\x00\x12R\n" +
+	"\vWatchRounds\x12\x1e.ledgerd.v1.WatchRoundsRequest\x1a\x1f.ledgerd.v1.WatchRoundsResponse\"\x000\x01B9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
 var (
 	file_ledgerd_v1_ledgerd_proto_rawDescOnce sync.Once
@@ -7492,17 +7494,21 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetGenesisRequest)(nil),         // 111: ledgerd.v1.GetGenesisRequest
 	(*GetSnapshotRequest)(nil),        // 112: ledgerd.v1.GetSnapshotRequest
 	(*GetSeedRequest)(nil),            // 113: ledgerd.v1.GetSeedRequest
-	(*ReadChainResponse)(nil),         // 114: ledgerd.v1.ReadChainResponse
-	(*GetAccountProofResponse)(nil),   // 115: ledgerd.v1.GetAccountProofResponse
-	(*ListHistoryResponse)(nil),       // 116: ledgerd.v1.ListHistoryResponse
-	(*GetAssetResponse)(nil),          // 117: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 118: ledgerd.v1.ListAssetsResponse
-	(*GetCutResponse)(nil),            // 119: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 120: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 121: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 122: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 123: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 124: ledgerd.v1.GetSeedResponse
+	(*GetRoundsRequest)(nil),          // 114: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 115: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 116: ledgerd.v1.ReadChainResponse
+	(*GetAccountProofResponse)(nil),   // 117: ledgerd.v1.GetAccountProofResponse
+	(*ListHistoryResponse)(nil),       // 118: ledgerd.v1.ListHistoryResponse
+	(*GetAssetResponse)(nil),          // 119: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 120: ledgerd.v1.ListAssetsResponse
+	(*GetCutResponse)(nil),            // 121: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 122: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 123: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 124: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 125: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 126: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 127: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 128: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	88,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7627,45 +7633,49 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	85,  // 119: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
 	83,  // 120: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
 	77,  // 121: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	5,   // 122: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 123: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 124: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 125: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 126: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 127: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 128: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 129: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 130: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	114, // 131: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	33,  // 132: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	115, // 133: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	35,  // 134: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	116, // 135: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	37,  // 136: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	41,  // 137: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	43,  // 138: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	117, // 139: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	118, // 140: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	45,  // 141: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	47,  // 142: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	119, // 143: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	120, // 144: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	51,  // 145: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	55,  // 146: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	58,  // 147: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	121, // 148: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	60,  // 149: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	80,  // 150: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	82,  // 151: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	76,  // 152: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	122, // 153: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	123, // 154: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	124, // 155: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	86,  // 156: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	84,  // 157: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78,  // 158: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	122, // [122:159] is the sub-list for method output_type
-	85,  // [85:122] is the sub-list for method input_type
+	114, // 122: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	115, // 123: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 124: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 125: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 126: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 127: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 128: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 129: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 130: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 131: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 132: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	116, // 133: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	33,  // 134: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	117, // 135: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	35,  // 136: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	118, // 137: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	37,  // 138: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	41,  // 139: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	43,  // 140: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	119, // 141: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	120, // 142: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	45,  // 143: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	47,  // 144: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	121, // 145: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	122, // 146: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	51,  // 147: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	55,  // 148: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	58,  // 149: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	123, // 150: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	60,  // 151: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	80,  // 152: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	82,  // 153: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	76,  // 154: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	124, // 155: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	125, // 156: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	126, // 157: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	86,  // 158: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	84,  // 159: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	78,  // 160: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	127, // 161: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	128, // 162: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	124, // [124:163] is the sub-list for method output_type
+	85,  // [85:124] is the sub-list for method input_type
 	85,  // [85:85] is the sub-list for extension type_name
 	85,  // [85:85] is the sub-list for extension extendee
 	0,   // [0:85] is the sub-list for field type_name
@@ -7682,6 +7692,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_figures_proto_init()
 	file_ledgerd_v1_genesis_proto_init()
 	file_ledgerd_v1_history_proto_init()
+	file_ledgerd_v1_rounds_proto_init()
 	file_ledgerd_v1_shards_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
 	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{

@@ -140,6 +140,11 @@ const (
 	LedgerServiceWatchClusterProcedure = "/ledgerd.v1.LedgerService/WatchCluster"
 	// LedgerServiceWatchTreeProcedure is the fully-qualified name of the LedgerService's WatchTree RPC.
 	LedgerServiceWatchTreeProcedure = "/ledgerd.v1.LedgerService/WatchTree"
+	// LedgerServiceGetRoundsProcedure is the fully-qualified name of the LedgerService's GetRounds RPC.
+	LedgerServiceGetRoundsProcedure = "/ledgerd.v1.LedgerService/GetRounds"
+	// LedgerServiceWatchRoundsProcedure is the fully-qualified name of the LedgerService's WatchRounds
+	// RPC.
+	LedgerServiceWatchRoundsProcedure = "/ledgerd.v1.LedgerService/WatchRounds"
 )
 
 // LedgerServiceClient is a client for the ledgerd.v1.LedgerService service.
@@ -249,6 +254,12 @@ type LedgerServiceClient interface {
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchClusterResponse], error)
 	// WatchTree streams the tree of shards whenever it changes, at most a few times a second.
 	WatchTree(context.Context, *connect.Request[ledgerdv1.WatchTreeRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchTreeResponse], error)
+	// GetRounds returns what the asked node recorded of its rounds, newest last: to look at step by
+	// step, or to keep. A node records while somebody watches, or always with ordering.record_rounds.
+	GetRounds(context.Context, *connect.Request[ledgerdv1.GetRoundsRequest]) (*connect.Response[ledgerdv1.GetRoundsResponse], error)
+	// WatchRounds streams what passes at the asked node in its rounds, as it happens. A reader that is
+	// too slow learns how many events it missed.
+	WatchRounds(context.Context, *connect.Request[ledgerdv1.WatchRoundsRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchRoundsResponse], error)
 }
 
 // NewLedgerServiceClient constructs a client for the ledgerd.v1.LedgerService service. By default,
@@ -512,6 +523,18 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(ledgerServiceMethods.ByName("WatchTree")),
 			connect.WithClientOptions(opts...),
 		),
+		getRounds: connect.NewClient[ledgerdv1.GetRoundsRequest, ledgerdv1.GetRoundsResponse](
+			httpClient,
+			baseURL+LedgerServiceGetRoundsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetRounds")),
+			connect.WithClientOptions(opts...),
+		),
+		watchRounds: connect.NewClient[ledgerdv1.WatchRoundsRequest, ledgerdv1.WatchRoundsResponse](
+			httpClient,
+			baseURL+LedgerServiceWatchRoundsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("WatchRounds")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -554,6 +577,8 @@ type ledgerServiceClient struct {
 	subscribe         *connect.Client[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse]
 	watchCluster      *connect.Client[ledgerdv1.WatchClusterRequest, ledgerdv1.WatchClusterResponse]
 	watchTree         *connect.Client[ledgerdv1.WatchTreeRequest, ledgerdv1.WatchTreeResponse]
+	getRounds         *connect.Client[ledgerdv1.GetRoundsRequest, ledgerdv1.GetRoundsResponse]
+	watchRounds       *connect.Client[ledgerdv1.WatchRoundsRequest, ledgerdv1.WatchRoundsResponse]
 }
 
 // Submit calls ledgerd.v1.LedgerService.Submit.
@@ -741,6 +766,16 @@ func (c *ledgerServiceClient) WatchTree(ctx context.Context, req *connect.Reques
 	return c.watchTree.CallServerStream(ctx, req)
 }
 
+// GetRounds calls ledgerd.v1.LedgerService.GetRounds.
+func (c *ledgerServiceClient) GetRounds(ctx context.Context, req *connect.Request[ledgerdv1.GetRoundsRequest]) (*connect.Response[ledgerdv1.GetRoundsResponse], error) {
+	return c.getRounds.CallUnary(ctx, req)
+}
+
+// WatchRounds calls ledgerd.v1.LedgerService.WatchRounds.
+func (c *ledgerServiceClient) WatchRounds(ctx context.Context, req *connect.Request[ledgerdv1.WatchRoundsRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchRoundsResponse], error) {
+	return c.watchRounds.CallServerStream(ctx, req)
+}
+
 // LedgerServiceHandler is an implementation of the ledgerd.v1.LedgerService service.
 type LedgerServiceHandler interface {
 	// Submit takes one signed bundle. It answers when the bundle reaches the wanted level, or when
@@ -848,6 +883,12 @@ type LedgerServiceHandler interface {
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest], *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error
 	// WatchTree streams the tree of shards whenever it changes, at most a few times a second.
 	WatchTree(context.Context, *connect.Request[ledgerdv1.WatchTreeRequest], *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error
+	// GetRounds returns what the asked node recorded of its rounds, newest last: to look at step by
+	// step, or to keep. A node records while somebody watches, or always with ordering.record_rounds.
+	GetRounds(context.Context, *connect.Request[ledgerdv1.GetRoundsRequest]) (*connect.Response[ledgerdv1.GetRoundsResponse], error)
+	// WatchRounds streams what passes at the asked node in its rounds, as it happens. A reader that is
+	// too slow learns how many events it missed.
+	WatchRounds(context.Context, *connect.Request[ledgerdv1.WatchRoundsRequest], *connect.ServerStream[ledgerdv1.WatchRoundsResponse]) error
 }
 
 // NewLedgerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1107,6 +1148,18 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(ledgerServiceMethods.ByName("WatchTree")),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetRoundsHandler := connect.NewUnaryHandler(
+		LedgerServiceGetRoundsProcedure,
+		svc.GetRounds,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetRounds")),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceWatchRoundsHandler := connect.NewServerStreamHandler(
+		LedgerServiceWatchRoundsProcedure,
+		svc.WatchRounds,
+		connect.WithSchema(ledgerServiceMethods.ByName("WatchRounds")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/ledgerd.v1.LedgerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LedgerServiceSubmitProcedure:
@@ -1183,6 +1236,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceWatchClusterHandler.ServeHTTP(w, r)
 		case LedgerServiceWatchTreeProcedure:
 			ledgerServiceWatchTreeHandler.ServeHTTP(w, r)
+		case LedgerServiceGetRoundsProcedure:
+			ledgerServiceGetRoundsHandler.ServeHTTP(w, r)
+		case LedgerServiceWatchRoundsProcedure:
+			ledgerServiceWatchRoundsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1338,4 +1395,12 @@ func (UnimplementedLedgerServiceHandler) WatchCluster(context.Context, *connect.
 
 func (UnimplementedLedgerServiceHandler) WatchTree(context.Context, *connect.Request[ledgerdv1.WatchTreeRequest], *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WatchTree is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetRounds(context.Context, *connect.Request[ledgerdv1.GetRoundsRequest]) (*connect.Response[ledgerdv1.GetRoundsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetRounds is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) WatchRounds(context.Context, *connect.Request[ledgerdv1.WatchRoundsRequest], *connect.ServerStream[ledgerdv1.WatchRoundsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WatchRounds is not implemented"))
 }
