@@ -111,8 +111,8 @@ func newFile(name string, content []byte) (*static.File, error) {
 
 // pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them. The
 // list of a book's assets is at /assets, and the built files are below it.
-var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|search|` +
-	`shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
+var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|rounds|` +
+	`search|shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
 	`(?:block|tx|account|organisation|asset|record)/.+)?$`)
 
 // ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser

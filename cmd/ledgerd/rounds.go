@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -203,7 +204,7 @@ func (o *roundsOptions) followRounds(ctx context.Context, out io.Writer,
 			_, err = fmt.Fprintf(out, "%s\n", text)
 			return err
 		}
-		begins := len(lines.names) == 0
+		begins := lines.names == nil
 		lines.learn(recording)
 		if begins {
 			for _, run := range recording.GetRuns() {
@@ -223,11 +224,12 @@ func (o *roundsOptions) followRounds(ctx context.Context, out io.Writer,
 type roundLines struct {
 	out   *bufio.Writer
 	names map[uint32]string
+	self  uint32 // the member that recorded
 }
 
 func (l *roundLines) learn(recording *ledgerdv1.Recording) {
-	if l.names == nil {
-		l.names = map[uint32]string{}
+	if l.names == nil { // later messages of a stream do not name it
+		l.names, l.self = map[uint32]string{}, recording.GetNode()
 	}
 	for _, member := range recording.GetMembers() {
 		if member.GetName() != "" {
@@ -328,6 +330,9 @@ func (l *roundLines) describe(event *ledgerdv1.RoundEvent) string {
 		}
 		if len(event.GetServers()) == 0 {
 			return "waits for nobody"
+		}
+		if slices.Contains(event.GetServers(), l.self) {
+			return "the round has not begun here: no own message yet"
 		}
 		return fmt.Sprintf("waits for %s of %s", what, l.list(event.GetServers()))
 	case ledgerdv1.RoundEventKind_ROUND_EVENT_KIND_TRACKS:

@@ -21,10 +21,12 @@ import {
   type EvidenceSchema,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import type { AssetSchema } from "../src/gen/ledgerd/v1/assets_pb";
+import type { Recording } from "../src/gen/ledgerd/v1/rounds_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
 import { certificate, evidence, fakeGenesis } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
+import { fakeRecording } from "./fake-rounds";
 import { FakeShards } from "./fake-shards";
 
 export interface FakeOptions {
@@ -67,6 +69,8 @@ export interface FakeOptions {
   joins?: boolean;
   /** When the chain was founded: another time makes another genesis. */
   foundedMs?: number;
+  /** The node lets nobody watch its rounds, or has none to show. */
+  rounds?: "refused" | "idle";
   /** Evidence that the node keeps; forged evidence has a wrong signature. */
   evidence?: "true" | "forged";
   port?: number;
@@ -475,6 +479,8 @@ export class FakeNode {
   private routes(router: ConnectRouter): ConnectRouter {
     const { chain, organisations, shards } = this;
     const clusterNow = (): ClusterState => this.cluster();
+    const { options } = this;
+    const recorded = (): Recording => fakeRecording((index) => this.names[index] ?? "");
     const page = <T>(
       rows: readonly T[],
       size: number,
@@ -493,6 +499,22 @@ export class FakeNode {
     return router.service(LedgerService, {
       getCluster: () => ({ cluster: this.cluster() }),
       getNode: () => ({ node: this.cluster().node ?? {} }),
+      getRounds: () => ({ recording: recorded() }),
+      watchRounds: async function* (_request, context) {
+        if (options.rounds === "refused")
+          throw new ConnectError(
+            "the role organisation does not make the call WatchRounds",
+            Code.PermissionDenied,
+          );
+        const { events, ...whole } = recorded();
+        yield { recording: { ...whole, events: [] } };
+        for (let i = 0; i < events.length && options.rounds !== "idle"; i += 10) {
+          await pause(60, context.signal);
+          if (context.signal.aborted) return;
+          yield { recording: { format: 1, events: events.slice(i, i + 10) } };
+        }
+        await pause(120_000, context.signal);
+      },
       watchCluster: async function* (_request, context) {
         while (!context.signal.aborted) {
           yield { cluster: clusterNow() };

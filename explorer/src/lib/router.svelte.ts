@@ -15,6 +15,7 @@ export interface Route {
     | "asset"
     | "record"
     | "nodes"
+    | "rounds"
     | "shards"
     | "shard"
     | "search"
@@ -33,6 +34,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/organisations": "organisations",
   "/assets": "assets",
   "/nodes": "nodes",
+  "/rounds": "rounds",
   "/shards": "shards",
   "/shards/blocks": "bookblocks",
   "/search": "search",
