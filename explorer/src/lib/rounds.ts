@@ -165,7 +165,10 @@ function runAt(recording: Recording, number: bigint | undefined): RoundRun | und
 }
 
 /** The edges to draw: those of the digraph, and those of trees that frames took. */
-export function edgesOf(recording: Recording, run: RoundRun | undefined): (Edge & { tree: boolean })[] {
+export function edgesOf(
+  recording: Recording,
+  run: RoundRun | undefined,
+): (Edge & { tree: boolean })[] {
   const edges = new Map<string, Edge & { tree: boolean }>();
   for (const { from, to } of run?.edges ?? [])
     edges.set(edgeName({ from, to }), { from, to, tree: false });
