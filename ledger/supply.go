@@ -63,21 +63,30 @@ type Supply struct {
 
 // SupplyOf adds up the issuances of an asset, given as the chains of all shards have it. Each
 // issuer counts where it came to last. It returns ErrMalformed if they are not of one asset, with
-// the same issuers, and ErrOverflow if 128 bits do not hold the sum.
+// the same owner and terms, or if an issuer issued in two shards without a move between them. It
+// returns ErrOverflow if 128 bits do not hold the sum.
 func SupplyOf(shards ...*Asset) (Supply, error) {
 	var all Supply
 	if len(shards) == 0 {
 		return all, nil
 	}
 	for _, of := range shards {
-		if of.Name != shards[0].Name || len(of.Issuances) != len(of.Issuers) ||
+		if of.Name != shards[0].Name || of.Number != shards[0].Number ||
+			of.Owner != shards[0].Owner || len(of.Issuances) != len(of.Issuers) ||
 			!of.equal(&shards[0].AssetTerms) {
 			return Supply{}, fmt.Errorf("%w: asset %s differs between shards", ErrMalformed,
 				shards[0].Name)
 		}
 	}
 	for i := range shards[0].Issuers {
-		last, _ := IssuanceOf(i, shards...)
+		last, home := IssuanceOf(i, shards...)
+		for s, of := range shards {
+			if each := of.Issuances[i]; ShardID(s) != home && each.Arrived == last.Arrived &&
+				each != (Issuance{Arrived: each.Arrived}) {
+				return Supply{}, fmt.Errorf("%w: %s issued %s in shards %d and %d at once",
+					ErrMalformed, of.Issuers[i].Organisation, of.Name, home, s)
+			}
+		}
 		for _, sum := range []struct {
 			to   *Amount
 			more Amount

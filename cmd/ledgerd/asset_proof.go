@@ -54,7 +54,11 @@ func (o *assetProofOptions) prove(ctx context.Context, nodes *client.Client,
 		return nil, err
 	}
 	shards := genesis.BookShards()
-	if tree, err := nodes.Tree(ctx); err == nil && len(tree.GetShards()) > shards {
+	tree, err := nodes.Tree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(tree.GetShards()) > shards {
 		return nil, fmt.Errorf("%s knows %d shards, and the ledger has %d by now: name the "+
 			"genesis of the shard that was added last", o.genesis, shards, len(tree.GetShards()))
 	}

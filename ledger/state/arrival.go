@@ -181,7 +181,7 @@ func (s *sealing) isNext(a *ledger.Arrival, id *ledger.Hash) bool {
 	if !begun {
 		next = s.state.nextArrival(a.Move)
 	}
-	return *id == next && next != (ledger.Hash{})
+	return *id == next && next != (ledger.Hash{}) && s.state.hasIssuers(a)
 }
 
 // early reports whether a client's bundle concerns an organisation that is on its way here before

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -134,12 +135,53 @@ func (s *State) changeAsset(t *ledger.Transaction) {
 		s.assets.add(found)
 	}
 	issuances := make([]ledger.Issuance, len(terms.Issuers))
-	for i := range found.Issuers {
-		at, _ := terms.Issuer(found.Issuers[i].Organisation) // MayBecome says that it stays
-		issuances[at] = found.Issuances[i]
+	for i := range terms.Issuers {
+		name := terms.Issuers[i].Organisation
+		if at, was := found.Issuer(name); was { // and MayBecome says that all stay
+			issuances[i] = found.Issuances[at]
+		} else {
+			issuances[i].Waiting = s.waitsToIssue(name, found.Name)
+		}
 	}
 	s.touchAsset(found)
 	found.Revision, found.AssetTerms, found.Issuances = change.Number, terms, issuances
+}
+
+// waitsToIssue returns what transactions that wait may still issue of an asset, for an organisation
+// that was no issuer until now. They were set aside before the name was registered.
+func (s *State) waitsToIssue(name ledger.OrganisationName, of ledger.AssetName) (
+	waits ledger.Amount) {
+	var counted []*account
+	for path := range s.waitingOf(name, of) {
+		found := s.find(path)
+		if !found.issuer || slices.Contains(counted, found) {
+			continue
+		}
+		counted = append(counted, found)
+		owed := found.owes(of)
+		var err error
+		if waits, err = waits.Add(owed.most.Minus(owed.now)); err != nil {
+			return ledger.MaxAmount
+		}
+	}
+	return waits
+}
+
+// waitingOf yields the accounts of an organisation from which transactions that wait take some of
+// an asset, some of them more than once.
+func (s *State) waitingOf(name ledger.OrganisationName,
+	of ledger.AssetName) iter.Seq[ledger.AccountPath] {
+	return func(yield func(ledger.AccountPath) bool) {
+		for each := s.pending.oldest; each != nil; each = each.after {
+			for i := range each.parts {
+				p := &each.parts[i]
+				if p.asset == of && p.net.Sign() < 0 && p.account.Organisation() == name &&
+					!yield(p.account) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // add adds an asset with the next number.
@@ -224,7 +266,7 @@ func (i *issuing) moved(before, after owing) bool {
 	}
 	waited, waits := before.most.Minus(before.now), after.most.Minus(after.now)
 	if plus(&i.Waiting, waits.Minus(waited)); i.Waiting.Sign() < 0 {
-		i.Waiting = ledger.Amount{} // of before the registration
+		i.Waiting = ledger.Amount{} // 128 bits did not hold it at the registration
 	}
 	_, err := i.Issued.Add(i.Waiting)
 	return fits && err == nil
@@ -288,7 +330,8 @@ func (s *State) judgeIssuing(made *issuing) ledger.Code {
 		after = after.Minus(before.Waiting)
 	}
 	switch {
-	case made.Committed(ledger.SupplyFixed).Compare(before.Committed(ledger.SupplyFixed)) <= 0:
+	case made.Issued.Compare(before.Issued) <= 0 &&
+		made.Committed(ledger.SupplyFixed).Compare(before.Committed(ledger.SupplyFixed)) <= 0:
 		return ledger.Applied // nothing is issued
 	case terms.Closed:
 		return ledger.IssuanceClosed
@@ -435,9 +478,21 @@ func (s *State) issuancesOf(name ledger.OrganisationName, visit func(movedIssuan
 	}
 }
 
+// hasIssuers reports whether this shard has the registrations of all that an arrival brings. The
+// old home may have executed some, of after the move, that are still on their way here.
+func (s *State) hasIssuers(a *ledger.Arrival) bool {
+	return !slices.ContainsFunc(a.Entries, func(each ledger.MovedEntry) bool {
+		if each.Key[0] != kindIssuance {
+			return false
+		}
+		r := read(each.Value)
+		brought := r.movedIssuance(each.Key, each.Value)
+		return r.Err == nil && !s.takesIssuances([]movedIssuance{brought})
+	})
+}
+
 // takesIssuances reports whether the assets are registered and the organisation is an issuer, of
-// each issuance that arrives. What the old home has of a registration, this shard has before the
-// move.
+// each issuance that arrives.
 func (s *State) takesIssuances(all []movedIssuance) bool {
 	return !slices.ContainsFunc(all, func(each movedIssuance) bool {
 		if each.asset == 0 || int(each.asset) > len(s.assets.all) {

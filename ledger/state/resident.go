@@ -101,8 +101,9 @@ type wanting struct {
 }
 
 // transaction adds the accounts that executing the transaction may look up: those of its postings
-// and openings, and those of the waiting transaction that it may settle. One that began to wait in
-// the same block has its own postings there.
+// and openings, those of the waiting transaction that it may settle, and those whose waiting amounts
+// the registration of an asset counts. One that began to wait in the same block has its own
+// postings there.
 func (w *wanting) transaction(t *ledger.Transaction) {
 	for i := range t.Postings {
 		if path := t.Postings[i].Account; !w.elsewhere(path) {
@@ -118,6 +119,13 @@ func (w *wanting) transaction(t *ledger.Transaction) {
 		if waits := w.state.pending.byID[t.Verdict.ID]; waits != nil {
 			for i := range waits.entry.parts {
 				w.others = append(w.others, lookup{path: waits.entry.parts[i].account})
+			}
+		}
+	}
+	if t.Asset != nil {
+		for i := range t.Asset.Issuers {
+			for path := range w.state.waitingOf(t.Asset.Issuers[i].Organisation, t.Asset.Asset) {
+				w.others = append(w.others, lookup{path: path})
 			}
 		}
 	}
