@@ -48,3 +48,41 @@ func TestSupplyOf(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodeAssetRefuses: entries that no state has are refused.
+func TestDecodeAssetRefuses(t *testing.T) {
+	t.Parallel()
+	good := func() *ledger.Asset {
+		return &ledger.Asset{Number: 1, Name: "EUR", Owner: "acme", Revision: 1, Registered: 3,
+			AssetTerms: ledger.AssetTerms{Supply: ledger.SupplyUnlimited,
+				Issuers: []ledger.Issuer{{Organisation: "acme"}}},
+			Issuances: []ledger.Issuance{{Issued: ledger.NewAmount(5)}}}
+	}
+	for name, change := range map[string]func(*ledger.Asset){
+		"": func(*ledger.Asset) {},
+		"redeemed more than issued": func(a *ledger.Asset) {
+			a.Issuances[0].Redeemed = ledger.NewAmount(6)
+		},
+		"redeemed below zero": func(a *ledger.Asset) {
+			a.Issuances[0].Redeemed = ledger.NewAmount(-1)
+		},
+		"waiting below zero": func(a *ledger.Asset) {
+			a.Issuances[0].Waiting = ledger.NewAmount(-1)
+		},
+		"number 0":         func(a *ledger.Asset) { a.Number = 0 },
+		"number too large": func(a *ledger.Asset) { a.Number = ledger.MaxRegisteredAssets + 1 },
+		"revision 0":       func(a *ledger.Asset) { a.Revision = 0 },
+		"no owner":         func(a *ledger.Asset) { a.Owner = "" },
+		"an issuer that is not counted": func(a *ledger.Asset) {
+			a.Issuances = nil
+		},
+	} {
+		asset := good()
+		change(asset)
+		entry, keyLength := asset.AppendEntry(nil)
+		_, err := ledger.DecodeAsset(entry[:keyLength], entry[keyLength:])
+		if (err == nil) != (name == "") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
