@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -194,4 +195,27 @@ func TestIssuersAreCountedApart(t *testing.T) {
 			{Organisation: "bank", Allowance: ledger.NewAmount(50)}}}
 	a.does(ledger.Applied, a.acme, a.acme.ChangeAsset("EUR", 2, terms))
 	issued("EUR", 0, 7)
+}
+
+// TestTooManyAssets: one organisation does not fill the registry of a book.
+func TestTooManyAssets(t *testing.T) {
+	t.Parallel()
+	a := newIssuers(t)
+	register := func(number int) ledger.Transaction {
+		return a.acme.ChangeAsset(ledger.AssetName(fmt.Sprintf("A%d", number)), 1,
+			ledgertest.Capped(50, "acme"))
+	}
+	for first := 0; first < ledger.MaxOwnAssets; first += 64 {
+		var many []ledger.Transaction
+		for i := range 64 {
+			many = append(many, register(first+i))
+		}
+		a.submit(0, a.acme.Bundle(many...))
+		a.flush()
+	}
+	if got := a.shards[1].state.AssetCount(); got != ledger.MaxOwnAssets {
+		t.Fatalf("%d assets are registered", got)
+	}
+	a.does(ledger.TooManyRegistered, a.acme, register(ledger.MaxOwnAssets))
+	a.does(ledger.Applied, a.bank, a.bank.ChangeAsset("EUR", 1, ledgertest.Capped(50, "bank")))
 }
