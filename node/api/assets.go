@@ -164,7 +164,8 @@ func notRegistered(name ledger.AssetName) error {
 		"account may issue it", name)
 }
 
-// ListAssets returns registered assets in the order of their registrations.
+// ListAssets returns registered assets in the order of their registrations, or those with some
+// names.
 func (s *Service) ListAssets(_ context.Context,
 	request *connect.Request[ledgerdv1.ListAssetsRequest]) (
 	*connect.Response[ledgerdv1.ListAssetsResponse], error) {
@@ -183,8 +184,16 @@ func (s *Service) ListAssets(_ context.Context,
 	}
 	opened := s.backend.Store()
 	height := opened.AppendedHeight()
-	assets := opened.Assets(uint32(after), size+1)
 	answer := &ledgerdv1.ListAssetsResponse{}
+	for _, name := range request.Msg.GetNames() {
+		if asset, known := opened.Asset(ledger.AssetName(name)); known {
+			answer.Assets = append(answer.Assets, s.assetToProto(&asset, height))
+		}
+	}
+	if len(request.Msg.GetNames()) > 0 {
+		return connect.NewResponse(answer), nil
+	}
+	assets := opened.Assets(uint32(after), size+1)
 	for i := range assets[:min(size, len(assets))] {
 		answer.Assets = append(answer.Assets, s.assetToProto(&assets[i], height))
 	}

@@ -447,7 +447,7 @@ test.describe("a book of several shards", () => {
       await expect.poll(async () => (await heightsOf(page)).length).toBe(10);
       await expect(
         page.getByRole("navigation", { name: "Sections" }).getByRole("link"),
-      ).toHaveCount(5);
+      ).toHaveCount(6);
       await expect(page.getByRole("navigation", { name: "Shards" })).toHaveCount(0);
       await expect(page.getByTestId("blocks").locator('a[href="/block/10"]')).toBeVisible();
       await page.goto(`${node.url}/shards`);

@@ -1,11 +1,13 @@
-// The decimals of registered assets, as the node says. A page asks once for each asset that it
-// shows, and again after a while for a name that was not registered. Decimals never change.
-import { Code, ConnectError } from "@connectrpc/connect";
+// The decimals of registered assets, as the node says. A page asks once for all assets that it
+// shows, and again after a while for names that were not registered. Decimals never change.
 import { SvelteMap } from "svelte/reactivity";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { api, callTimeoutMs } from "./api";
 
 const againMs = 30_000;
 const maxKnown = 4096;
+/** How many names the node takes at once. */
+const maxNames = 100;
 
 interface Known {
   /** Undefined while the node is asked. */
@@ -15,6 +17,7 @@ interface Known {
 }
 
 const known = new SvelteMap<string, Known>();
+let waiting: string[] = [];
 
 /**
  * Returns what is known of an asset, and asks the node if nothing is. Call it where a change of the
@@ -26,25 +29,38 @@ export function ask(name: string): void {
   if (before && Date.now() - before.askedMs < againMs) return;
   if (known.size >= maxKnown) known.clear();
   known.set(name, { decimals: before?.decimals, registered: false, askedMs: Date.now() });
-  void api
-    .getAsset({ name }, { timeoutMs: callTimeoutMs })
-    .then(
-      ({ asset }) => asset?.terms?.decimals,
-      // A node that does not know it, or of a version without assets, has whole numbers.
-      (error: unknown) =>
-        [Code.NotFound, Code.Unimplemented].includes(ConnectError.from(error).code)
-          ? undefined
-          : -1,
-    )
-    .then((decimals) => {
-      if (decimals === -1) known.delete(name);
-      else
-        known.set(name, {
-          decimals: decimals ?? 0,
-          registered: decimals !== undefined,
-          askedMs: Date.now(),
-        });
+  waiting.push(name);
+  // All names of a page come in one turn, and are asked for together.
+  if (waiting.length === 1) setTimeout(askWaiting);
+}
+
+function askWaiting(): void {
+  const all = waiting;
+  waiting = [];
+  for (let first = 0; first < all.length; first += maxNames)
+    void askFor(all.slice(first, first + maxNames));
+}
+
+async function askFor(names: string[]): Promise<void> {
+  let registered = new Map<string, number>();
+  try {
+    const { assets } = await api.listAssets({ names }, { timeoutMs: callTimeoutMs });
+    registered = new Map(assets.map((asset) => [asset.name, asset.terms?.decimals ?? 0]));
+  } catch (error) {
+    // A node of a version without assets has whole numbers.
+    if (ConnectError.from(error).code !== Code.Unimplemented) {
+      for (const name of names) known.delete(name);
+      return;
+    }
+  }
+  for (const name of names) {
+    const decimals = registered.get(name);
+    known.set(name, {
+      decimals: decimals ?? 0,
+      registered: decimals !== undefined,
+      askedMs: Date.now(),
     });
+  }
 }
 
 /** The decimals of an asset that are known by now; 0 for any other. */

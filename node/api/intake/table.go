@@ -60,6 +60,9 @@ var ofCut = Limits{Bytes: 256 << 10, Growth: 64, Memory: 512 << 10}
 // MaxWaited bounds the transactions of one WaitTransactions call.
 const MaxWaited = 16_384
 
+// MaxAssetNames bounds the names of one ListAssets call.
+const MaxAssetNames = 100
+
 // counts bounds the elements of each list of a request. A list without a line holds none.
 var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.Bundle.transactions":                  ledger.MaxBundleTransactions,
@@ -74,6 +77,7 @@ var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.SubscribeRequest.begin":               ledger.MaxShards,
 	"ledgerd.v1.GetAccountRequest.cut":                ledger.MaxShards,
 	"ledgerd.v1.ListAccountsRequest.cut":              ledger.MaxShards,
+	"ledgerd.v1.ListAssetsRequest.names":              MaxAssetNames,
 	"ledgerd.v1.GetPlaceRequest.streamed":             ledger.MaxShards,
 	"ledgerd.v1.Place.streamed":                       ledger.MaxShards,
 }

@@ -364,10 +364,13 @@ func (x *GetAssetResponse) GetProof() []byte {
 }
 
 type ListAssetsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PageSize      uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
-	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard         *uint32                `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // only what was issued in this shard; by default in all
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PageSize  uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
+	PageToken string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard     *uint32                `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // only what was issued in this shard; by default in all
+	// Only the assets with these names, at most 100, in this order and without pages. Names that are
+	// not registered are left out. What was issued is only that of the shard that answers.
+	Names         []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +424,13 @@ func (x *ListAssetsRequest) GetShard() uint32 {
 		return *x.Shard
 	}
 	return 0
+}
+
+func (x *ListAssetsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
 }
 
 type ListAssetsResponse struct {
@@ -510,12 +520,13 @@ const file_ledgerd_v1_assets_proto_rawDesc = "" +
 	"\x06_shard\"Q\n" +
 	"\x10GetAssetResponse\x12'\n" +
 	"\x05asset\x18\x01 \x01(\v2\x11.ledgerd.v1.AssetR\x05asset\x12\x14\n" +
-	"\x05proof\x18\x02 \x01(\fR\x05proof\"t\n" +
+	"\x05proof\x18\x02 \x01(\fR\x05proof\"\x8a\x01\n" +
 	"\x11ListAssetsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x19\n" +
-	"\x05shard\x18\x03 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x05shard\x18\x03 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x14\n" +
+	"\x05names\x18\x04 \x03(\tR\x05namesB\b\n" +
 	"\x06_shard\"g\n" +
 	"\x12ListAssetsResponse\x12)\n" +
 	"\x06assets\x18\x01 \x03(\v2\x11.ledgerd.v1.AssetR\x06assets\x12&\n" +

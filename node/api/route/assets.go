@@ -36,12 +36,14 @@ func (r *router) GetAsset(ctx context.Context,
 	return answer, nil
 }
 
-// ListAssets returns registered assets, with what was issued of them in all shards.
+// ListAssets returns registered assets, with what was issued of them in all shards, unless it is
+// asked for names or one shard.
 func (r *router) ListAssets(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAssetsRequest]) (
 	*connect.Response[ledgerdv1.ListAssetsResponse], error) {
 	answer, err := inChain(ctx, r, request, r.Service.ListAssets, client.ListAssets)
-	if err != nil || request.Msg.Shard != nil || len(answer.Msg.GetAssets()) == 0 {
+	if err != nil || request.Msg.Shard != nil || len(request.Msg.GetNames()) > 0 ||
+		len(answer.Msg.GetAssets()) == 0 {
 		return answer, err
 	}
 	shards := r.otherShards()
