@@ -101,8 +101,8 @@ type wanting struct {
 }
 
 // transaction adds the accounts that executing the transaction may look up: those of its postings
-// and openings, those of the waiting transaction that it may settle, and those whose waiting amounts
-// the registration of an asset counts. One that began to wait in the same block has its own
+// and openings, those of the waiting transaction that it may settle, and those whose waiting
+// amounts the registration of an asset counts. One that began to wait in the same block has its own
 // postings there.
 func (w *wanting) transaction(t *ledger.Transaction) {
 	for i := range t.Postings {
