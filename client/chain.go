@@ -13,6 +13,9 @@ import (
 // maxBlockBytes bounds the encoding of a block that ReadChain takes.
 const maxBlockBytes = 1 << 30
 
+// partTime bounds the reading of one part of a block, over all nodes.
+const partTime = time.Minute
+
 // Chain is a part of a shard's chain.
 type Chain struct {
 	Blocks  []*ledger.Block // durable, in order; none if the first one is not there yet
@@ -24,13 +27,13 @@ type Chain struct {
 //
 // Each block matches its own hash, has the height that was asked for, and follows the block before
 // it in the answer. Whether the first one follows a block that the caller has is for the caller to
-// check.
+// check. The time for each part of a large block is bounded, and that for all of it is not.
 func (c *Client) ReadChain(ctx context.Context, shard ledger.ShardID, from ledger.Height,
 	wait time.Duration) (Chain, error) {
 	number := uint32(shard)
 	request := &ledgerdv1.ReadChainRequest{Shard: &number, FromHeight: uint64(from),
 		WaitMs: uint32(min(max(wait, 0), 10*time.Second).Milliseconds())}
-	answer, err := call(ctx, c, false, request, service.ReadChain)
+	answer, err := c.readPart(ctx, false, request)
 	if err != nil {
 		return Chain{}, err
 	}
@@ -91,10 +94,18 @@ func (c *Client) restOfBlock(ctx context.Context, request *ledgerdv1.ReadChainRe
 		}
 		request.Offset, request.WaitMs = uint64(len(whole)), 0
 		var err error
-		if answer, err = call(ctx, c, true, request, service.ReadChain); err != nil {
+		if answer, err = c.readPart(ctx, true, request); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// readPart reads one answer.
+func (c *Client) readPart(ctx context.Context, patient bool,
+	request *ledgerdv1.ReadChainRequest) (*ledgerdv1.ReadChainResponse, error) {
+	bounded, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	return call(bounded, c, patient, request, service.ReadChain)
 }
 
 // TransactionIn returns a transaction of a shard's chain, with its content checked against its id.

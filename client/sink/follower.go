@@ -38,8 +38,9 @@ type follower struct {
 	written uint64
 	batch   *Batch // that is being filled, or nil
 	size    int    // of its lines
-	// crossings are transactions that wait for other shards, as far as the filter needs them.
-	crossings map[ledger.Hash]*ledger.Transaction
+	// crossings are the transactions that wait for other shards, and whether the filter lets them
+	// through.
+	crossings map[ledger.Hash]bool
 }
 
 // run streams until the context ends, the stream is at its end, or no retry helps.
@@ -58,7 +59,7 @@ func (f *follower) run(ctx context.Context) (err error) {
 			return ctx.Err()
 		case err == nil:
 			return nil
-		case final(err):
+		case f.final(err):
 			return f.explain(err)
 		}
 		if f.written > written || f.mark != nil && mark != nil && f.mark.After(mark.Position) {
@@ -72,6 +73,10 @@ func (f *follower) run(ctx context.Context) (err error) {
 				"to go on", f.explain(err), f.options.GiveUp)
 		}
 		f.tell(Event{Event: "retry", Error: f.explain(err).Error()})
+		switch client.CodeOf(err) {
+		case connect.CodeUnimplemented, connect.CodeInvalidArgument:
+			f.source.Rotate() // the node is older than the others, or behind them
+		}
 		// The target says again where to go on: what it took of the last batch is unknown.
 		if err := f.close(); err != nil {
 			f.tell(Event{Event: "retry", Error: f.explain(err).Error()})
@@ -94,11 +99,15 @@ func final(err error) bool {
 		return true
 	}
 	switch client.CodeOf(err) {
-	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeInvalidArgument,
-		connect.CodeUnimplemented:
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeInvalidArgument:
 		return true
 	}
 	return false
+}
+
+// final reports whether no retry helps. A node may not know a shard yet that was added just now.
+func (f *follower) final(err error) bool {
+	return final(err) && !(f.added && client.CodeOf(err) == connect.CodeInvalidArgument)
 }
 
 func pause(ctx context.Context, length time.Duration) bool {
@@ -136,13 +145,15 @@ func (f *follower) stream(ctx context.Context) error {
 	}
 	f.tell(Event{Event: "begin"})
 	for !f.ends || f.next <= f.end {
-		bounded, cancel := context.WithTimeout(ctx, f.options.CallTime)
-		part, err := f.source.ReadChain(bounded, f.shard, f.next, f.options.Poll)
-		cancel()
+		part, err := f.source.ReadChain(ctx, f.shard, f.next, f.options.Poll)
 		if err != nil {
 			return err
 		}
 		f.head = max(f.head, part.Durable)
+		if f.ends && len(part.Blocks) == 0 {
+			f.source.Rotate()
+			return fmt.Errorf("block %d was durable, and the node does not have it", f.next)
+		}
 		for _, block := range part.Blocks {
 			if block.Header.Height != f.next || !f.last.IsZero() &&
 				block.Header.Previous != f.last {
@@ -196,27 +207,24 @@ func (f *follower) begin(ctx context.Context) error {
 	if f.mark != nil && (mark == nil || f.mark.After(mark.Position)) {
 		f.tell(Event{Event: "lost", Error: "the target lost what it had taken; it gets it again"})
 	}
-	f.mark, f.batch, f.crossings = mark, nil, make(map[ledger.Hash]*ledger.Transaction)
+	f.mark, f.batch, f.crossings = mark, nil, make(map[ledger.Hash]bool)
 	if f.options.Once && !f.ends {
 		f.ends, f.end = true, f.head
 	}
 	if mark == nil {
-		return f.beginAt(genesis)
+		return f.beginAt(ctx, genesis)
 	}
 	return f.goOn(ctx, mark)
 }
 
 // beginAt begins a stream of which the target has nothing.
-func (f *follower) beginAt(genesis *ledger.Genesis) error {
+func (f *follower) beginAt(ctx context.Context, genesis *ledger.Genesis) error {
+	if f.options.FromHead && !f.added {
+		return f.beginAtHead(ctx)
+	}
 	f.next, f.last, f.skip = max(f.options.from(f.shard), 1), ledger.Hash{}, 0
-	switch {
-	case f.added:
+	if f.added {
 		f.next = 1
-	case f.options.FromHead:
-		if f.first == 0 {
-			f.first = f.head + 1
-		}
-		f.next = f.first
 	}
 	if f.next > f.head+1 {
 		return Refuse("--from names block %d, and the chain ends with block %d: begin at %d or "+
@@ -228,6 +236,33 @@ func (f *follower) beginAt(genesis *ledger.Genesis) error {
 	return nil
 }
 
+// beginAtHead begins a stream after the head. The target gets the mark of the head before there is
+// anything to write, so that a stream that is interrupted until then does not begin later.
+func (f *follower) beginAtHead(ctx context.Context) error {
+	if !f.target.KeepsMarks() {
+		return Refuse("--from head: this target keeps its position in what was written, so it "+
+			"cannot keep where it began: name the block, such as --from %d=%d for the present "+
+			"head of shard %[1]d, and the same one until something is written", f.shard, f.head+1)
+	}
+	if f.first == 0 {
+		f.first = f.head + 1
+	}
+	// Before the first block the mark is the genesis.
+	mark := Mark{Position: Position{Shard: f.shard}, Genesis: f.chain.Genesis,
+		Block: f.chain.Genesis}
+	if f.first > 1 {
+		mark.Height = f.first - 1
+		block, err := f.blockOf(ctx, &mark)
+		if err != nil {
+			return err
+		}
+		mark = markOf(f.chain, block, block.Len()-1)
+	}
+	f.next, f.last, f.skip = f.first, mark.Block, 0
+	f.batch = &Batch{Chain: f.chain, Through: mark}
+	return f.flush(ctx)
+}
+
 // goOn checks the target's mark against the chain, and goes on after it.
 func (f *follower) goOn(ctx context.Context, mark *Mark) error {
 	if mark.Shard != f.shard || mark.Genesis != f.chain.Genesis {
@@ -235,6 +270,10 @@ func (f *follower) goOn(ctx context.Context, mark *Mark) error {
 			"chain with genesis %s, and this is shard %d with genesis %s; nothing was written. "+
 			"Give this stream another name or place in the configuration, or ask the nodes of "+
 			"the other ledger", mark.Position, mark.Genesis, f.shard, f.chain.Genesis)
+	}
+	if mark.Height == 0 && mark.Block == f.chain.Genesis { // it began before the first block
+		f.next, f.last, f.skip = 1, f.chain.Genesis, 0
+		return nil
 	}
 	block, err := f.blockOf(ctx, mark)
 	if err != nil {
@@ -258,9 +297,7 @@ func (f *follower) blockOf(ctx context.Context, mark *Mark) (*ledger.Block, erro
 	deadline := time.Now().Add(f.options.Patience)
 	for {
 		wait := min(max(time.Until(deadline), 0), f.options.Poll)
-		bounded, cancel := context.WithTimeout(ctx, f.options.CallTime)
-		part, err := f.source.ReadChain(bounded, f.shard, mark.Height, wait)
-		cancel()
+		part, err := f.source.ReadChain(ctx, f.shard, mark.Height, wait)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +305,12 @@ func (f *follower) blockOf(ctx context.Context, mark *Mark) (*ledger.Block, erro
 		if len(part.Blocks) > 0 {
 			return part.Blocks[0], nil
 		}
+		f.source.Rotate()
 		if !time.Now().Before(deadline) {
+			if f.head >= mark.Height { // another node has it
+				return nil, fmt.Errorf("the node is behind the target, which has everything up to "+
+					"block %d of %d", mark.Height, f.head)
+			}
 			return nil, Refuse("the target's position %s is past the chain, which ends with block "+
 				"%d as the nodes say: nothing was written. Ask a node that has caught up with "+
 				"--node, or check whether the ledger was set back", mark.Position, f.head)
@@ -339,28 +381,36 @@ func (f *follower) streams(ctx context.Context, entry *ledger.Entry,
 	if filter.all() {
 		return true, nil
 	}
+	code := entry.Result.Code
 	if t.Verdict == nil {
-		if entry.Result.Code == ledger.SetAside && len(f.crossings) < maxCrossings {
-			f.crossings[entry.ID] = t
+		matches := filter.matches(t)
+		if code == ledger.SetAside && len(f.crossings) < maxCrossings {
+			f.crossings[entry.ID] = matches
 		}
-		return filter.matches(t), nil
+		return matches, nil
 	}
 	id := t.Verdict.ID
-	about, known := f.crossings[id]
+	ended := code == ledger.Settled || code == ledger.Released
+	matches, known := f.crossings[id]
 	if !known {
 		bounded, cancel := context.WithTimeout(ctx, f.options.CallTime)
-		found, err := f.source.TransactionIn(bounded, f.shard, id)
+		about, err := f.source.TransactionIn(bounded, f.shard, id)
 		cancel()
 		switch {
-		case client.CodeOf(err) == connect.CodeNotFound:
-			return false, nil // the verdict came before its transaction, and ends nothing
-		case err != nil:
+		case err == nil:
+			matches = filter.matches(about)
+		case client.CodeOf(err) != connect.CodeNotFound:
 			return false, err
+		case ended: // its transaction is in the chain before it, so this node is behind
+			f.source.Rotate()
+			return false, fmt.Errorf("the transaction %s of a verdict is not at this node yet: %w",
+				id, err)
+		default: // the verdict came before its transaction, and ends nothing
+			return false, nil
 		}
-		about = found
 	}
-	if code := entry.Result.Code; code == ledger.Settled || code == ledger.Released {
+	if ended {
 		delete(f.crossings, id)
 	}
-	return filter.matches(about), nil
+	return matches, nil
 }

@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -46,7 +47,8 @@ type Options struct {
 
 // Event says what happened to a stream.
 type Event struct {
-	// Event is begin, progress, retry, lost, end or shards.
+	// Event is begin, progress, retry, lost, end or shards: no node says yet how many shards there
+	// are, and the event is of no stream.
 	Event string `json:"event"`
 	// Shard is that of the stream, and Height and Index the place up to which the target has
 	// everything. Durable is the last durable block of the chain, Written how many records were
@@ -104,7 +106,7 @@ func Run(ctx context.Context, source Source, target Target, options Options) err
 	defaultTo(&options.Poll, 10*time.Second)
 	defaultTo(&options.CallTime, time.Minute)
 	defaultTo(&options.WriteTime, 5*time.Minute)
-	count, err := source.Shards(ctx)
+	count, err := countShards(ctx, source, &options)
 	if err != nil {
 		return err
 	}
@@ -153,6 +155,26 @@ func Run(ctx context.Context, source Source, target Target, options Options) err
 		return failed[0]
 	}
 	return nil
+}
+
+// countShards asks how many shards the book has, until a node answers.
+func countShards(ctx context.Context, source Source, options *Options) (int, error) {
+	begun := time.Now()
+	for pauses := 0; ; pauses++ {
+		count, err := source.Shards(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return 0, ctx.Err()
+		case err == nil || final(err):
+			return count, err
+		case options.GiveUp > 0 && time.Since(begun) >= options.GiveUp:
+			return 0, fmt.Errorf("%w; gave up after %s", err, options.GiveUp)
+		}
+		options.tell(Event{Event: "shards", Error: err.Error()})
+		if !pause(ctx, min(options.Backoff<<min(pauses, 16), options.MaxBackoff)) {
+			return 0, ctx.Err()
+		}
+	}
 }
 
 // discover begins the streams of shards that are added to the book, from their first block on.

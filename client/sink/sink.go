@@ -18,12 +18,15 @@ type Source interface {
 	// ShardGenesis returns the beginning of a shard's chain.
 	ShardGenesis(ctx context.Context, shard ledger.ShardID) (*ledger.Genesis, error)
 	// ReadChain returns durable blocks of a shard's chain from a height on. If there is none yet,
-	// it waits for so long.
+	// it waits for so long. A block may come in many parts: the source itself bounds the time of
+	// each.
 	ReadChain(ctx context.Context, shard ledger.ShardID, from ledger.Height,
 		wait time.Duration) (client.Chain, error)
 	// TransactionIn returns a transaction of a shard's chain.
 	TransactionIn(ctx context.Context, shard ledger.ShardID,
 		id ledger.Hash) (*ledger.Transaction, error)
+	// Rotate moves on to another node, since this one is behind or too old.
+	Rotate()
 }
 
 var _ Source = (*client.Client)(nil)
@@ -32,6 +35,9 @@ var _ Source = (*client.Client)(nil)
 type Target interface {
 	// Open connects to the target for the stream of one chain. The caller closes the lane.
 	Open(ctx context.Context, chain Chain) (Lane, error)
+	// KeepsMarks reports whether lanes keep the mark of a batch without records, too. Those that
+	// keep it as part of the last record do not.
+	KeepsMarks() bool
 	// Close ends what the lanes share, once all of them are closed.
 	Close() error
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/client/sink"
 	"github.com/ledgerd/ledgerd/client/sink/sinktest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -20,6 +22,8 @@ type kept struct {
 	marks map[ledger.ShardID]*sink.Mark
 	// careless keeps the mark a batch late, as a target with a planted bug.
 	careless bool
+	// bare keeps marks as part of records only.
+	bare bool
 }
 
 func newKept() *kept {
@@ -37,6 +41,8 @@ func (k *kept) Open(_ context.Context, chain sink.Chain) (sink.Lane, error) {
 }
 
 func (k *kept) Close() error { return nil }
+
+func (k *kept) KeepsMarks() bool { return !k.bare }
 
 func (l *keptLane) Close() error { return nil }
 
@@ -206,6 +212,65 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// flaky is a source with a node that is away, and one that is behind.
+type flaky struct {
+	*sinktest.Ledger
+	away    int // so many times no node answers
+	rotated int
+	behind  bool // until another node is asked
+}
+
+func (f *flaky) Shards(ctx context.Context) (int, error) {
+	if f.away--; f.away >= 0 {
+		return 0, errors.New("no node answers")
+	}
+	return f.Ledger.Shards(ctx)
+}
+
+func (f *flaky) Rotate() { f.rotated++ }
+
+func (f *flaky) ReadChain(ctx context.Context, shard ledger.ShardID, from ledger.Height,
+	wait time.Duration) (client.Chain, error) {
+	chain, err := f.Ledger.ReadChain(ctx, shard, from, wait)
+	if f.behind && f.rotated == 0 && from > 3 {
+		chain.Blocks = nil
+	}
+	return chain, err
+}
+
+// Nodes that do not answer at the beginning are asked again. A run up to the present head does not
+// wait for ever for a node that is behind: it asks another one, and gives up.
+func TestNodesThatAreAwayOrBehind(t *testing.T) {
+	t.Parallel()
+	source := &flaky{Ledger: sinktest.NewLedger("test", 12, 2), away: 3, behind: true}
+	target, options, told := newKept(), sinktest.Options(), 0
+	options.Report = func(event sink.Event) {
+		if event.Event == "shards" {
+			told++
+		}
+	}
+	if err := sink.Run(t.Context(), source, target, options); err != nil {
+		t.Fatal(err)
+	}
+	if err := sinktest.Compare(target.seen[0], source.Want(t)); err != nil {
+		t.Fatal(err)
+	}
+	if told != 3 || source.rotated == 0 {
+		t.Errorf("%d events, %d turns", told, source.rotated)
+	}
+	// The mark is past this node, and the nodes are known to have more.
+	source.behind, source.rotated = true, 0
+	options.Patience = time.Nanosecond
+	if err := sink.Run(t.Context(), source, target, options); err != nil {
+		t.Fatal(err)
+	}
+	options.GiveUp = time.Nanosecond
+	if err := sink.Run(t.Context(), &flaky{Ledger: source.Ledger, away: 9}, newKept(),
+		options); err == nil || !strings.Contains(err.Error(), "no node answers; gave up") {
+		t.Error(err)
+	}
+}
+
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	position := sink.Position{Shard: 3, Height: 12, Index: 4}
@@ -216,5 +281,36 @@ func TestPositions(t *testing.T) {
 		if parsed, err := sink.ParsePosition(text); err == nil {
 			t.Errorf("%q is %v", text, parsed)
 		}
+	}
+}
+
+// What comes while a sink is down that began at the head, and has written nothing yet, is not lost.
+// A target that cannot keep the head is told the height to begin with.
+func TestFromHead(t *testing.T) {
+	t.Parallel()
+	options := sinktest.Options()
+	options.FromHead = true
+	for _, head := range []int{0, 5} {
+		target, short := newKept(), sinktest.NewLedger("test", 5, 3)
+		short.Blocks = short.Blocks[:head]
+		if err := sink.Run(t.Context(), short, target, options); err != nil ||
+			len(target.seen[0]) != 0 {
+			t.Fatalf("%d records: %v", len(target.seen[0]), err)
+		}
+		long := sinktest.NewLedger("test", 8, 3)
+		if err := sink.Run(t.Context(), long, target, options); err != nil {
+			t.Fatal(err)
+		}
+		want := long.Want(t)
+		short.Blocks = long.Blocks[:head]
+		if err := sinktest.Compare(target.seen[0], want[len(short.Want(t)):]); err != nil {
+			t.Errorf("from block %d on: %v", head+1, err)
+		}
+	}
+	bare := newKept()
+	bare.bare = true
+	if err := sink.Run(t.Context(), sinktest.NewLedger("test", 5, 3), bare,
+		options); !errors.Is(err, sink.ErrRefused) || !strings.Contains(err.Error(), "0=6") {
+		t.Error(err)
 	}
 }

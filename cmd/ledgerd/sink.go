@@ -70,7 +70,7 @@ variables or files that have them.
 
 A stream of which the target has nothing begins with block 1, or where --from
 says: a height for all chains, SHARD=HEIGHT for one, or head for what comes from
-now on. With --once the command ends at the last durable block of its start.`,
+now on (postgres and webhook). With --once the command ends at the last durable block of its start.`,
 		Example: `  # Into the tables of a database
   cat > sink.toml <<'END'
   name = "books"
@@ -99,7 +99,7 @@ now on. With --once the command ends at the last durable block of its start.`,
 		"has nothing: HEIGHT, SHARD=HEIGHT or head (default 1)")
 	flags.BoolVar(&options.once, "once", false,
 		"end at the block that is the last durable one now")
-	flags.BoolVar(&options.quiet, "quiet", false, "show no progress")
+	flags.BoolVar(&options.quiet, "quiet", false, "show no progress, only what fails")
 	addJSONFlag(command, &options.json)
 	return command
 }
@@ -227,16 +227,25 @@ type sinkProgress struct {
 // take prints an event. A stream's progress is shown from time to time only. That it cannot be
 // shown does not end the stream.
 func (p *sinkProgress) take(event sink.Event) {
-	p.streams[event.Shard] = event
+	if event.Event != "shards" {
+		p.streams[event.Shard] = event
+	}
 	if event.Event == "progress" && time.Since(p.shown[event.Shard]) < sinkLineInterval {
 		return
 	}
 	p.shown[event.Shard] = time.Now()
-	if p.quiet {
-		return
+	switch event.Event {
+	case "begin", "progress", "end":
+		if p.quiet {
+			return
+		}
 	}
 	if p.json {
 		_ = writeJSONLine(p.out, event)
+		return
+	}
+	if event.Event == "shards" {
+		_, _ = fmt.Fprintln(p.errs, "asks again for the shards: "+sanitize(event.Error, 400))
 		return
 	}
 	text := fmt.Sprintf("shard %d: %s, up to block %d of %d, %d written", event.Shard,

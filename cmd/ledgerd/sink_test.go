@@ -267,6 +267,29 @@ func TestSinkFollows(t *testing.T) {
 	}
 }
 
+// What fails is shown with --quiet, too.
+func TestSinkQuietShowsFailures(t *testing.T) {
+	t.Parallel()
+	for _, asJSON := range []bool{false, true} {
+		var out bytes.Buffer
+		told := &sinkProgress{out: &out, errs: &out, json: asJSON, quiet: true,
+			shown:   make(map[ledger.ShardID]time.Time),
+			streams: make(map[ledger.ShardID]sink.Event)}
+		for _, name := range []string{"begin", "progress", "end"} {
+			if told.take(sink.Event{Event: name}); out.Len() > 0 {
+				t.Errorf("%s: %s", name, &out)
+			}
+		}
+		for _, name := range []string{"retry", "lost", "shards"} {
+			out.Reset()
+			if told.take(sink.Event{Event: name, Error: "why"}); !strings.Contains(out.String(),
+				"why") {
+				t.Errorf("%s: %s", name, &out)
+			}
+		}
+	}
+}
+
 // Errors say what to do, and no secret is in them or in what is printed.
 func TestSinkRefusals(t *testing.T) {
 	t.Parallel()

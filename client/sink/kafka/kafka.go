@@ -5,7 +5,9 @@
 // record has its place in its headers and as its key. Opening a lane takes the stream's
 // transactional id over, which fences an older process out and ends its transaction, before the
 // last record is read. So a batch is there wholly or not at all, and once, for readers with
-// isolation.level=read_committed.
+// isolation.level=read_committed. The transactional id is of the topic and the shard, whatever the
+// sink's name: a second sink of the same topic would write every entry again. It finds the name of
+// the first one in the last record, and is refused.
 package kafka
 
 import (
@@ -35,6 +37,7 @@ const (
 	HeaderTime     = "ledgerd-time"     // of the block, in milliseconds since 1970
 	HeaderID       = "ledgerd-id"       // of the entry
 	HeaderOutcome  = "ledgerd-outcome"
+	HeaderSink     = "ledgerd-sink" // the sink's name
 )
 
 // Config says where to write.
@@ -49,7 +52,7 @@ type Config struct {
 	Password   string
 	// MessageBytes is the longest record that the brokers take; default 1,000,000.
 	MessageBytes int
-	Sink         string // its name, part of the transactional ids
+	Sink         string // its name
 }
 
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
@@ -117,11 +120,13 @@ type target struct {
 
 func (t *target) Close() error { return nil }
 
+// KeepsMarks implements sink.Target: the mark is part of the last record.
+func (t *target) KeepsMarks() bool { return false }
+
 // Open makes the topic unless it is there, and takes over the stream's transactional id.
 func (t *target) Open(ctx context.Context, chain sink.Chain) (_ sink.Lane, err error) {
 	options := append([]kgo.Opt{
-		kgo.TransactionalID(fmt.Sprintf("ledgerd-%s-%s-%d", t.config.Sink, t.config.Topic,
-			chain.Shard)),
+		kgo.TransactionalID(fmt.Sprintf("ledgerd-%s-%d", t.config.Topic, chain.Shard)),
 		kgo.TransactionTimeout(time.Minute),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(int32(t.config.MessageBytes)),
@@ -159,6 +164,9 @@ func (l *lane) open(ctx context.Context) error {
 	if int(l.chain.Shard) >= count {
 		return sink.Refuse("kafka: the topic %s has %d partitions, and shard %d needs one of its "+
 			"own: add partitions to the topic", l.target.config.Topic, count, l.chain.Shard)
+	}
+	if _, err := l.Mark(ctx); errors.Is(err, sink.ErrRefused) {
+		return err // before it gets in the way of the sink that writes there
 	}
 	_, _, err = l.client.ProducerID(ctx) // it fences older producers
 	return err
@@ -289,6 +297,11 @@ func (l *lane) markOf(record *kgo.Record) (*sink.Mark, error) {
 		return nil, sink.Refuse("kafka: record %d of %s, partition %d, is not from a sink: only "+
 			"the sink may write there: %w", record.Offset, record.Topic, record.Partition, err)
 	}
+	if name := values[HeaderSink]; name != l.target.config.Sink {
+		return nil, sink.Refuse("kafka: the topic %s has the entries of the sink %q, and this one "+
+			"is %q; nothing was written. Give this sink another topic, or that name if it is the "+
+			"same stream", record.Topic, name, l.target.config.Sink)
+	}
 	return &sink.Mark{Position: position, Genesis: genesis, Block: block}, nil
 }
 
@@ -327,6 +340,7 @@ func (l *lane) record(r *sink.Record) *kgo.Record {
 			{Key: HeaderTime, Value: strconv.AppendUint(nil, uint64(r.Time), 10)},
 			{Key: HeaderID, Value: []byte(r.ID.String())},
 			{Key: HeaderOutcome, Value: []byte(r.Outcome)},
+			{Key: HeaderSink, Value: []byte(l.target.config.Sink)},
 		}}
 }
 

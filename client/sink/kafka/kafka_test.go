@@ -185,6 +185,44 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A second sink of the same topic, with another name, writes nothing, and leaves the first one as
+// it is.
+func TestAnotherName(t *testing.T) {
+	t.Parallel()
+	broker := serve(t)
+	short, long := sinktest.NewLedger("test", 3, 2), sinktest.NewLedger("test", 5, 2)
+	made := open(t, Config{Brokers: []string{broker}, Sink: "books"})
+	if err := sink.Run(t.Context(), short, made, sinktest.Options()); err != nil {
+		t.Fatal(err)
+	}
+	genesis, err := short.ShardGenesis(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := sink.Chain{Name: "test", Genesis: genesis.Hash()}
+	first, err := made.Open(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Run(t.Context(), long, open(t, Config{Brokers: []string{broker},
+		Sink: "others"}), sinktest.Options()); !errors.Is(err, sink.ErrRefused) ||
+		!strings.Contains(err.Error(), `the sink "books"`) {
+		t.Errorf("a sink of another name: %v", err)
+	}
+	mark := sink.Mark{Genesis: place.Genesis, Block: long.Blocks[3].Hash,
+		Position: sink.Position{Height: 4}}
+	if err := first.Write(t.Context(), &sink.Batch{Chain: place, Through: mark,
+		Records: []sink.Record{{Mark: mark, Line: []byte("{}")}}}); err != nil {
+		t.Errorf("the first sink: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(reader(t, broker)()), len(short.Want(t))+1; got != want {
+		t.Errorf("%d records, not %d", got, want)
+	}
+}
+
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	broker := serve(t)

@@ -5,7 +5,8 @@
 // message names the number that it must get in the stream, so the server refuses it unless all
 // messages before it are there, and it can be there only once. No window of time bounds that, other
 // than that of Nats-Msg-Id, which the messages have too, for readers and for mirrors. If a server
-// loses messages that it had acknowledged, the position goes back with them, and they come again.
+// loses messages that it had acknowledged, the position goes back with them, and they come again. A
+// message has the sink's name as well: a second sink of the same stream is refused.
 package nats
 
 import (
@@ -32,6 +33,7 @@ const (
 	HeaderTime     = "Ledgerd-Time"     // of the block, in milliseconds since 1970
 	HeaderID       = "Ledgerd-Id"       // of the entry
 	HeaderOutcome  = "Ledgerd-Outcome"
+	HeaderSink     = "Ledgerd-Sink" // the sink's name
 )
 
 // Config says where to write.
@@ -45,7 +47,7 @@ type Config struct {
 	Password    string
 	Token       string
 	CA          string // a file of authorities in PEM
-	Sink        string // its name, for the servers' lists of connections
+	Sink        string // its name
 }
 
 var (
@@ -107,6 +109,9 @@ func (t *target) options() []nats.Option {
 	}
 	return options
 }
+
+// KeepsMarks implements sink.Target: the mark is part of the last message.
+func (t *target) KeepsMarks() bool { return false }
 
 // Open connects, and makes the shard's stream unless it is there.
 func (t *target) Open(ctx context.Context, chain sink.Chain) (sink.Lane, error) {
@@ -190,17 +195,22 @@ func (l *lane) Mark(ctx context.Context) (*sink.Mark, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	return markOf(message.Header, info.Config.Name)
+	return l.markOf(message.Header, info.Config.Name)
 }
 
 // markOf returns the mark that a message's headers have.
-func markOf(header nats.Header, stream string) (*sink.Mark, error) {
+func (l *lane) markOf(header nats.Header, stream string) (*sink.Mark, error) {
 	position, err := sink.ParsePosition(header.Get(HeaderPosition))
 	genesis, failed := ledger.ParseHash(header.Get(HeaderGenesis))
 	block, bad := ledger.ParseHash(header.Get(HeaderBlock))
 	if err := errors.Join(err, failed, bad); err != nil {
 		return nil, sink.Refuse("nats: the last message of the stream %s is not from a sink: only "+
 			"the sink may write there: %w", stream, err)
+	}
+	if name := header.Get(HeaderSink); name != l.target.config.Sink {
+		return nil, sink.Refuse("nats: the stream %s has the entries of the sink %q, and this one "+
+			"is %q; nothing was written. Give this sink another stream and subject, or that name "+
+			"if it is the same one", stream, name, l.target.config.Sink)
 	}
 	return &sink.Mark{Position: position, Genesis: genesis, Block: block}, nil
 }
@@ -267,6 +277,7 @@ func (l *lane) message(record *sink.Record) *nats.Msg {
 		HeaderTime:     strconv.FormatUint(uint64(record.Time), 10),
 		HeaderID:       record.ID.String(),
 		HeaderOutcome:  record.Outcome,
+		HeaderSink:     l.target.config.Sink,
 	} {
 		message.Header.Set(name, value)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,7 +131,7 @@ func open(t *testing.T, config Config) *target {
 }
 
 // Each entry is there once, wherever a lane breaks off, and when the connection ends while messages
-// are under way. Other sinks of the same stream do not add a message.
+// are under way. Two processes of the same sink do not add a message.
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	url := serve(t)
@@ -157,10 +156,10 @@ func TestOnce(t *testing.T) {
 	}
 	longer := sinktest.NewLedger("test", 40, 12)
 	failed := make(chan error)
-	for i := range 2 {
+	for range 2 {
 		go func() {
 			failed <- sink.Run(t.Context(), longer, open(t, Config{Servers: []string{url},
-				Sink: fmt.Sprint("books", i)}), sinktest.Options())
+				Sink: "books"}), sinktest.Options())
 		}()
 	}
 	for range 2 {
@@ -254,6 +253,7 @@ func TestRefusals(t *testing.T) {
 	if err := sink.Run(t.Context(), chain, made, sinktest.Options()); err != nil {
 		t.Fatal(err)
 	}
+	books, others := made, open(t, Config{Servers: []string{url}, Sink: "others"})
 	refused := func(words string) {
 		t.Helper()
 		if err := sink.Run(t.Context(), chain, made, sinktest.Options()); !errors.Is(err,
@@ -261,6 +261,9 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v", words, err)
 		}
 	}
+	made = others
+	refused(`the sink "books"`)
+	made = books
 	if _, err := opened.Publish(t.Context(), "ledger.0", []byte("mine")); err != nil {
 		t.Fatal(err)
 	}

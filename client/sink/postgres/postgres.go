@@ -117,6 +117,9 @@ type target struct {
 
 func (t *target) Close() error { return nil }
 
+// KeepsMarks implements sink.Target: the mark is apart from the records.
+func (t *target) KeepsMarks() bool { return true }
+
 // Open connects, makes the tables unless they are there, and takes the stream's lock.
 func (t *target) Open(ctx context.Context, chain sink.Chain) (_ sink.Lane, err error) {
 	connection, err := pgx.ConnectConfig(ctx, t.connect.Copy())

@@ -77,6 +77,9 @@ func (l *Ledger) TransactionIn(context.Context, ledger.ShardID,
 	return nil, errors.New("sinktest: the chain has no crossings")
 }
 
+// Rotate implements sink.Source: there is one node.
+func (l *Ledger) Rotate() {}
+
 // Seen is what arrived of a record.
 type Seen struct{ Position, Line string }
 

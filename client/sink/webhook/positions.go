@@ -16,11 +16,18 @@ import (
 // out.
 type positions struct {
 	path string
+	sink string // its name
 	lock *os.File
 }
 
+// kept is the content of the file.
+type kept struct {
+	sink.Mark
+	Sink string `json:"sink"` // its name
+}
+
 // openPositions takes the lock of a stream.
-func openPositions(path string) (*positions, error) {
+func openPositions(path, name string) (*positions, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
@@ -29,7 +36,7 @@ func openPositions(path string) (*positions, error) {
 		return nil, errors.Join(fmt.Errorf("webhook: another process uses %s: end it, or give "+
 			"this sink another folder", path), lock.Close())
 	}
-	return &positions{path: path, lock: lock}, nil
+	return &positions{path: path, sink: name, lock: lock}, nil
 }
 
 func (p *positions) close() error { return p.lock.Close() }
@@ -43,17 +50,22 @@ func (p *positions) read() (*sink.Mark, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	mark := new(sink.Mark)
-	if err := json.Unmarshal(text, mark); err != nil || mark.Genesis.IsZero() {
+	found := new(kept)
+	if err := json.Unmarshal(text, found); err != nil || found.Genesis.IsZero() {
 		return nil, sink.Refuse("webhook: %s is damaged: restore it, or delete it and begin with "+
 			"--from after what the receiver has", p.path)
 	}
-	return mark, nil
+	if found.Sink != p.sink {
+		return nil, sink.Refuse("webhook: %s is the position of the sink %q, and this one is %q; "+
+			"nothing was sent. Give this sink another folder, or that name if it is the same "+
+			"stream", p.path, found.Sink, p.sink)
+	}
+	return &found.Mark, nil
 }
 
 // write replaces the file, so that after a crash it has the old or the new position.
 func (p *positions) write(mark *sink.Mark) error {
-	text, err := json.Marshal(mark)
+	text, err := json.Marshal(kept{*mark, p.sink})
 	if err != nil {
 		return err
 	}

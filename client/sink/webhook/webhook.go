@@ -135,13 +135,16 @@ func (t *target) Close() error {
 	return nil
 }
 
+// KeepsMarks implements sink.Target: the mark is apart from the records.
+func (t *target) KeepsMarks() bool { return true }
+
 // Open takes the stream's file.
 func (t *target) Open(_ context.Context, chain sink.Chain) (sink.Lane, error) {
 	if err := os.MkdirAll(t.config.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
 	file, err := openPositions(filepath.Join(t.config.Folder,
-		fmt.Sprintf("shard-%d.json", chain.Shard)))
+		fmt.Sprintf("shard-%d.json", chain.Shard)), t.config.Sink)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +230,11 @@ func (l *lane) post(ctx context.Context, record *sink.Record) (after time.Durati
 		sign(config.Secret, request.Header, record.Line)))
 	answer, err := l.target.client.Do(request)
 	if err != nil {
-		return 0, err // it has the URL, which has no password
+		// It has the URL, whose query may have a secret.
+		if failed := (*url.Error)(nil); errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return 0, fmt.Errorf("POST to %s: %w", request.URL.Host, err)
 	}
 	// What is read lets the connection be used again.
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))

@@ -257,13 +257,27 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	refused("elsewhere.example")
+	first, err := made.Open(t.Context(), sink.Chain{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.(*lane).positions.write(&sink.Mark{Genesis: chain.Blocks[0].Hash,
+		Block: chain.Blocks[0].Hash}); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	made.config.Sink = "others"
+	refused(`the sink "books"`)
+	made.config.Sink = "books"
+	refused("another chain")
 	if err := os.WriteFile(filepath.Join(made.config.Folder, "shard-0.json"), []byte("{"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
 	refused("damaged")
-	first, err := made.Open(t.Context(), sink.Chain{})
-	if err != nil {
+	if first, err = made.Open(t.Context(), sink.Chain{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := made.Open(t.Context(), sink.Chain{}); err == nil ||
@@ -272,6 +286,21 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Errors do not have the URL's query, which may have a secret.
+func TestQueryIsNotShown(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(&receiver{t: t})
+	url := server.URL
+	server.Close()
+	options := sinktest.Options()
+	options.GiveUp = 1
+	err := sink.Run(t.Context(), sinktest.NewLedger("test", 1, 0), open(t, Config{Tries: 1,
+		URL: url + "/x?key=hunter2"}), options)
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
 	}
 }
 
