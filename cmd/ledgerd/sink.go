@@ -70,7 +70,8 @@ variables or files that have them.
 
 A stream of which the target has nothing begins with block 1, or where --from
 says: a height for all chains, SHARD=HEIGHT for one, or head for what comes from
-now on (postgres and webhook). With --once the command ends at the last durable block of its start.`,
+now on (not kafka and nats). With --once the command ends at the last durable
+block of its start.`,
 		Example: `  # Into the tables of a database
   cat > sink.toml <<'END'
   name = "books"
