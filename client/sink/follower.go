@@ -33,6 +33,10 @@ type follower struct {
 	end  ledger.Height
 	// added says that the shard was added to the book meanwhile.
 	added bool
+	// opened says that the stream has begun, or failed to, once. It writes after all of them have:
+	// if one target is refused, nothing is written to any.
+	opened func()
+	all    <-chan struct{}
 	// first is where the stream began after the head, 0 before that.
 	first   ledger.Height
 	written uint64
@@ -73,6 +77,7 @@ func (f *follower) run(ctx context.Context) (err error) {
 				"to go on", f.explain(err), f.options.GiveUp)
 		}
 		f.tell(Event{Event: "retry", Error: f.explain(err).Error()})
+		f.opened() // the other streams do not wait for one whose nodes are down
 		switch client.CodeOf(err) {
 		case connect.CodeUnimplemented, connect.CodeInvalidArgument:
 			f.source.Rotate() // the node is older than the others, or behind them
@@ -141,6 +146,17 @@ func (f *follower) tell(event Event) {
 // stream opens a lane and streams until something fails or the stream is at its end.
 func (f *follower) stream(ctx context.Context) error {
 	if err := f.begin(ctx); err != nil {
+		return err
+	}
+	f.opened()
+	select {
+	case <-f.all:
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := f.flush(ctx); err != nil { // the mark of the head
 		return err
 	}
 	f.tell(Event{Event: "begin"})
@@ -259,8 +275,8 @@ func (f *follower) beginAtHead(ctx context.Context) error {
 		mark = markOf(f.chain, block, block.Len()-1)
 	}
 	f.next, f.last, f.skip = f.first, mark.Block, 0
-	f.batch = &Batch{Chain: f.chain, Through: mark}
-	return f.flush(ctx)
+	f.batch = &Batch{Chain: f.chain, Through: mark} // written once all streams are open
+	return nil
 }
 
 // goOn checks the target's mark against the chain, and goes on after it.

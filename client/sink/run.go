@@ -127,10 +127,18 @@ func Run(ctx context.Context, source Source, target Target, options Options) err
 	var streams sync.WaitGroup
 	var mutex sync.Mutex
 	var failed []error
+	var opening sync.WaitGroup // the streams that have not tried to begin yet
+	all := make(chan struct{})
 	begin := func(shard ledger.ShardID, added bool) {
+		opened := func() {}
+		if !added {
+			opening.Add(1)
+			opened = sync.OnceFunc(opening.Done)
+		}
 		streams.Go(func() {
 			f := &follower{source: source, target: target, options: &options, shard: shard,
-				added: added}
+				added: added, opened: opened, all: all}
+			defer opened() // after the others are told to end
 			if err := f.run(ctx); err != nil {
 				mutex.Lock()
 				failed = append(failed, err)
@@ -142,6 +150,10 @@ func Run(ctx context.Context, source Source, target Target, options Options) err
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(shards))) {
 		begin(shard, false)
 	}
+	streams.Go(func() {
+		opening.Wait()
+		close(all)
+	})
 	if len(options.Shards) == 0 && !options.Once {
 		streams.Go(func() { discover(ctx, source, count, begin) })
 	}

@@ -271,6 +271,28 @@ func TestNodesThatAreAwayOrBehind(t *testing.T) {
 	}
 }
 
+// two is a book of two shards, whose chains are the same.
+type two struct{ *sinktest.Ledger }
+
+func (two) Shards(context.Context) (int, error) { return 2, nil }
+
+// If the target of one shard is refused, nothing is written for another one.
+func TestAllAreOpenedFirst(t *testing.T) {
+	t.Parallel()
+	chain := two{sinktest.NewLedger("test", 5, 3)}
+	for range 20 {
+		target := newKept()
+		target.marks[1] = &sink.Mark{Position: sink.Position{Shard: 1, Height: 3}}
+		if err := sink.Run(t.Context(), chain, target, sinktest.Options()); !errors.Is(err,
+			sink.ErrRefused) || len(target.seen[0]) != 0 {
+			t.Fatalf("%d records: %v", len(target.seen[0]), err)
+		}
+	}
+	if err := sink.Run(t.Context(), chain, newKept(), sinktest.Options()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	position := sink.Position{Shard: 3, Height: 12, Index: 4}

@@ -255,7 +255,9 @@ func TestSinkFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.cluster.Durable()
-	advance(func() error { return nil }, func() bool { return len(h.all(0)) == 2 })
+	advance(func() error { return nil }, func() bool { // it has heard of the answer
+		return strings.Contains(scrape(), `ledgerd_sink_records_total{shard="0"} 2`)
+	})
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
