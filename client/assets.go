@@ -8,6 +8,28 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
+// checkDecimals refuses more decimals than an asset has in the answer of a node. To write an
+// amount with that many would fill the memory with zeros.
+func checkDecimals(count uint32) error {
+	if count > ledger.MaxDecimals {
+		return fmt.Errorf("client: the node says that an asset has %d decimals: at most %d", count,
+			ledger.MaxDecimals)
+	}
+	return nil
+}
+
+// checkBalances is checkDecimals for the balances of accounts.
+func checkBalances(accounts ...*ledgerdv1.Account) error {
+	for _, account := range accounts {
+		for _, balance := range account.GetBalances() {
+			if err := checkDecimals(balance.GetDecimals()); err != nil {
+				return fmt.Errorf("account %s: %w", account.GetAccount(), err)
+			}
+		}
+	}
+	return nil
+}
+
 // CertifiedAsset returns what a shard's chain has of a registered asset, its supply there included,
 // for a caller that trusts the genesis and no node, and the header of the block as of which that is
 // proven. It waits up to Options.WaitTime for the block's certificate. In a book of several shards

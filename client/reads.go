@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -274,6 +275,9 @@ func (c *Client) Block(ctx context.Context,
 func (c *Client) Account(ctx context.Context, path ledger.AccountPath) (*ledgerdv1.Account, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetAccountRequest{Account: string(path)},
 		service.GetAccount)
+	if err == nil {
+		err = checkBalances(answer.GetAccount())
+	}
 	return answer.GetAccount(), err
 }
 
@@ -290,6 +294,9 @@ func (c *Client) Organisation(ctx context.Context,
 func (c *Client) Asset(ctx context.Context, name ledger.AssetName) (*ledgerdv1.Asset, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetAssetRequest{Name: string(name)},
 		service.GetAsset)
+	if err == nil {
+		err = checkDecimals(answer.GetAsset().GetTerms().GetDecimals())
+	}
 	return answer.GetAsset(), err
 }
 
@@ -399,6 +406,7 @@ func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix,
 			PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
+		err = cmp.Or(err, checkBalances(answer.GetAccounts()...))
 		unanswered, moving := answer.GetUnansweredShards(), answer.GetMovingOrganisations()
 		switch {
 		case err != nil || len(unanswered)+len(moving) == 0:
@@ -465,6 +473,7 @@ func (c *Client) AccountsAt(ctx context.Context, prefix string,
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix,
 			PageSize: iteratorPage, PageToken: token, Cut: cut}, service.ListAccounts)
+		err = cmp.Or(err, checkBalances(answer.GetAccounts()...))
 		if err == nil && !answer.GetAtCut() {
 			err = errNoCuts
 		}
@@ -502,6 +511,9 @@ func (c *Client) Assets(ctx context.Context) iter.Seq2[*ledgerdv1.Asset, error] 
 	return pages(func(token string) ([]*ledgerdv1.Asset, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListAssetsRequest{PageSize: iteratorPage,
 			PageToken: token}, service.ListAssets)
+		for _, asset := range answer.GetAssets() {
+			err = cmp.Or(err, checkDecimals(asset.GetTerms().GetDecimals()))
+		}
 		return answer.GetAssets(), answer.GetNextPageToken(), err
 	})
 }

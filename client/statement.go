@@ -257,6 +257,9 @@ func (s *Statement) check() error {
 					Out: new(big.Int)}
 				totals[asset] = total
 			}
+			if err := checkDecimals(change.GetDecimals()); err != nil {
+				return err
+			}
 			total.Decimals = max(total.Decimals, int(change.GetDecimals()))
 			if amount.Sign() < 0 {
 				total.Out.Sub(total.Out, amount)

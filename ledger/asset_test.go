@@ -23,7 +23,7 @@ func TestDecimals(t *testing.T) {
 		{"12.50", 2, "1250", nil}, {"12.5", 2, "1250", nil}, {"12", 2, "1200", nil},
 		{"-0.01", 2, "-1", nil}, {"0.00", 2, "0", nil}, {"0", 0, "0", nil},
 		{"0.000000000000000000000000000001", 30, "1", nil},
-		{"1.7014118346046923173168730371588410572", 37, "17014118346046923173168730371588410572",
+		{"17014118.346046923173168730371588410572", 30, "17014118346046923173168730371588410572",
 			nil},
 		{"12.505", 2, "", ledger.ErrDecimals}, {"12.500", 2, "", ledger.ErrDecimals},
 		{"12.0", 0, "", ledger.ErrDecimals}, {"12.", 2, "", ledger.ErrAmount},
@@ -40,6 +40,14 @@ func TestDecimals(t *testing.T) {
 		got, err := ledger.ParseDecimal(each.text, each.decimals)
 		if !errors.Is(err, each.err) || err == nil && got.String() != each.want {
 			t.Errorf("%q with %d decimals: %s, %v", each.text, each.decimals, got, err)
+		}
+	}
+	for _, wrong := range []int{-1, ledger.MaxDecimals + 1, 1<<32 - 1} {
+		if _, err := ledger.ParseDecimal("1", wrong); !errors.Is(err, ledger.ErrDecimals) {
+			t.Errorf("%d decimals: %v", wrong, err)
+		}
+		if got := ledger.PlacePoint("15", wrong); got != "15" {
+			t.Errorf("%d decimals: %.60s", wrong, got)
 		}
 	}
 	rapid.Check(t, func(r *rapid.T) {

@@ -14,13 +14,14 @@ var ErrDecimals = errors.New("ledger: too many decimals")
 func (a Amount) Decimal(decimals int) string { return PlacePoint(a.String(), decimals) }
 
 // PlacePoint writes an integer that is given as text, with or without a minus sign, with this many
-// decimals. It is for sums, which may be more than an Amount holds.
+// decimals. It is for sums, which may be more than an Amount holds. No asset has more than
+// MaxDecimals, and with more the integer stays as it is.
 func PlacePoint(digits string, decimals int) string {
 	sign := ""
 	if rest, negative := strings.CutPrefix(digits, "-"); negative {
 		digits, sign = rest, "-"
 	}
-	if decimals <= 0 {
+	if decimals <= 0 || decimals > MaxDecimals {
 		return sign + digits
 	}
 	if missing := decimals + 1 - len(digits); missing > 0 {
@@ -38,6 +39,9 @@ func PlacePoint(digits string, decimals int) string {
 func ParseDecimal(text string, decimals int) (Amount, error) {
 	whole, fraction, point := strings.Cut(text, ".")
 	switch {
+	case decimals < 0 || decimals > MaxDecimals:
+		return Amount{}, fmt.Errorf("%w: %d, and an asset has at most %d", ErrDecimals, decimals,
+			MaxDecimals)
 	case point && decimals == 0:
 		return Amount{}, fmt.Errorf("%w: %.60q, and the asset has none: write a whole number",
 			ErrDecimals, text)

@@ -65,7 +65,8 @@ type provenReport struct {
 	Certificate certificateReport `json:"certificate"`
 }
 
-func reportAsset(asset *ledgerdv1.Asset) assetReport {
+// reportAsset reports what a node says of an asset, or refuses what cannot be.
+func reportAsset(asset *ledgerdv1.Asset) (assetReport, error) {
 	terms := asset.GetTerms()
 	report := assetReport{Name: asset.GetName(), Number: asset.GetNumber(),
 		Organisation: asset.GetOwner(), Revision: asset.GetRevision(),
@@ -79,14 +80,18 @@ func reportAsset(asset *ledgerdv1.Asset) assetReport {
 			break // no node answers so
 		}
 		of := asset.GetIssuances()[i]
-		outstanding := difference(of.GetIssued(), of.GetRedeemed())
+		outstanding, err := difference(of.GetIssued(), of.GetRedeemed())
+		if err != nil {
+			return report, fmt.Errorf("the node's answer on what %s issued of %s: %w",
+				issuer.GetOrganisation(), asset.GetName(), err)
+		}
 		report.Issuers = append(report.Issuers, issuerReport{Organisation: issuer.GetOrganisation(),
 			Allowance: issuer.GetAllowance(), Withdrawn: issuer.GetWithdrawn(),
 			Issued: of.GetIssued(), Redeemed: of.GetRedeemed(), Outstanding: outstanding,
 			Waiting: of.GetWaiting(), Shard: &of.Shard})
 	}
 	report.fillDecimals()
-	return report
+	return report, nil
 }
 
 // fillDecimals writes the decimal forms beside the exact integers.
@@ -102,13 +107,17 @@ func (r *assetReport) fillDecimals() {
 }
 
 // difference returns the difference of two amounts as text.
-func difference(from, less string) string {
+func difference(from, less string) (string, error) {
 	a, err := ledger.ParseAmount(from)
-	b, other := ledger.ParseAmount(less)
-	if err != nil || other != nil {
-		return ""
+	if err != nil {
+		return "", err
 	}
-	return a.Minus(b).String()
+	b, err := ledger.ParseAmount(less)
+	if err != nil {
+		return "", err
+	}
+	rest, err := a.Sub(b)
+	return rest.String(), err
 }
 
 // show writes an amount of the asset for people.
@@ -292,8 +301,8 @@ func showAsset(ctx context.Context, nodes *client.Client, name ledger.AssetName,
 	if err != nil {
 		return nil, err
 	}
-	report := reportAsset(asset)
-	return &report, nil
+	report, err := reportAsset(asset)
+	return &report, err
 }
 
 // newAssetListCommand returns the `ledgerd asset list` command.
@@ -329,7 +338,9 @@ limit left some out.`,
 			rows := table{header: []string{"ASSET", "DECIMALS", "OUTSTANDING", "SUPPLY",
 				"ORGANISATION"}, right: []bool{false, true, true}}
 			for i, asset := range assets {
-				reports[i] = reportAsset(asset)
+				if reports[i], err = reportAsset(asset); err != nil {
+					return err
+				}
 				r := &reports[i]
 				outstanding := r.show(r.Outstanding)
 				if len(r.Unanswered) > 0 {

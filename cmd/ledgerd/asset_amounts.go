@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -49,14 +50,41 @@ func (d *decimals) count(name ledger.AssetName) (int, bool) {
 	return count, known
 }
 
-// parse parses an amount of an asset, written with its decimals.
+// parseFull parses an amount of an asset with this many decimals, which has to be written with all
+// of them. Any organisation may register a name that is in use, and give it decimals. If 100 were
+// read as 100.00 from then on, that would multiply what scripts pay. So it is refused.
+func parseFull(text string, count int, name string) (ledger.Amount, error) {
+	amount, err := ledger.ParseDecimal(text, count)
+	if err != nil || count == 0 {
+		return amount, err
+	}
+	_, fraction, point := strings.Cut(text, ".")
+	switch {
+	case !point:
+		return amount, fmt.Errorf("%s has %s: write %s for %s, or %s for %s of the smallest unit",
+			name, plural(count, "decimal"), amount.Decimal(count), text,
+			ledger.PlacePoint(text, count), text)
+	case len(fraction) < count:
+		return amount, fmt.Errorf("%s has %s: write all of them, %s", name,
+			plural(count, "decimal"), amount.Decimal(count))
+	}
+	return amount, nil
+}
+
+// fullParser returns parseFull for amounts of an asset with these terms.
+func fullParser(name string, terms *ledger.AssetTerms) func(sum string) (ledger.Amount, error) {
+	count := int(terms.Decimals)
+	return func(sum string) (ledger.Amount, error) { return parseFull(sum, count, name) }
+}
+
+// parse parses an amount of an asset, written with all of its decimals.
 func (d *decimals) parse(ctx context.Context, text string, name ledger.AssetName) (ledger.Amount,
 	error) {
 	count, err := d.of(ctx, name)
 	if err != nil {
 		return ledger.Amount{}, err
 	}
-	amount, err := ledger.ParseDecimal(text, count)
+	amount, err := parseFull(text, count, string(name))
 	switch {
 	case errors.Is(err, ledger.ErrDecimals) && count == 0:
 		return amount, usagef("%w (ledgerd asset show %s says how many decimals an asset has)",

@@ -94,18 +94,18 @@ func (o *assetOptions) change(command *cobra.Command, text string,
 }
 
 // parseIssuer parses ORGANISATION or ORGANISATION=ALLOWANCE.
-func parseIssuer(text string, decimals int) (issuer ledger.Issuer, limited bool, err error) {
+func parseIssuer(text string, parse func(sum string) (ledger.Amount, error)) (issuer ledger.Issuer,
+	limited bool, err error) {
 	name, sum, limited := strings.Cut(text, "=")
 	if issuer.Organisation, err = parseOrganisation(name); err != nil || !limited {
 		return issuer, limited, err
 	}
-	if issuer.Allowance, err = ledger.ParseDecimal(sum, decimals); err == nil &&
-		issuer.Allowance.Sign() < 0 {
+	if issuer.Allowance, err = parse(sum); err == nil && issuer.Allowance.Sign() < 0 {
 		err = fmt.Errorf("an allowance below zero")
 	}
 	if err != nil {
 		return issuer, true, usagef("%q: %w: write ORGANISATION=ALLOWANCE, for example "+
-			"bank=2500", text, err)
+			"bank=2500.00 if the asset has two decimals", text, err)
 	}
 	return issuer, true, nil
 }
@@ -134,8 +134,9 @@ organisation signs, with its key in the keyring, and alone may change the asset 
 
 Without --cap and --fixed the supply is unlimited. --cap bounds how much is
 outstanding: what is redeemed may be issued again. --fixed bounds how much is ever
-issued. Both are written with the decimals of the asset. An issuer without an
-allowance gets what the others leave of the bound; without --issuer the
+issued. Both are written with the decimals of the asset. Because --decimals says how
+many these are, fewer of them are read here, and only here: 2500 is 2500.00. An
+issuer without an allowance gets what the others leave of the bound; without --issuer the
 organisation itself is the only one. Leave some of the bound for issuers that come
 later: an allowance that was given cannot be given to another one.
 
@@ -162,6 +163,12 @@ then as many of them as have to sign anything sign, too, with --operator.`,
 			owner, err := parseOrganisation(organisation)
 			if err != nil {
 				return err
+			}
+			for flag, text := range map[string]string{"cap": most, "fixed": fixed} {
+				if text == "" && command.Flags().Changed(flag) {
+					return usagef("--%s has no amount: the supply would be unlimited for good. "+
+						"Write one, or leave the flag out", flag)
+				}
 			}
 			if len(issuers) == 0 {
 				issuers = []string{organisation}
@@ -212,14 +219,17 @@ func newTerms(decimals uint8, most, fixed string, issuers []string) (terms ledge
 	case most != "":
 		terms.Supply = ledger.SupplyCapped
 	}
+	parse := func(sum string) (ledger.Amount, error) {
+		return ledger.ParseDecimal(sum, int(decimals)) // the same command says how many
+	}
 	if terms.Limited() {
-		if terms.Cap, err = ledger.ParseDecimal(bound, int(decimals)); err != nil {
+		if terms.Cap, err = parse(bound); err != nil {
 			return terms, asUsage(err)
 		}
 	}
 	rest := ledger.OrganisationName("")
 	for _, text := range issuers {
-		issuer, limited, err := parseIssuer(text, int(decimals))
+		issuer, limited, err := parseIssuer(text, parse)
 		if err != nil {
 			return terms, err
 		}
@@ -261,7 +271,8 @@ func newAssetIssuersCommand() *cobra.Command {
 organisation that registered the asset signs a change.
 
 --add gives an organisation an allowance, or raises the one that it has; the
-allowances add up to the cap at most. If the supply is unlimited there is none.
+allowances add up to the cap at most. If the supply is unlimited there is none. It is
+written with all decimals of the asset.
 --withdraw lets an issuer issue nothing any more. What it issued stays, and may be
 redeemed. Its allowance still counts, because it may have issued that much, so it
 cannot be given to another one. --admit takes that back.
@@ -275,9 +286,15 @@ To lower an allowance, lower the cap as well: ledgerd asset cap.`,
 			if len(added)+len(withdrawn)+len(admitted) == 0 {
 				return showIssuers(command, &options, arguments[0])
 			}
+			for _, name := range withdrawn {
+				if slices.Contains(admitted, name) {
+					return usagef("--withdraw %s and --admit %s: leave one out", name, name)
+				}
+			}
 			return options.change(command, arguments[0], func(terms *ledger.AssetTerms) error {
+				parse := fullParser(arguments[0], terms)
 				for _, text := range added {
-					issuer, limited, err := parseIssuer(text, int(terms.Decimals))
+					issuer, limited, err := parseIssuer(text, parse)
 					if err != nil {
 						return err
 					}
@@ -287,8 +304,8 @@ To lower an allowance, lower the cap as well: ledgerd asset cap.`,
 					}
 					setIssuer(terms, issuer)
 				}
-				for flag, names := range map[string][]string{"withdraw": withdrawn,
-					"admit": admitted} {
+				for i, names := range [][]string{withdrawn, admitted} {
+					flag := []string{"withdraw", "admit"}[i]
 					for _, text := range names {
 						name, err := parseOrganisation(text)
 						if err != nil {
@@ -331,7 +348,10 @@ func showIssuers(command *cobra.Command, options *assetOptions, text string) err
 	if err != nil {
 		return err
 	}
-	report := reportAsset(asset)
+	report, err := reportAsset(asset)
+	if err != nil {
+		return err
+	}
 	if options.post.json {
 		return writeJSON(command.OutOrStdout(), map[string]any{"asset": report.Name,
 			"decimals": report.Decimals, "issuers": report.Issuers})
@@ -347,14 +367,15 @@ func newAssetCapCommand() *cobra.Command {
 		Use:   "cap ASSET AMOUNT",
 		Short: "Lower the cap of an asset",
 		Long: `Lower the cap of an asset whose supply is capped. It is never raised. The organisation
-that registered the asset signs.
+that registered the asset signs. Amounts are written with all decimals of the asset.
 
 The allowances of the issuers have to fit below the cap: --lower names those that
 get smaller. The cap falls by at least as much as they do. If the asset has one
 issuer, its allowance follows. A cap may be below what is outstanding: then nothing
 is issued until enough was redeemed.`,
 		Example: `  ledgerd asset cap EUR 500000.00
-  ledgerd asset cap EUR 500000.00 --lower acme=400000 --lower bank=100000`,
+  ledgerd asset cap EUR 500000.00 --lower acme=400000.00 \
+                         --lower bank=100000.00`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return options.change(command, arguments[0], func(terms *ledger.AssetTerms) error {
@@ -362,14 +383,13 @@ is issued until enough was redeemed.`,
 					return usagef("the supply is %s: only a capped one has a cap that is lowered",
 						terms.Supply)
 				}
-				highest := terms.Cap
+				highest, parse := terms.Cap, fullParser(arguments[0], terms)
 				var err error
-				if terms.Cap, err = ledger.ParseDecimal(arguments[1],
-					int(terms.Decimals)); err != nil {
+				if terms.Cap, err = parse(arguments[1]); err != nil {
 					return asUsage(err)
 				}
 				for _, text := range lowered {
-					issuer, limited, err := parseIssuer(text, int(terms.Decimals))
+					issuer, limited, err := parseIssuer(text, parse)
 					if err != nil {
 						return err
 					}

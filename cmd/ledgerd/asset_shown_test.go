@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // TestAmountsHaveTheirDecimals: statements, histories and trial balances write amounts with the
@@ -70,8 +73,8 @@ func TestAmountsHaveTheirDecimals(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 
-	for flags, want := range map[string]int{"--asset EUR --min 12345.5": 1,
-		"--asset EUR --max 0.05": 1, "--asset EUR --min 1.00 --max 3": 1, "--min 1234550": 1,
+	for flags, want := range map[string]int{"--asset EUR --min 12345.50": 1,
+		"--asset EUR --max 0.05": 1, "--asset EUR --min 1.00 --max 3.00": 1, "--min 1234550": 1,
 		"--asset gold --min 7": 1} {
 		found := s.object("account history acme:cash %n " + flags)["entries"].([]any)
 		if len(found) != want {
@@ -86,6 +89,20 @@ func TestAmountsHaveTheirDecimals(t *testing.T) {
 		if got := s.run("account history acme:cash %n " + flags); got.status == exitDone ||
 			!strings.Contains(got.errs, want) {
 			t.Errorf("%s: %d, %s", flags, got.status, got.errs)
+		}
+	}
+}
+
+// TestImpossibleIssuance: figures of a node whose difference is no amount are refused, and not
+// wrapped around.
+func TestImpossibleIssuance(t *testing.T) {
+	t.Parallel()
+	for _, figures := range [][2]string{{ledger.MinAmount.String(), "1"}, {"x", "1"}, {"1", ""}} {
+		_, err := reportAsset(&ledgerdv1.Asset{Name: "EUR", Terms: &ledgerdv1.AssetTerms{
+			Issuers: []*ledgerdv1.AssetIssuer{{Organisation: "acme"}}},
+			Issuances: []*ledgerdv1.Issuance{{Issued: figures[0], Redeemed: figures[1]}}})
+		if err == nil || !strings.Contains(err.Error(), "acme issued of EUR") {
+			t.Errorf("%s: %v", figures, err)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestAssets(t *testing.T) {
 	s.must("asset register EUR --organisation acme --decimals 2 --cap 1000.00 --issuer acme " +
 		"--issuer bank=250.50 %n %k")
 	s.must("tx transfer acme:mint acme:cash 12.50 EUR %n %k")
-	s.must("tx transfer acme:mint acme:cash 7 EUR %n %k")
+	s.must("tx transfer acme:mint acme:cash 7.00 EUR %n %k")
 	s.must("tx transfer acme:cash acme:mint 0.25 EUR %n %k")
 	s.must("tx post --posting bank:mint=-0.05:EUR --posting acme:cash=0.05:EUR %n %k")
 	if text := s.must("account show acme:cash %n"); !strings.Contains(text, "19.30  EUR") {
@@ -77,16 +77,27 @@ func TestAssets(t *testing.T) {
 	for line, want := range map[string]string{
 		"tx transfer acme:mint acme:cash 1.505 EUR":            "amounts are never rounded",
 		"tx transfer acme:mint acme:cash 1.5 gold":             "write a whole number",
-		"tx transfer acme:mint acme:cash 900 EUR":              "more of the asset",
-		"tx transfer acme:mint acme:cash -1 EUR":               "above zero",
+		"tx transfer acme:mint acme:cash 900.00 EUR":           "more of the asset",
+		"tx transfer acme:mint acme:cash -1.00 EUR":            "above zero",
 		"asset register EUR --organisation bank":               "registered already",
 		"asset register unit --organisation bank":              "never registered",
 		"asset register X --organisation acme --cap 1.5":       "write a whole number",
 		"asset register X --organisation acme --issuer acme=5": "the supply is unlimited",
-		"asset cap EUR 2000":                                   "never raised",
-		"asset cap EUR 800 --lower acme=500":                   "at most 750.50",
+		"asset cap EUR 2000.00":                                "never raised",
+		"asset cap EUR 800.00 --lower acme=500.00":             "at most 750.50",
 		"asset close EUR":                                      "--yes",
 		"asset issuers EUR --withdraw shop":                    "it is no issuer",
+		"asset issuers EUR --withdraw bank --admit bank":       "leave one out",
+		"asset issuers EUR --add bank=300":                     "300.00 for 300",
+		"asset cap EUR 800":                                    "800.00 for 800",
+		"asset register X --organisation acme --cap=":          "unlimited for good",
+		"asset register X --organisation acme --fixed=":        "unlimited for good",
+		"tx transfer acme:mint acme:cash 7 EUR": "EUR has 2 decimals: write 7.00 for 7, or 0.07 " +
+			"for 7 of the smallest unit",
+		"tx transfer acme:mint acme:cash 1.5 EUR":                         "of them, 1.50",
+		"tx post --posting acme:mint=-7:EUR --posting acme:cash=7.00:EUR": "write -7.00 for -7",
+		"tx post --posting acme:mint=-7.00:EUR --posting acme:cash=7:EUR": "write 7.00 for 7",
+		"org policy acme --limit EUR:7=1":                                 "write 7.00 for 7",
 	} {
 		if got := s.run(line + " %n %k"); got.status == exitDone ||
 			!strings.Contains(got.out+got.errs, want) {
@@ -100,7 +111,7 @@ func TestAssets(t *testing.T) {
 	if text := s.must("asset issuers EUR %n %k"); !strings.Contains(text, "withdrawn") {
 		t.Error(text)
 	}
-	s.must("asset cap EUR 750.50 --lower acme=500 %n %k")
+	s.must("asset cap EUR 750.50 --lower acme=500.00 %n %k")
 	s.must("asset close EUR --yes %n %k")
 	if text := s.must("asset list %n"); !strings.Contains(text, "nothing is issued any more") {
 		t.Error(text)
@@ -119,10 +130,10 @@ func TestAssetsAcrossShards(t *testing.T) {
 	book, s := cancelBook(t, 0, 0, 0)
 	s.must("asset register EUR --organisation org1 --decimals 2 --cap 100 --issuer org1=60 " +
 		"--issuer org2=40 %n %k")
-	s.must("tx transfer org1:mint org2:a 60 EUR --wait durable-everywhere %n %k")
+	s.must("tx transfer org1:mint org2:a 60.00 EUR --wait durable-everywhere %n %k")
 	s.must("tx transfer org2:mint org0:a 12.34 EUR --wait durable-everywhere %n %k")
 	for _, line := range []string{"tx transfer org1:mint org2:a 0.01 EUR",
-		"tx transfer org2:mint org1:a 40 EUR", "tx transfer org0:mint org1:a 1 EUR"} {
+		"tx transfer org2:mint org1:a 40.00 EUR", "tx transfer org0:mint org1:a 1.00 EUR"} {
 		if got := s.run(line + " --wait durable-everywhere %n %k"); got.status == exitDone ||
 			!strings.Contains(got.errs, "supply_exceeded") &&
 				!strings.Contains(got.errs, "not_issuer") {

@@ -201,9 +201,9 @@ more keys, write the change to a file with --out. They add their signatures with
 ledgerd tx submit FILE --sign.`,
 		Example: `  ledgerd org policy acme
 
-  # Two of three keys sign; a clerk's key alone pays up to 1000 EUR
+  # Two of three keys sign; a clerk's key alone pays up to 1000.00 EUR
   ledgerd org policy acme --set-key 4f…=all --set-key 9a…=all --threshold 2
-  ledgerd org policy acme --set-key 77…=post --threshold 1 --limit EUR:1000=2 \
+  ledgerd org policy acme --set-key 77…=post --threshold 1 --limit EUR:1000.00=2 \
                       --with second.key
 
   # Refuse all assets of strangers but two
@@ -387,7 +387,8 @@ func dropKey(policy *ledger.Policy, name ledger.OrganisationName, text string) e
 // with the decimals of the asset.
 func setLimit(ctx context.Context, known *decimals, policy *ledger.Policy, text string) error {
 	bad := func(err error) error {
-		return usagef("--limit %q: %w: write ASSET:AMOUNT=COUNT, for example EUR:1000=2", text, err)
+		return usagef("--limit %q: %w: write ASSET:AMOUNT=COUNT, for example EUR:1000.00=2 if "+
+			"EUR has two decimals", text, err)
 	}
 	rest, count, _ := strings.Cut(text, "=")
 	name, sum, _ := strings.Cut(rest, ":")

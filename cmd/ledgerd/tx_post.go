@@ -98,7 +98,7 @@ or to cancel a transaction at a shard, as ledgerd tx cancel does:
    "signer": "acme", "deadline": "2026-01-31T12:00:00Z"}
 
 Amounts in the file are exact integers in the smallest unit of the asset, and
-those of --posting have its decimals (ledgerd asset): -12.50:EUR.
+those of --posting have all of its decimals (ledgerd asset): -12.50:EUR.
 
 Postings add up to zero for each asset. Every organisation that gives something
 has to sign; the keyring needs the key of each. The first of them is the signer,
@@ -235,7 +235,7 @@ func (o *txPostOptions) amount(command *cobra.Command, text, asset string) (ledg
 		return ledger.ParseDecimal(text, 0)
 	}
 	if count, known := o.asked.count(name); known {
-		return ledger.ParseDecimal(text, count)
+		return parseFull(text, count, string(name))
 	}
 	nodes, ctx, done, err := o.post.remote.connect(command.Context())
 	if err != nil {

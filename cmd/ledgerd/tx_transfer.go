@@ -18,10 +18,11 @@ func newTxTransferCommand() *cobra.Command {
 		Long: `Move an amount from one account to another.
 
 Accounts are written ORGANISATION:NAME. The organisation of the account that
-gives signs, with its key in the keyring. The amount has at most as many decimals
-as the asset (ledgerd asset show EUR); one that is not registered has none.
-Nothing is rounded. Without an asset it is "unit". If the balance of an
-account would fall below zero, the transfer fails, unless the account is an issuer
+gives signs, with its key in the keyring. The amount is written with all decimals
+of the asset (ledgerd asset show EUR), 100.00 and not 100 if these are two; an asset
+that is not registered has none. Nothing is rounded. Without an asset it is "unit".
+If the balance of an account would fall below zero, the transfer fails, unless the
+account is an issuer
 (ledgerd account open --issuer).
 
 The command answers when the transfer is on the disks of a majority of the
@@ -36,7 +37,8 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
   ledgerd tx transfer acme:cash globex:cash 12.50 EUR --note "invoice 7"
 
   # The same with flags, waiting only for its place in the order
-  ledgerd tx transfer --from acme:cash --to globex:cash --amount 25 --asset EUR --wait ordered`,
+  ledgerd tx transfer --from acme:cash --to globex:cash --amount 25.00 --asset EUR \
+                      --wait ordered`,
 		Args: cobra.MaximumNArgs(4),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			for i, value := range arguments {

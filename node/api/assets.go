@@ -72,8 +72,11 @@ func TermsFromProto(message *ledgerdv1.AssetTerms) (terms ledger.AssetTerms, err
 		}
 		return ledger.ParseAmount(text)
 	}
-	terms = ledger.AssetTerms{Decimals: uint8(min(message.GetDecimals(), 255)),
-		Closed: message.GetClosed()}
+	if message.GetDecimals() > ledger.MaxDecimals {
+		return terms, fmt.Errorf("%d decimals: at most %d", message.GetDecimals(),
+			ledger.MaxDecimals)
+	}
+	terms = ledger.AssetTerms{Decimals: uint8(message.GetDecimals()), Closed: message.GetClosed()}
 	if word := message.GetSupply(); word != "" {
 		if err := terms.Supply.UnmarshalText([]byte(word)); err != nil {
 			return terms, fmt.Errorf("supply: %w", err)
