@@ -14,6 +14,14 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
+// roundsAlive is how often a node sends a message to those who watch its rounds, also if nothing
+// happens.
+const roundsAlive = 10 * time.Second
+
+// errRoundsSilent means that a node sends nothing of its rounds, although it should.
+var errRoundsSilent = connect.NewError(connect.CodeUnavailable, errors.New("the node sends "+
+	"nothing of its rounds any more"))
+
 // recordingFormat is the version of recordings that this package reads.
 const recordingFormat = 1
 
@@ -31,29 +39,47 @@ func (c *Client) Rounds(ctx context.Context, last int,
 
 // WatchRounds passes what happens in the rounds of one node to handle, until ctx ends or handle
 // fails. The first recording has everything but events. It does not go on at another node, which
-// would have another view.
+// would have another view, and ends with an error if the node sends nothing for the time of a call
+// longer than it should.
 func (c *Client) WatchRounds(ctx context.Context,
 	handle func(*ledgerdv1.Recording) error) error {
+	return c.watchRounds(ctx, c.options.CallTime+roundsAlive, handle)
+}
+
+// watchRounds is WatchRounds that waits so long for a message after the first one.
+func (c *Client) watchRounds(ctx context.Context, patience time.Duration,
+	handle func(*ledgerdv1.Recording) error) error {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(c.options.CallTime, cancel)
+	defer timer.Stop()
 	at := c.at(0)
-	stream, err := c.services[at].WatchRounds(ctx,
+	failed := func(err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case watching.Err() != nil:
+			err = errRoundsSilent
+		}
+		return c.explain(ctx, c.urls[at], err)
+	}
+	stream, err := c.services[at].WatchRounds(watching,
 		connect.NewRequest(&ledgerdv1.WatchRoundsRequest{}))
 	if err != nil {
-		return c.explain(ctx, c.urls[at], err)
+		return failed(err)
 	}
 	defer func() { _ = stream.Close() }() // Err has the reason of the end
 	for stream.Receive() {
+		timer.Stop() // handle takes what time it takes
 		if err := handle(stream.Msg().GetRecording()); err != nil {
 			return err
 		}
+		timer.Reset(patience)
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	err = stream.Err()
-	if err == nil {
+	if err = stream.Err(); err == nil {
 		err = errEnded
 	}
-	return c.explain(ctx, c.urls[at], err)
+	return failed(err)
 }
 
 // EncodeRecording returns a recording as JSON, as the explorer reads it.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -27,6 +28,9 @@ const (
 	watchRoundsInterval = 100 * time.Millisecond
 	watchRoundsEvents   = 4096
 	watchRoundsAlive    = 10 * time.Second
+
+	// maxRoundsReaders bounds how many read rounds at once: each takes time of the ordering.
+	maxRoundsReaders = 8
 )
 
 // GetRounds returns a window of what this node recorded.
@@ -40,14 +44,14 @@ func (s *Service) GetRounds(ctx context.Context,
 	if last == 0 {
 		last = defaultRounds
 	}
+	release, err := s.openRounds(request.Peer().Addr)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	recorder, first := s.backend.Rounds(), uint64(1)
 	recording := s.recording()
 	if duration > 0 {
-		release, err := s.limits.openStream(request.Peer().Addr)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
 		defer recorder.Watch()()
 		first = recorder.Next()
 		passed := time.NewTimer(time.Duration(duration) * time.Millisecond)
@@ -70,7 +74,7 @@ func (s *Service) GetRounds(ctx context.Context,
 func (s *Service) WatchRounds(ctx context.Context,
 	request *connect.Request[ledgerdv1.WatchRoundsRequest],
 	stream *connect.ServerStream[ledgerdv1.WatchRoundsResponse]) error {
-	release, err := s.limits.openStream(request.Peer().Addr)
+	release, err := s.openRounds(request.Peer().Addr)
 	if err != nil {
 		return err
 	}
@@ -117,6 +121,25 @@ func (s *Service) WatchRounds(ctx context.Context,
 			next, known = window.Next, changed
 		}
 	}
+}
+
+// openRounds reserves a place for a stream, and one of those that read rounds. The caller releases
+// both with the returned function.
+func (s *Service) openRounds(address string) (func(), error) {
+	release, err := s.limits.openStream(address)
+	if err != nil {
+		return nil, err
+	}
+	if s.roundsReaders.Add(1) > maxRoundsReaders {
+		s.roundsReaders.Add(-1)
+		release()
+		return nil, Retryable(connect.CodeResourceExhausted, fmt.Errorf("%d clients read the "+
+			"rounds of this node already: try again later", maxRoundsReaders), nil)
+	}
+	return func() {
+		s.roundsReaders.Add(-1)
+		release()
+	}, nil
 }
 
 // recording returns a recording without runs and events.

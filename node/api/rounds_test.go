@@ -64,6 +64,38 @@ func TestGetRounds(t *testing.T) {
 	}
 }
 
+// The readers of a node's rounds are few, whatever their addresses. A place is free again after.
+func TestRoundsReadersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{MaxStreamsPerAddress: 20})
+	get := func() error {
+		_, err := b.client.GetRounds(b.context(),
+			connect.NewRequest(&ledgerdv1.GetRoundsRequest{}))
+		return err
+	}
+	var last *connect.ServerStreamForClient[ledgerdv1.WatchRoundsResponse]
+	for range 8 {
+		must(t, get())
+		stream, err := b.client.WatchRounds(b.context(),
+			connect.NewRequest(&ledgerdv1.WatchRoundsRequest{}))
+		must(t, err)
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		defer stream.Close()
+		last = stream
+	}
+	codeIs(t, get(), connect.CodeResourceExhausted)
+	must(t, last.Close())
+	often := time.NewTicker(10 * time.Millisecond)
+	defer often.Stop()
+	for deadline := time.Now().Add(patience); get() != nil; <-often.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the place of a reader that is gone is not free")
+		}
+	}
+}
+
 // A stream begins with the runs, has the events that come in their order, tells how many were lost,
 // and makes the node note events as long as it is open.
 func TestWatchRounds(t *testing.T) {

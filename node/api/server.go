@@ -42,6 +42,8 @@ type Service struct {
 	// snapshots counts the snapshots that are being streamed.
 	snapshots atomic.Int32
 	seeds     atomic.Int32 // directories that are being sent
+	// roundsReaders counts those that read rounds.
+	roundsReaders atomic.Int32
 
 	// Of the server, for what a stream does beside the goroutine of its call.
 	metrics   *metrics

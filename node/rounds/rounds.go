@@ -17,6 +17,11 @@ const (
 	ServersCapacity = 1 << 17
 	// RunsMax is how many runs are kept.
 	RunsMax = 64
+
+	// While those that note events wait, a reader copies at most pieceEvents events, which have
+	// pieceServers servers together, or one event that has more.
+	pieceEvents  = 256
+	pieceServers = 4096
 )
 
 // Kind is what happened.
@@ -226,29 +231,74 @@ func (r *Recorder) Next() uint64 {
 
 // From returns the events from a number on, the oldest first, at most so many.
 func (r *Recorder) From(number uint64, most int) Window {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	begin := min(max(number, r.first), r.next)
-	return r.window(begin, min(begin+uint64(max(most, 0)), r.next), begin-min(number, begin))
+	first, next := r.bounds()
+	begin := min(max(number, first), next)
+	return r.window(begin, min(begin+uint64(max(most, 0)), next), begin-min(number, begin))
 }
 
 // Last returns the newest events, at most so many, of those from a number on.
 func (r *Recorder) Last(number uint64, most int) Window {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	begin := min(max(number, r.first, r.next-min(r.next, uint64(max(most, 0)))), r.next)
-	return r.window(begin, r.next, begin-min(max(number, 1), begin))
+	first, next := r.bounds()
+	begin := min(max(number, first, next-min(next, uint64(max(most, 0)))), next)
+	return r.window(begin, next, begin-min(max(number, 1), begin))
 }
 
+// bounds returns the numbers of the oldest event and of the next one.
+func (r *Recorder) bounds() (first, next uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first, r.next
+}
+
+// window copies events piece by piece, so that what notes events waits for a short time only. What
+// newer events replace meanwhile is dropped, with what was copied of the events before it: a window
+// has no gap.
 func (r *Recorder) window(begin, end, dropped uint64) Window {
-	w := Window{Next: end, Dropped: dropped}
-	for number := begin; number < end; number++ {
-		place := &r.events[number%Capacity]
-		event := place.Event
-		for i := range uint64(place.count) {
-			event.Servers = append(event.Servers, r.servers[(place.listed+i)%ServersCapacity])
+	w := Window{Next: end, Dropped: dropped, Events: make([]Event, 0, end-begin)}
+	copied := piece{events: make([]noted, 0, min(end-begin, pieceEvents)),
+		servers: make([]order.ServerID, 0, pieceServers)}
+	for number := begin; number < end; {
+		first := r.copyPiece(&copied, number, end)
+		if first > number {
+			w.Dropped += uint64(len(w.Events)) + min(first, end) - number
+			w.Events = w.Events[:0]
 		}
-		w.Events = append(w.Events, event)
+		number = first + uint64(len(copied.events))
+		servers := slices.Clone(copied.servers)
+		for i := range copied.events {
+			event := copied.events[i].Event
+			if count := copied.events[i].count; count > 0 {
+				event.Servers, servers = servers[:count:count], servers[count:]
+			}
+			w.Events = append(w.Events, event)
+		}
 	}
 	return w
+}
+
+// piece is what is copied at a time. The servers are those of all its events, one list after the
+// other.
+type piece struct {
+	events  []noted
+	servers []order.ServerID
+}
+
+// copyPiece copies events from a number on, or from the oldest one, and returns the number of the
+// first. It stops at the bounds of a piece.
+func (r *Recorder) copyPiece(to *piece, number, end uint64) (first uint64) {
+	to.events, to.servers = to.events[:0], to.servers[:0]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first = max(number, r.first)
+	for number = first; number < end && len(to.events) < pieceEvents; number++ {
+		place := &r.events[number%Capacity]
+		if len(to.events) > 0 && len(to.servers)+place.count > pieceServers {
+			break
+		}
+		to.events = append(to.events, *place)
+		for i := range uint64(place.count) {
+			to.servers = append(to.servers, r.servers[(place.listed+i)%ServersCapacity])
+		}
+	}
+	return first
 }
