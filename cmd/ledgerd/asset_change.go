@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -11,12 +13,89 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // assetOptions are the flags of the commands that register or change an asset.
 type assetOptions struct {
 	post postOptions
 	with []string
+	// genesis is a file from which a change checks the present terms.
+	genesis string
+}
+
+// bindChange binds the flags of a change of an asset.
+func (o *assetOptions) bindChange(command *cobra.Command) {
+	o.bind(command)
+	command.Flags().StringVar(&o.genesis, "genesis", "", "have the chain prove the present terms, "+
+		"check that with this genesis `FILE`, and trust no node with them")
+}
+
+// present returns the terms of an asset, who registered it, and the number of its last change: as
+// the chain proves it if a genesis is given, and else as a node says.
+func (o *assetOptions) present(ctx context.Context, nodes *client.Client,
+	name ledger.AssetName) (terms ledger.AssetTerms, owner ledger.OrganisationName,
+	revision uint64, err error) {
+	if o.genesis != "" {
+		genesis, err := home.ReadGenesis(o.genesis)
+		if err != nil {
+			return terms, "", 0, err
+		}
+		asset, _, err := nodes.CertifiedAsset(ctx, name, genesis.Shard, genesis)
+		if err != nil {
+			return terms, "", 0, err
+		}
+		return asset.AssetTerms, asset.Owner, asset.Revision, nil
+	}
+	asset, err := nodes.Asset(ctx, name)
+	if err != nil {
+		return terms, "", 0, err
+	}
+	if terms, err = api.TermsFromProto(asset.GetTerms()); err != nil {
+		err = fmt.Errorf("the node's answer: %w", err)
+	}
+	return terms, ledger.OrganisationName(asset.GetOwner()), asset.GetRevision(), err
+}
+
+// writeTerms shows the whole terms that are signed next, and what they were if that differs.
+func writeTerms(out io.Writer, change *ledger.AssetChange, owner ledger.OrganisationName,
+	present *ledger.AssetTerms) error {
+	rows := table{}
+	add := func(what, is, was string) {
+		if is != was {
+			is += " (was: " + was + ")"
+		}
+		rows.add(what, is)
+	}
+	supply := func(t *ledger.AssetTerms) string {
+		if !t.Limited() {
+			return t.Supply.String()
+		}
+		return t.Supply.String() + ", " + t.Cap.Decimal(int(t.Decimals))
+	}
+	issuer := func(t *ledger.AssetTerms, name ledger.OrganisationName) string {
+		at, is := t.Issuer(name)
+		if !is {
+			return "no issuer"
+		}
+		text := "any amount"
+		if t.Limited() {
+			text = "up to " + t.Issuers[at].Allowance.Decimal(int(t.Decimals))
+		}
+		if t.Issuers[at].Withdrawn {
+			text += ", withdrawn"
+		}
+		return text
+	}
+	rows.add("signed", fmt.Sprintf("change %d of %s, by %s", change.Number, change.Asset, owner))
+	rows.add("decimals", fmt.Sprint(change.Decimals))
+	add("supply", supply(&change.AssetTerms), supply(present))
+	add("closed", fmt.Sprint(change.Closed), fmt.Sprint(present.Closed))
+	for i := range change.Issuers {
+		name := change.Issuers[i].Organisation
+		add("issuer "+string(name), issuer(&change.AssetTerms, name), issuer(present, name))
+	}
+	return rows.write(out)
 }
 
 func (o *assetOptions) bind(command *cobra.Command) {
@@ -72,13 +151,9 @@ func (o *assetOptions) change(command *cobra.Command, text string,
 		return err
 	}
 	defer done()
-	asset, err := nodes.Asset(ctx, name)
+	present, owner, revision, err := o.present(ctx, nodes, name)
 	if err != nil {
 		return err
-	}
-	present, err := api.TermsFromProto(asset.GetTerms())
-	if err != nil {
-		return fmt.Errorf("the node's answer: %w", err)
 	}
 	terms := present.Clone()
 	if err := do(&terms); err != nil {
@@ -89,8 +164,14 @@ func (o *assetOptions) change(command *cobra.Command, text string,
 			"not lowered either, and an allowance is lowered only together with the cap, by as " +
 			"much")
 	}
-	return o.submit(ctx, command, nodes, ledger.OrganisationName(asset.GetOwner()),
-		ledger.AssetChange{Asset: name, Number: asset.GetRevision() + 1, AssetTerms: terms})
+	made := ledger.AssetChange{Asset: name, Number: revision + 1, AssetTerms: terms}
+	if err := errors.Join(made.Validate(), owner.Validate()); err != nil {
+		return fmt.Errorf("these terms cannot be signed: %w", err) // and are not shown either
+	}
+	if err := writeTerms(command.ErrOrStderr(), &made, owner, &present); err != nil {
+		return err
+	}
+	return o.submit(ctx, command, nodes, owner, made)
 }
 
 // parseIssuer parses ORGANISATION or ORGANISATION=ALLOWANCE.
@@ -323,7 +404,7 @@ To lower an allowance, lower the cap as well: ledgerd asset cap.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.bind(command)
+	options.bindChange(command)
 	flags := command.Flags()
 	flags.StringArrayVar(&added, "add", nil,
 		"give ORGANISATION=ALLOWANCE, or ORGANISATION if the supply is unlimited; repeat it")
@@ -413,7 +494,7 @@ is issued until enough was redeemed.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.bind(command)
+	options.bindChange(command)
 	command.Flags().StringArrayVar(&lowered, "lower", nil,
 		"an issuer and its allowance from then on, ORGANISATION=ALLOWANCE; repeat it")
 	return command
@@ -446,7 +527,7 @@ registered the asset signs.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.bind(command)
+	options.bindChange(command)
 	command.Flags().BoolVar(&yes, "yes", false, "close it")
 	return command
 }

@@ -107,7 +107,23 @@ func TestAssets(t *testing.T) {
 	if got := s.run("asset show gold %n"); !strings.Contains(got.errs, "is not registered") {
 		t.Error(got)
 	}
-	s.must("asset issuers EUR --withdraw bank %n %k")
+	withdrawn := s.run("asset issuers EUR --withdraw bank --genesis %d/genesis %n %k")
+	if withdrawn.status != exitDone {
+		t.Error(withdrawn.errs)
+	}
+	for _, want := range []string{"change 2 of EUR, by acme", "capped, 1000.00\n",
+		"up to 749.50\n", "up to 250.50, withdrawn (was: up to 250.50)"} {
+		if !strings.Contains(withdrawn.errs, want) {
+			t.Errorf("no %q in\n%s", want, withdrawn.errs)
+		}
+	}
+	other := *ledgertest.OperatedGenesis(1)
+	other.Version, other.Chain = ledger.AssetsVersion, "other"
+	writeGenesis(t, filepath.Join(s.folder, "other"), &other)
+	if got := s.run("asset close EUR --yes --genesis %d/other %n %k"); got.status == exitDone ||
+		!strings.Contains(got.errs, "do not trust") {
+		t.Error(got)
+	}
 	if text := s.must("asset issuers EUR %n %k"); !strings.Contains(text, "withdrawn") {
 		t.Error(text)
 	}
