@@ -55,6 +55,9 @@ func (c *Client) watchRounds(ctx context.Context, patience time.Duration,
 	defer timer.Stop()
 	at := c.at(0)
 	failed := func(err error) error {
+		if _, ends := ctx.Deadline(); ends && connect.CodeOf(err) == connect.CodeDeadlineExceeded {
+			<-ctx.Done() // the node knows the deadline, and may be a moment earlier
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
