@@ -2,28 +2,35 @@
 
 import { AssetChange } from "./asset.js";
 import { MalformedError } from "./codec.js";
+import { CharterChange, PolicyChange } from "./policy.js";
 import {
   MembershipChange,
   Transaction,
   VERSION,
   VERSION_ASSET,
+  VERSION_CHARTER,
+  VERSION_CHARTER_LAST,
   VERSION_DEADLINE,
   VERSION_MEMBERSHIP,
   VERSION_PACKED,
+  VERSION_POLICY,
 } from "./transaction.js";
 
 /**
  * Throws MalformedError if the body is of a kind that this package decodes, and malformed.
  *
- * Of the other kinds (policies, charters, verdicts, changes of a book, arrivals) only the version
- * is checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
+ * Of the other kinds (verdicts, cancellations, changes of a book, arrivals) only the version is
+ * checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
  */
 export function checkBody(body: Uint8Array): void {
   const version = body[0] ?? 0;
   if (version === VERSION || version === VERSION_DEADLINE) Transaction.decode(body);
   else if (version === VERSION_MEMBERSHIP) MembershipChange.decode(body);
   else if (version === VERSION_ASSET) AssetChange.decode(body);
-  else if (version === 0 || version === VERSION_PACKED || version > VERSION_ASSET) {
+  else if (version === VERSION_POLICY) PolicyChange.decode(body);
+  else if (version >= VERSION_CHARTER && version <= VERSION_CHARTER_LAST) {
+    CharterChange.decode(body);
+  } else if (version === 0 || version === VERSION_PACKED || version > VERSION_ASSET) {
     throw new MalformedError(`transaction version ${version}`);
   }
 }

@@ -125,15 +125,11 @@ export class Genesis {
       }
     }
     if (version >= 9) {
-      g.version = r.uvarint();
-      if (g.version <= 1n || g.version > CHAIN_VERSION_MAX) {
-        throw new MalformedError(`version ${g.version} of the chain`);
-      }
+      g.version = readChainVersion(r);
       g.vouchedCrossings = r.boolean();
     }
     if (version === 5 || version === 6 || (version >= 8 && r.boolean())) {
-      g.quotas = QUOTAS.map(() => r.uvarint());
-      if (!g.quotas.some((each) => each)) throw new MalformedError("quotas that bound nothing");
+      g.quotas = readQuotas(r);
     }
     if (grown) {
       g.added = r.list("added shards", names.SHARDS_MAX, 5 + HASH_SIZE, () => ({
@@ -174,9 +170,7 @@ export class Genesis {
         throw new MalformedError("two members of one name");
       }
     }
-    if (this.quotas.some((each) => each > QUOTA_MAX)) {
-      throw new MalformedError(`a quota of more than ${QUOTA_MAX}`);
-    }
+    checkQuotas(this.quotas);
     if (this.shards.length) this.#checkShards();
   }
 
@@ -341,6 +335,37 @@ function membersOf(found: unknown): Member[] {
     member.end();
     return { name, key, address };
   });
+}
+
+/** Takes the version of a chain that is not of the first one. */
+export function readChainVersion(r: Reader): bigint {
+  const version = r.uvarint();
+  checkChainVersion(version);
+  return version;
+}
+
+/** Throws MalformedError unless it is a version above the first one. */
+export function checkChainVersion(version: bigint): void {
+  if (version <= 1n || version > CHAIN_VERSION_MAX) {
+    throw new MalformedError(`version ${version} of the chain`);
+  }
+}
+
+/** Takes quotas, of which at least one bounds something. */
+export function readQuotas(r: Reader): bigint[] {
+  const quotas = QUOTAS.map(() => r.uvarint());
+  checkQuotas(quotas);
+  return quotas;
+}
+
+/** Throws MalformedError unless there are no quotas, or one of each kind within its bound. */
+export function checkQuotas(quotas: bigint[]): void {
+  if (!quotas.length) return;
+  if (quotas.length !== QUOTAS.length) throw new MalformedError(`${quotas.length} quotas`);
+  if (!quotas.some((each) => each)) throw new MalformedError("quotas that bound nothing");
+  if (quotas.some((each) => each > QUOTA_MAX)) {
+    throw new MalformedError(`a quota of more than ${QUOTA_MAX}`);
+  }
 }
 
 /** Returns the home of an organisation in a book that began with so many shards. */

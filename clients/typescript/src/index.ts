@@ -19,6 +19,7 @@ export * from "./keys.js";
 export { leafHash, pathOf, ProofError, rootOf, verifyPath } from "./merkle.js";
 export * as names from "./names.js";
 export * from "./packed.js";
+export * from "./policy.js";
 export * from "./proof.js";
 export { APPLIED, CODES, NO_ITEM, reasonCode } from "./results.js";
 export * from "./transaction.js";

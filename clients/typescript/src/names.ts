@@ -29,6 +29,8 @@ export const PATH_HASHES_MAX = 33;
 export const FINALITY_HEADERS_MAX = 4096;
 export const DECIMALS_MAX = 30;
 export const ISSUERS_MAX = 64;
+export const LIMITS_MAX = 64;
+export const POLICY_ASSETS_MAX = 256;
 
 export const DEFAULT_ASSET = "unit";
 

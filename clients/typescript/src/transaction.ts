@@ -22,6 +22,9 @@ import * as names from "./names.js";
 
 export const VERSION = 1;
 export const VERSION_MEMBERSHIP = 2;
+export const VERSION_POLICY = 4;
+export const VERSION_CHARTER = 5;
+export const VERSION_CHARTER_LAST = 7;
 export const VERSION_PACKED = 8;
 export const VERSION_DEADLINE = 9;
 const VERSION_CANCELLATION = 10;
