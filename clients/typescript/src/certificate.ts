@@ -36,7 +36,7 @@ const PROOF_BYTES_MAX =
   names.BUNDLE_SIGNATURES_MAX * (names.ORGANISATION_MAX + 100);
 const CERTIFICATE_BYTES_MAX =
   1 + 8 + 8 + 32 + 5 + names.MEMBERS_MAX * (4 + SIGNATURE_SIZE) + 1 + 5 + PROOF_BYTES_MAX;
-const FINALITY_BYTES_MAX = 64 << 20;
+export const FINALITY_BYTES_MAX = 64 << 20;
 
 /** A certificate that does not hold. */
 export class CertificateError extends Error {
@@ -284,6 +284,22 @@ export class Auditor {
   }
 }
 
+/**
+ * Throws CertificateError unless the block is final in the chain of the genesis. Returns the
+ * auditor, which knows the members that certified it.
+ */
+export function certified(
+  genesis: Genesis,
+  finality: Finality | undefined,
+  height: bigint,
+  hash: Uint8Array,
+): Auditor {
+  if (!finality) throw new CertificateError(`block ${height}: it has no certificate`);
+  const auditor = new Auditor(genesis);
+  auditor.verify(finality, height, hash);
+  return auditor;
+}
+
 /** A proof, and what shows that its block is final: the content of a .proof file. */
 export class CertifiedProof {
   constructor(
@@ -298,10 +314,7 @@ export class CertifiedProof {
   verify(genesis: Genesis): Auditor {
     this.proof.verify();
     const height = this.proof.block().height;
-    if (!this.finality) throw new CertificateError(`block ${height}: it has no certificate`);
-    const auditor = new Auditor(genesis);
-    auditor.verify(this.finality, height, this.proof.parts.blockHash);
-    return auditor;
+    return certified(genesis, this.finality, height, this.proof.parts.blockHash);
   }
 
   /** Returns the canonical bytes. */

@@ -6,10 +6,12 @@
 
 import type { Bundle } from "./bundle.js";
 import { base64, equal, fromBase64, fromHex, hex, MalformedError } from "./codec.js";
-import { type Auditor, CertifiedProof, Finality } from "./certificate.js";
+import { BalanceProof } from "./balance.js";
+import { type Auditor, certified, CertifiedProof, Finality } from "./certificate.js";
 import { Genesis } from "./genesis.js";
+import { DEFAULT_ASSET } from "./names.js";
 import { PackedBundle } from "./packed.js";
-import { Proof } from "./proof.js";
+import { blockHash, decodeHeader, Proof } from "./proof.js";
 
 const SERVICE = "/ledgerd.v1.LedgerService/";
 const STATES = ["pending", "ordered", "stored", "durable"];
@@ -93,7 +95,42 @@ export interface Account {
   issuer: boolean;
   height: bigint;
   shard: number;
-  balances: { asset: string; amount: bigint; setAside: bigint; incoming: bigint }[];
+  balances: Balance[];
+}
+
+/** An amount of an asset, and what waits for other shards. */
+export interface Balance {
+  asset: string;
+  amount: bigint;
+  setAside: bigint;
+  incoming: bigint;
+}
+
+/** Returns how much an account has of an asset. */
+export function balance(account: Account, asset: string = DEFAULT_ASSET): bigint {
+  return account.balances.find((each) => each.asset === asset)?.amount ?? 0n;
+}
+
+/** A transaction that changed an account. */
+export interface HistoryEntry {
+  id: Uint8Array;
+  height: bigint;
+  index: number;
+  time: bigint; // in milliseconds since 1970
+  changes: Balance[];
+  note: string;
+}
+
+/** A block without its transactions. `canonical` has the bytes that decodeHeader takes. */
+export interface BlockHeader {
+  height: bigint;
+  hash: Uint8Array;
+  previous: Uint8Array;
+  time: bigint; // in milliseconds since 1970
+  transactions: number;
+  failed: number;
+  shard: number;
+  canonical: Uint8Array;
 }
 
 /** Options of a client. A call ends within `timeout` milliseconds. */
@@ -238,22 +275,59 @@ export class Client {
   /** Resolves to an account and its balances. */
   async account(name: string): Promise<Account> {
     const answer = await this.call("GetAccount", { account: name });
-    return read("GetAccount", () => {
-      const found = part(answer["account"]);
-      return {
-        account: text(found["account"]),
-        alias: text(found["alias"]),
-        issuer: found["issuer"] === true,
-        height: whole(found["height"]),
-        shard: Number(whole(found["shard"])),
-        balances: list(found["balances"]).map((each) => ({
-          asset: text(part(each)["asset"]),
-          amount: whole(part(each)["amount"]),
-          setAside: whole(part(each)["setAside"]),
-          incoming: whole(part(each)["incoming"]),
-        })),
-      };
+    return read("GetAccount", () => accountOf(part(answer["account"])));
+  }
+
+  /** Yields all accounts whose names begin with the prefix. */
+  accounts(prefix = "", pageSize = 100): AsyncGenerator<Account, void> {
+    return this.#pages("ListAccounts", { prefix, pageSize }, "accounts", accountOf);
+  }
+
+  /** Yields the transactions that changed an account, the newest first unless `ascending`. */
+  history(
+    account: string,
+    ascending = false,
+    pageSize = 50,
+  ): AsyncGenerator<HistoryEntry, void> {
+    const request = { account, ascending, pageSize };
+    return this.#pages("ListHistory", request, "entries", historyEntryOf);
+  }
+
+  /** Resolves to the header of a block, or of the last one, as the node says. */
+  async block(height?: bigint, shard?: number): Promise<BlockHeader> {
+    const chosen = height === undefined ? { head: true } : { height: String(height) };
+    const answer = await this.call("GetBlock", ofShard({ ...chosen, pageSize: 1 }, shard));
+    return read("GetBlock", () => {
+      const found = blockHeaderOf(part(part(answer["block"])["header"]));
+      if (height !== undefined && found.height !== height) throw new TypeError("another block");
+      return found;
     });
+  }
+
+  /** Yields the headers of blocks from a height on, ascending, up to the last one. */
+  blocks(from = 1n, shard?: number, pageSize = 50): AsyncGenerator<BlockHeader, void> {
+    const request = { fromHeight: String(from), ascending: true, pageSize };
+    return this.#pages("ListBlocks", ofShard(request, shard), "blocks", blockHeaderOf);
+  }
+
+  async *#pages<T>(
+    name: string,
+    request: Json,
+    field: string,
+    make: (found: Json) => T,
+  ): AsyncGenerator<T, void> {
+    for (let pageToken = ""; ; ) {
+      const answer = await this.call(name, pageToken ? { ...request, pageToken } : request);
+      const [page, next] = read(name, () => [
+        list(answer[field]).map((each) => make(part(each))),
+        text(answer["nextPageToken"]),
+      ]);
+      yield* page;
+      if (!next) return;
+      // It would go on for ever.
+      if (next === pageToken) throw new MalformedAnswer(`${name}: the same page again`);
+      pageToken = next;
+    }
   }
 
   /** Resolves to the value of a record. */
@@ -300,7 +374,7 @@ export class Client {
   ): Promise<{ proof: CertifiedProof; auditor: Auditor }> {
     const deadline = Date.now() + timeout;
     for (;;) {
-      const proof = await this.proof(id, genesis.shards.length ? genesis.shard : undefined);
+      const proof = await this.proof(id, shardOf(genesis));
       if (proof.finality) return { proof, auditor: proof.verify(genesis) };
       proof.proof.verify();
       if (Date.now() >= deadline) {
@@ -308,6 +382,58 @@ export class Client {
       }
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
+  }
+
+  /**
+   * Resolves to the proof of what an account has after the newest block of its shard, whose genesis
+   * is needed. Waits until the block is certified, and rejects as certifiedProof does.
+   */
+  async provenAccount(
+    account: string,
+    genesis: Genesis,
+    timeout = this.#options.timeout,
+  ): Promise<BalanceProof> {
+    const deadline = Date.now() + timeout;
+    const answer = await this.call("GetAccountProof", { account }, timeout);
+    const { parts } = read("GetAccountProof", () => {
+      const proof = BalanceProof.decode(fromBase64(text(answer["encoded"])));
+      if (proof.parts.account !== account) throw new TypeError("a proof of another account");
+      return proof;
+    });
+    const { header } = new BalanceProof(parts).open();
+    for (;;) {
+      try {
+        const finality = await this.#finality(header.height, genesis);
+        const proof = new BalanceProof({ ...parts, finality });
+        proof.verify(genesis);
+        return proof;
+      } catch (error) {
+        // The block is a moment old, and not certified yet.
+        const early =
+          error instanceof ApiError && ["not_found", "failed_precondition"].includes(error.code);
+        if (!early || Date.now() >= deadline) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  /**
+   * Verifies from the genesis on that the node's block of this height is final, or rejects with
+   * CertificateError. Resolves to its header, and to the auditor with the members of then.
+   */
+  async certifiedBlock(
+    height: bigint,
+    genesis: Genesis,
+  ): Promise<{ block: BlockHeader; auditor: Auditor }> {
+    const finality = await this.#finality(height, genesis);
+    const block = await this.block(height, shardOf(genesis));
+    return { block, auditor: certified(genesis, finality, height, block.hash) };
+  }
+
+  async #finality(height: bigint, genesis: Genesis): Promise<Finality> {
+    const request = ofShard({ height: String(height) }, shardOf(genesis));
+    const found = await this.call("GetCertificate", request);
+    return read("GetCertificate", () => Finality.decode(fromBase64(text(found["finality"]))));
   }
 }
 
@@ -378,6 +504,61 @@ function levelOf(level: Level): string {
 
 function ofShard(request: Json, shard: number | undefined): Json {
   return shard === undefined ? request : { ...request, shard };
+}
+
+function shardOf(genesis: Genesis): number | undefined {
+  return genesis.shards.length ? genesis.shard : undefined;
+}
+
+function balanceOf(found: unknown): Balance {
+  const each = part(found);
+  return {
+    asset: text(each["asset"]),
+    amount: whole(each["amount"]),
+    setAside: whole(each["setAside"]),
+    incoming: whole(each["incoming"]),
+  };
+}
+
+function accountOf(found: Json): Account {
+  return {
+    account: text(found["account"]),
+    alias: text(found["alias"]),
+    issuer: found["issuer"] === true,
+    height: whole(found["height"]),
+    shard: Number(whole(found["shard"])),
+    balances: list(found["balances"]).map(balanceOf),
+  };
+}
+
+function historyEntryOf(found: Json): HistoryEntry {
+  return {
+    id: fromHex(text(found["transactionIdHex"])),
+    height: whole(found["height"]),
+    index: Number(whole(found["index"])),
+    time: whole(found["timeMs"]),
+    changes: list(found["changes"]).map(balanceOf),
+    note: text(found["note"]),
+  };
+}
+
+// The canonical bytes have the hash. The moment, the failures and the shard are the node's word.
+function blockHeaderOf(found: Json): BlockHeader {
+  const canonical = fromBase64(text(found["canonical"]));
+  const [header, hash] = [decodeHeader(canonical), fromBase64(text(found["hash"]))];
+  if (!equal(blockHash(canonical), hash) || header.height !== whole(found["height"])) {
+    throw new TypeError("a block with the header of another one");
+  }
+  return {
+    height: header.height,
+    hash,
+    previous: header.previous,
+    time: whole(found["timeMs"]),
+    transactions: header.transactions,
+    failed: Number(whole(found["failedCount"])),
+    shard: Number(whole(found["shard"])),
+    canonical,
+  };
 }
 
 function statusesOf(name: string, found: Json, ids: Uint8Array[]): Status[] {

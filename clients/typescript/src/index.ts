@@ -8,6 +8,7 @@
 // says; a call ends within its time.
 
 export * from "./asset.js";
+export * from "./balance.js";
 export * from "./body.js";
 export * from "./bundle.js";
 export * from "./certificate.js";
@@ -22,4 +23,5 @@ export * from "./packed.js";
 export * from "./policy.js";
 export * from "./proof.js";
 export { APPLIED, CODES, NO_ITEM, reasonCode } from "./results.js";
+export * from "./sender.js";
 export * from "./transaction.js";

@@ -7,6 +7,7 @@ import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import * as ledgerd from "../src/index.js";
 
 const BINARY = process.env["LEDGERD_BINARY"] ?? "";
@@ -16,6 +17,7 @@ const PORTS = 8; // two of each of two nodes of two shards
 let folder = "";
 let net: ChildProcess | undefined;
 let client: ledgerd.Client;
+let addresses: string[] = [];
 const geneses: ledgerd.Genesis[] = [];
 
 const listen = (port: number): Promise<Server | undefined> =>
@@ -53,7 +55,8 @@ before(async () => {
   let log = "";
   started.stdout.on("data", (data) => (log += data));
   started.stderr.on("data", (data) => (log += data));
-  client = new ledgerd.Client([0, 1].map((node) => `http://127.0.0.1:${port + 2 * node}`));
+  addresses = [0, 1].map((node) => `http://127.0.0.1:${port + 2 * node}`);
+  client = new ledgerd.Client(addresses);
   const deadline = Date.now() + 60_000;
   for (;;) {
     assert.equal(started.exitCode, null, log);
@@ -141,6 +144,60 @@ test("post within a shard and across shards, read, and verify offline", { skip }
   assert.equal(ledgerd.reasonOf(crossing.proof.proof.result), "set_aside");
 });
 
+test("pages, and proofs of balances that hold offline", { skip }, async () => {
+  const genesis = geneses[0]!;
+  const [dora, key] = await registered("dora", 0);
+  const sender = new ledgerd.Sender(client, genesis.book(), dora, key);
+  const made: ledgerd.Transaction[] = [];
+  for (const value of [401n, 402n, 403n]) {
+    const postings = [
+      { account: `${dora}:mint`, amount: -value },
+      { account: `${dora}:till`, amount: value },
+    ];
+    made.push(await sender.transaction({ postings, note: `number ${value}` }));
+  }
+  const statuses = await sender.post(made);
+  ledgerd.require(statuses, "durable");
+  assert.equal(ledgerd.balance(await client.account(`${dora}:till`)), 1206n);
+  const all = async <T>(of: AsyncIterable<T>): Promise<T[]> => {
+    const found: T[] = [];
+    for await (const each of of) found.push(each);
+    return found;
+  };
+  assert.deepEqual(
+    (await all(client.accounts(`${dora}:`, 1))).map((each) => each.account),
+    [`${dora}:mint`, `${dora}:till`],
+  );
+  assert.deepEqual(
+    (await all(client.history(`${dora}:till`, true, 2))).map((each) => [
+      each.id,
+      each.changes[0]?.amount,
+      each.note,
+    ]),
+    made.map((each, i) => [each.id(), BigInt(i + 401), `number ${i + 401}`]),
+  );
+  const headers = await all(client.blocks(1n, 0, 3));
+  assert.deepEqual(headers[0]!.previous, genesis.hash());
+  headers.slice(1).forEach((each, i) => assert.deepEqual(each.previous, headers[i]!.hash));
+  const { block, auditor } = await client.certifiedBlock(statuses[0]!.height, genesis);
+  assert.equal(block.height, statuses[0]!.height);
+  assert.equal(auditor.members.size, 2);
+
+  const proof = await client.provenAccount(`${dora}:till`, genesis);
+  const encoded = proof.encode();
+  const { account } = ledgerd.BalanceProof.decode(encoded).verify(genesis);
+  assert.equal(account.balances[0]!.amount, 1206n);
+  assert.throws(() => proof.verify(geneses[1]!), ledgerd.CertificateError);
+  const [file, genesisFile] = [join(folder, "b.proof"), join(folder, "net/node-0/genesis.json")];
+  writeFileSync(file, encoded);
+  const verify = ["verify", "--proof", file, "--genesis", genesisFile];
+  assert.match(execFileSync(BINARY, verify, { encoding: "utf8", timeout: 60_000 }), /1,?206/);
+  for (let at = 0; at < encoded.length; at += 7) {
+    const changed = encoded.map((byte, i) => (i === at ? byte ^ 1 : byte));
+    assert.throws(() => ledgerd.BalanceProof.decode(changed).verify(genesis), `byte ${at}`);
+  }
+});
+
 test("failures are told apart", { skip }, async () => {
   const [carol, key] = await registered("carol", 0);
   const sequence = await client.nonce(carol);
@@ -155,6 +212,17 @@ test("failures are told apart", { skip }, async () => {
   await assert.rejects(client.call("GetAccount", { account: "none" }), code("invalid_argument"));
   const forged = ledgerd.Bundle.of([poor]).sign(carol, ledgerd.PrivateKey.generate());
   await assert.rejects(client.submit(forged), code("permission_denied"));
+});
+
+test("the example", { skip }, () => {
+  const shop = fileURLToPath(new URL("../examples/shop.js", import.meta.url));
+  const genesisFile = join(folder, "net/node-0/genesis.json");
+  const told = execFileSync(process.execPath, [shop, genesisFile, ...addresses], {
+    encoding: "utf8",
+    timeout: 60_000,
+  });
+  assert.match(told, /is final: 2 of 2/);
+  assert.match(told, /proven to hold 600 unit/);
 });
 
 test("key files", { skip }, async () => {

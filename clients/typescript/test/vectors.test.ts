@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { amount, Reader, string, uvarint } from "../src/codec.js";
+import { amount, concat, domain, Reader, sha256, string, uint, uvarint } from "../src/codec.js";
 import * as ledgerd from "../src/index.js";
 
 const ROOT = new URL("../../../../", import.meta.url);
@@ -73,6 +73,7 @@ test("homes", () => {
 each(TRANSACTIONS.transactions, "transaction", (v) => {
   const body = bytes(v.encoded);
   assert.equal(ledgerd.hex(ledgerd.transactionId(body)), v.hash);
+  ledgerd.checkBody(body); // bundles and proofs take every kind that nodes take
   if (body[0] === 1 || body[0] === 9) {
     const made = ledgerd.Transaction.decode(body);
     assert.equal(ledgerd.hex(made.encode()), v.encoded);
@@ -496,6 +497,58 @@ test("chains whose members change, and lies about them", () => {
     );
   }
   ledgerd.CertifiedProof.decode(bytes(FINALITY.certified)).verify(genesis);
+});
+
+test("a proof of a balance shows that of its block only", () => {
+  // The second of three accounts; 7 is set aside for another shard.
+  const entry = concat(
+    ...[uvarint(2), Uint8Array.of(0), string("Kasse"), uvarint(3), uvarint(9)],
+    ...[uvarint(1), string("unit"), amount(42n)],
+    ...[uvarint(1), string("unit"), amount(7n), amount(1n)],
+  );
+  const [first, third, others] = [1, 3, 4].map((each) => new Uint8Array(32).fill(each));
+  const leaf = ledgerd.leafHash(concat(Buffer.from("aacme:till\0"), entry));
+  const root = sha256(Uint8Array.of(1), first!, leaf, third!);
+  const known = ledgerd.decodeHeader(bytes(BLOCKS.blocks[0].header));
+  const stateDigest = sha256(domain("ledgerd/state/2"), uint(3, 8), root, others!);
+  const parts: ledgerd.BalanceProofParts = {
+    header: ledgerd.encodeHeader({ ...known, stateDigest }),
+    account: "acme:till",
+    entry,
+    accounts: 3n,
+    siblings: [first!, third!],
+    others: others!,
+  };
+  const good = ledgerd.BalanceProof.decode(new ledgerd.BalanceProof(parts).encode());
+  const { account, header } = good.open();
+  assert.equal(header.height, known.height);
+  assert.equal(account.alias, "Kasse");
+  assert.deepEqual(account.balances, [
+    { asset: "unit", amount: 35n, setAside: 7n, incoming: 1n },
+  ]);
+  assert.throws(() => good.verify(GENESIS), ledgerd.CertificateError); // without a certificate
+  const certified = bytes(BLOCKS.certified_proofs[0].encoded);
+  const finality = ledgerd.CertifiedProof.decode(certified).finality;
+  const foreign = new ledgerd.BalanceProof({ ...parts, finality });
+  assert.throws(() => foreign.verify(GENESIS), ledgerd.CertificateError); // of another block
+  const lies: Partial<ledgerd.BalanceProofParts>[] = [
+    { account: "acme:safe" },
+    { account: "no account" },
+    { header: flipped(parts.header, 170) },
+    { others: first! },
+    { accounts: 0n },
+    { accounts: 1n },
+    { accounts: 4n },
+    { siblings: [third!, first!] },
+    { siblings: [first!] },
+    { siblings: [first!, third!, others!] },
+    { entry: new Uint8Array() },
+    ...Array.from(entry, (_, at) => ({ entry: flipped(entry, at) })),
+  ];
+  for (const lie of lies) {
+    const made = new ledgerd.BalanceProof({ ...parts, ...lie });
+    assert.throws(() => made.open(), ledgerd.ProofError, Object.keys(lie).join());
+  }
 });
 
 test("text that is no UTF-8 keeps its bytes", () => {
