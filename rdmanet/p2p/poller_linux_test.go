@@ -183,13 +183,20 @@ func TestGoodbyeBehindFullBuffer(t *testing.T) {
 	}
 	defer stream.Close()
 	s.inbound, s.carrier = inbound, conn
+	// Not a byte fits, and goes on not to fit: on a busy machine the kernel makes room a while after
+	// a write, as it takes to the other end what was written.
 	filled := 0
-	for size := 1 << 16; size > 0; {
+	for size, since := 1<<16, time.Now(); time.Since(since) < 300*time.Millisecond; {
 		n, err := unix.Write(stream.fd, make([]byte, size))
-		if filled += max(n, 0); err == unix.EAGAIN {
-			size /= 2 // until not a byte fits
-		} else if err != nil {
+		switch filled += max(n, 0); {
+		case err == nil:
+			since = time.Now()
+		case err != unix.EAGAIN:
 			t.Fatal(err)
+		case size > 1:
+			size /= 2
+		default:
+			time.Sleep(time.Millisecond)
 		}
 	}
 	close(s.host.leaving)
