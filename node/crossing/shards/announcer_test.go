@@ -144,7 +144,7 @@ func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
 	for _, i := range []int{0, 3, 4, 6} {
 		d := directory(t, i)
 		d.vouched = i == 6 // and needs two members of shard 1 to say so
-		_, c := controlOf(t, network, peerOf(t, i))
+		host, c := controlOf(t, network, peerOf(t, i))
 		announcer, err := NewAnnouncer(AnnouncerConfig{
 			Directory: d, Control: c, Logger: quiet, Every: time.Hour, Gap: time.Hour,
 			Own: func() Announcement {
@@ -166,6 +166,7 @@ func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(announcer.Close)
+		host.Watch(announcer.Event) // it tells those that come later
 		directories[i], announcers[i] = d, announcer
 	}
 	eventually(t, "the first announcement was made", func() bool {
