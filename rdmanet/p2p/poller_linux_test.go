@@ -183,10 +183,11 @@ func TestGoodbyeBehindFullBuffer(t *testing.T) {
 	}
 	defer stream.Close()
 	s.inbound, s.carrier = inbound, conn
-	// Not a byte fits, and goes on not to fit: on a busy machine the kernel makes room a while after
-	// a write, as it takes to the other end what was written.
+	// Not a byte fits, and goes on not to fit: on a busy machine the kernel makes room a while
+	// after a write, as it takes to the other end what was written.
 	filled := 0
-	for size, since := 1<<16, time.Now(); time.Since(since) < 300*time.Millisecond; {
+	const full = 300 * time.Millisecond
+	for size, since := 1<<16, time.Now(); time.Since(since) < full; {
 		n, err := unix.Write(stream.fd, make([]byte, size))
 		switch filled += max(n, 0); {
 		case err == nil:
