@@ -21,7 +21,9 @@ type follower struct {
 
 	chain Chain
 	lane  Lane  // nil if none is open
-	mark  *Mark // of the target, once a lane is open
+	mark  *Mark // where the stream is, once a lane is open
+	// kept is the mark that the target must have: of the last record, unless it keeps others, too.
+	kept *Mark
 	// last is the block before the one that is read next, zero if that is not known.
 	last ledger.Hash
 	next ledger.Height
@@ -220,10 +222,10 @@ func (f *follower) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.mark != nil && (mark == nil || f.mark.After(mark.Position)) {
+	if f.kept != nil && (mark == nil || f.kept.After(mark.Position)) {
 		f.tell(Event{Event: "lost", Error: "the target lost what it had taken; it gets it again"})
 	}
-	f.mark, f.batch, f.crossings = mark, nil, make(map[ledger.Hash]bool)
+	f.mark, f.kept, f.batch, f.crossings = mark, mark, nil, make(map[ledger.Hash]bool)
 	if f.options.Once && !f.ends {
 		f.ends, f.end = true, f.head
 	}
@@ -382,6 +384,11 @@ func (f *follower) flush(ctx context.Context) error {
 		return err
 	}
 	f.mark = &batch.Through
+	if last := len(batch.Records) - 1; f.target.KeepsMarks() {
+		f.kept = f.mark
+	} else if last >= 0 {
+		f.kept = &batch.Records[last].Mark
+	}
 	f.written += uint64(len(batch.Records))
 	f.tell(Event{Event: "progress"})
 	return nil

@@ -3,6 +3,7 @@ package sink_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,10 +63,15 @@ func (l *keptLane) Write(_ context.Context, batch *sink.Batch) error {
 			l.about = append(l.about, record.Outcome)
 		}
 	}
-	if through := batch.Through; !l.careless {
-		l.marks[l.shard] = &through
-	} else {
+	through := batch.Through
+	switch {
+	case l.careless:
 		l.marks[l.shard] = batch.After
+	case !l.bare:
+		l.marks[l.shard] = &through
+	case len(batch.Records) > 0:
+		last := batch.Records[len(batch.Records)-1].Mark
+		l.marks[l.shard] = &last
 	}
 	return nil
 }
@@ -94,6 +100,37 @@ func TestOnce(t *testing.T) {
 	if err := sinktest.Compare(careless.seen[0], chain.Want(t)); err == nil ||
 		!strings.Contains(err.Error(), "twice") {
 		t.Fatalf("a target that forgets its position: %v", err)
+	}
+}
+
+// A target that keeps its position with records only has lost nothing if entries that do not match
+// came after the last record.
+func TestNothingIsLostBehindTheLastMatch(t *testing.T) {
+	t.Parallel()
+	chain := sinktest.NewLedger("test", 30, 12)
+	want := slices.DeleteFunc(chain.Want(t), func(each sinktest.Seen) bool {
+		return !strings.Contains(each.Line, "EUR")
+	})
+	retried := false
+	for seed := range uint64(20) {
+		target, options := newKept(), sinktest.Options()
+		target.bare = true
+		options.Filter.Assets = []ledger.AssetName{"EUR"}
+		options.Report = func(event sink.Event) {
+			retried = retried || event.Event == "retry"
+			if event.Event == "lost" {
+				t.Errorf("seed %d: %+v", seed, event)
+			}
+		}
+		if err := sink.Run(t.Context(), chain, sinktest.Break(target, seed), options); err != nil {
+			t.Fatal(err)
+		}
+		if err := sinktest.Compare(target.seen[0], want); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	if !retried {
+		t.Error("nothing broke off")
 	}
 }
 

@@ -41,6 +41,24 @@ func openPositions(path, name string) (*positions, error) {
 
 func (p *positions) close() error { return p.lock.Close() }
 
+// positionRoom is more than the file of a position has, in bytes.
+const positionRoom = 4 << 10
+
+// probe returns an error if the next position could not be kept, as on a full disk. Without it,
+// each try would send an entry whose position is not kept, and so send it again.
+func (p *positions) probe() error {
+	next := p.path + ".next"
+	err := writeSynced(next, make([]byte, positionRoom))
+	if err == nil {
+		err = os.Remove(next)
+	}
+	if err != nil {
+		return fmt.Errorf("webhook: nothing is sent, because its position could not be kept: %w: "+
+			"make room or give the right to write in %s", err, filepath.Dir(p.path))
+	}
+	return nil
+}
+
 // read returns the position, or nil if there is none.
 func (p *positions) read() (*sink.Mark, error) {
 	text, err := os.ReadFile(p.path)
@@ -75,9 +93,9 @@ func (p *positions) write(mark *sink.Mark) error {
 	return nil
 }
 
-func replace(path string, text []byte) (err error) {
-	next := path + ".next"
-	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+// writeSynced writes a file, and returns once the disk has it.
+func writeSynced(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -85,7 +103,12 @@ func replace(path string, text []byte) (err error) {
 	if err == nil {
 		err = file.Sync()
 	}
-	if err := errors.Join(err, file.Close()); err != nil {
+	return errors.Join(err, file.Close())
+}
+
+func replace(path string, text []byte) error {
+	next := path + ".next"
+	if err := writeSynced(next, text); err != nil {
 		return err
 	}
 	if err := os.Rename(next, path); err != nil {

@@ -148,6 +148,9 @@ func (t *target) Open(_ context.Context, chain sink.Chain) (sink.Lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := file.probe(); err != nil {
+		return nil, errors.Join(err, file.close())
+	}
 	return &lane{target: t, positions: file}, nil
 }
 

@@ -328,3 +328,32 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is sent while the next position could not be kept, as on a full disk. Otherwise each try
+// would send an entry again.
+func TestNothingIsSentWithoutRoomForThePosition(t *testing.T) {
+	t.Parallel()
+	r := &receiver{}
+	config := Config{URL: serve(t, r), Secret: secret, Folder: t.TempDir(), Sink: "books"}
+	next := filepath.Join(config.Folder, "shard-0.json.next")
+	if err := os.Mkdir(next, 0o700); err != nil { // no file can be written there
+		t.Fatal(err)
+	}
+	made := open(t, config)
+	if lane, err := made.Open(t.Context(), sink.Chain{}); err == nil {
+		t.Error("it opens", lane.Close())
+	}
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	lane, err := made.Open(t.Context(), sink.Chain{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lane.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(config.Folder); err != nil || len(left) != 1 || len(r.seen()) > 0 {
+		t.Errorf("%v, %v, sent %v", left, err, r.seen())
+	}
+}
