@@ -135,48 +135,50 @@ func (s *State) changeAsset(t *ledger.Transaction) {
 		s.assets.add(found)
 	}
 	issuances := make([]ledger.Issuance, len(terms.Issuers))
-	for i := range terms.Issuers {
-		name := terms.Issuers[i].Organisation
-		if at, was := found.Issuer(name); was { // and MayBecome says that all stay
-			issuances[i] = found.Issuances[at]
-		} else {
-			issuances[i].Waiting = s.waitsToIssue(name, found.Name)
-		}
+	if len(terms.Issuers) > len(found.Issuers) {
+		s.countWaiting(found.Name, &terms, issuances)
+	}
+	for i := range found.Issuers {
+		at, _ := terms.Issuer(found.Issuers[i].Organisation) // MayBecome says that it stays
+		issuances[at] = found.Issuances[i]
 	}
 	s.touchAsset(found)
 	found.Revision, found.AssetTerms, found.Issuances = change.Number, terms, issuances
 }
 
-// waitsToIssue returns what transactions that wait may still issue of an asset, for an organisation
-// that was no issuer until now. They were set aside before the name was registered.
-func (s *State) waitsToIssue(name ledger.OrganisationName, of ledger.AssetName) (
-	waits ledger.Amount) {
-	var counted []*account
-	for path := range s.waitingOf(name, of) {
+// countWaiting counts what transactions that wait may still issue of an asset. It is for those who
+// were no issuers until now: what they have waiting was set aside before the name was registered.
+func (s *State) countWaiting(name ledger.AssetName, terms *ledger.AssetTerms,
+	issuances []ledger.Issuance) {
+	counted := make(map[*account]struct{})
+	for path := range s.waitingIn(name, terms) {
 		found := s.find(path)
-		if !found.issuer || slices.Contains(counted, found) {
+		if _, again := counted[found]; again || !found.issuer {
 			continue
 		}
-		counted = append(counted, found)
-		owed := found.owes(of)
-		var err error
-		if waits, err = waits.Add(owed.most.Minus(owed.now)); err != nil {
-			return ledger.MaxAmount
+		counted[found] = struct{}{}
+		at, _ := terms.Issuer(path.Organisation())
+		owed := found.owes(name)
+		sum, err := issuances[at].Waiting.Add(owed.most.Minus(owed.now))
+		if err != nil {
+			sum = ledger.MaxAmount
 		}
+		issuances[at].Waiting = sum
 	}
-	return waits
 }
 
-// waitingOf yields the accounts of an organisation from which transactions that wait take some of
-// an asset, some of them more than once.
-func (s *State) waitingOf(name ledger.OrganisationName,
-	of ledger.AssetName) iter.Seq[ledger.AccountPath] {
+// waitingIn yields the accounts of issuers from which transactions that wait take some of an asset,
+// some accounts more than once. It looks at all that waits.
+func (s *State) waitingIn(name ledger.AssetName,
+	terms *ledger.AssetTerms) iter.Seq[ledger.AccountPath] {
 	return func(yield func(ledger.AccountPath) bool) {
 		for each := s.pending.oldest; each != nil; each = each.after {
 			for i := range each.parts {
 				p := &each.parts[i]
-				if p.asset == of && p.net.Sign() < 0 && p.account.Organisation() == name &&
-					!yield(p.account) {
+				if p.asset != name || p.net.Sign() >= 0 {
+					continue
+				}
+				if _, is := terms.Issuer(p.account.Organisation()); is && !yield(p.account) {
 					return
 				}
 			}

@@ -82,6 +82,9 @@ func TestWaitsOfBeforeTheRegistration(t *testing.T) {
 	a.shards[1].stopped = true
 	a.waits(50, a.time+15) // shard 1 refuses it
 	a.waits(20, a.time+1000)
+	for range 4 { // so that a node with little memory has stored the account, and evicted it
+		a.does(ledger.Applied, a.acme, a.acme.Transfer("acme:more", "acme:a", 1))
+	}
 	a.does(ledger.Applied, a.acme,
 		a.acme.ChangeAsset("EUR", 1, ledgertest.Capped(100, "acme")))
 	a.has(0, 70)
@@ -95,6 +98,7 @@ func TestWaitsOfBeforeTheRegistration(t *testing.T) {
 	a.does(ledger.SupplyExceeded, a.acme, issue(a.acme, "acme:more", "acme:a", "EUR", 51))
 	a.does(ledger.Applied, a.acme, issue(a.acme, "acme:more", "acme:a", "EUR", 50))
 	a.has(100, 0)
+	a.replay(0, a.shards[0])
 }
 
 // TestWaitsBecomeNoIssueOnceClosed: an issuer cannot turn what may still be refused into something

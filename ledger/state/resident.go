@@ -123,10 +123,8 @@ func (w *wanting) transaction(t *ledger.Transaction) {
 		}
 	}
 	if t.Asset != nil {
-		for i := range t.Asset.Issuers {
-			for path := range w.state.waitingOf(t.Asset.Issuers[i].Organisation, t.Asset.Asset) {
-				w.others = append(w.others, lookup{path: path})
-			}
+		for path := range w.state.waitingIn(t.Asset.Asset, &t.Asset.AssetTerms) {
+			w.others = append(w.others, lookup{path: path})
 		}
 	}
 	w.lookSome()
