@@ -115,6 +115,7 @@ type historyFlags struct {
 	asset, least, most, counterparty, note string
 	shard                                  uint32
 	oldest                                 bool
+	metadata                               []string
 }
 
 // bind adds the flags to a command.
@@ -128,6 +129,9 @@ func (f *historyFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.counterparty, "with", "", "entries that move this other account too, one "+
 		"of this organisation (acme), or one below a path (acme:customers:)")
 	flags.StringVar(&f.note, "note", "", "entries whose note has this text")
+	flags.StringArrayVar(&f.metadata, "metadata", nil, "entries whose note is a JSON object with "+
+		"this member, or member and value: invoice, invoice=4711, order.number=7 (may be given "+
+		"again)")
 	flags.Uint32Var(&f.shard, "shard", 0, "read an earlier home of the organisation")
 	flags.BoolVar(&f.oldest, "oldest-first", false, "begin with the oldest")
 }
@@ -187,7 +191,8 @@ Entries that match all of the flags are shown. A node looks at a bounded number
 of entries for one call, and the command calls as often as needed.`,
 		Example: `  ledgerd account history acme:cash --limit 10
   ledgerd account history acme:cash --oldest-first --limit 0 --json
-  ledgerd account history acme:cash --from 2026-11-01 --with globex --min 1000`,
+  ledgerd account history acme:cash --from 2026-11-01 --with globex --min 1000
+  ledgerd account history acme:cash --metadata invoice=4711`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			path, err := parseAccount(arguments[0])
@@ -195,7 +200,8 @@ of entries for one call, and the command calls as often as needed.`,
 				return err
 			}
 			query := &ledgerdv1.ListHistoryRequest{Account: string(path), Ascending: chosen.oldest,
-				Asset: chosen.asset, Counterparty: chosen.counterparty, Note: chosen.note}
+				Asset: chosen.asset, Counterparty: chosen.counterparty, Note: chosen.note,
+				Metadata: chosen.metadata}
 			if command.Flags().Changed("shard") {
 				query.Shard = &chosen.shard
 			}
@@ -231,7 +237,7 @@ of entries for one call, and the command calls as often as needed.`,
 			empty := "nothing has changed this account yet"
 			if query.GetFromHeight()+query.GetToHeight()+query.GetFromTimeMs()+
 				query.GetToTimeMs() > 0 || chosen.asset+chosen.least+chosen.most+
-				chosen.counterparty+chosen.note != "" {
+				chosen.counterparty+chosen.note != "" || len(chosen.metadata) > 0 {
 				empty = "no such entries"
 			}
 			return writeList(command.OutOrStdout(), &rows, more, empty)

@@ -114,6 +114,7 @@ type historyFilter struct {
 	least, most  *ledger.Amount
 	counterparty string
 	note         string // in small letters
+	metadata     []metadatum
 }
 
 // newHistoryFilter returns the filter of a request, or nil if it has none.
@@ -149,7 +150,13 @@ func newHistoryFilter(path ledger.AccountPath, request *ledgerdv1.ListHistoryReq
 	if len(filter.note) > ledger.MaxNote {
 		return nil, invalid("note: at most %d bytes", ledger.MaxNote)
 	}
-	if filter == (historyFilter{path: path}) {
+	var err error
+	if filter.metadata, err = parseMetadata(request.GetMetadata()); err != nil {
+		return nil, err
+	}
+	none := filter.asset == "" && filter.least == nil && filter.most == nil &&
+		filter.counterparty == "" && filter.note == "" && len(filter.metadata) == 0
+	if none {
 		return nil, nil
 	}
 	return &filter, nil
@@ -162,7 +169,8 @@ func (f *historyFilter) matches(item *store.HistoryItem) bool {
 	transaction := item.Entry.Transaction()
 	return changes &&
 		(f.counterparty == "" || slices.ContainsFunc(transaction.Postings, f.matchesOther)) &&
-		(f.note == "" || strings.Contains(strings.ToLower(string(transaction.Note)), f.note))
+		(f.note == "" || strings.Contains(strings.ToLower(string(transaction.Note)), f.note)) &&
+		hasMetadata(transaction.Note, f.metadata)
 }
 
 func (f *historyFilter) matchesChange(change ledger.Balance) bool {

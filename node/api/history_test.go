@@ -70,7 +70,8 @@ func TestFiltersOfHistories(t *testing.T) {
 		b.done(gold)
 		third := height()
 		twice := ledger.Transaction{Postings: append(transfer("bank:a", "bank:b", 4).Postings,
-			transfer("bank:b", "bank:a", 9).Postings...)}
+			transfer("bank:b", "bank:a", 9).Postings...),
+			Note: []byte(`{"invoice": {"number": 4711}, "paid": true}`)}
 		b.done(twice)
 		for name, c := range map[string]struct {
 			request *ledgerdv1.ListHistoryRequest
@@ -92,6 +93,10 @@ func TestFiltersOfHistories(t *testing.T) {
 			"below":  {&ledgerdv1.ListHistoryRequest{Counterparty: "bank:mint:"}, ""},
 			"nobody": {&ledgerdv1.ListHistoryRequest{Counterparty: "acme"}, ""},
 			"note":   {&ledgerdv1.ListHistoryRequest{Note: "ZOË"}, "-30>70"},
+			"metadata": {&ledgerdv1.ListHistoryRequest{
+				Metadata: []string{"invoice.number=4711", "paid"}}, "5>75"},
+			"all metadata": {&ledgerdv1.ListHistoryRequest{
+				Metadata: []string{"invoice.number=4711", "paid=false"}}, ""},
 			"past":   {&ledgerdv1.ListHistoryRequest{ToTimeMs: 5}, ""},
 			"future": {&ledgerdv1.ListHistoryRequest{FromTimeMs: 1 << 50}, ""},
 		} {
@@ -109,9 +114,11 @@ func TestFiltersOfHistories(t *testing.T) {
 		}
 		for name, wrong := range map[string]*ledgerdv1.ListHistoryRequest{
 			"asset": {Asset: "no asset!"}, "amount": {MinAmount: "x"}, "sign": {MaxAmount: "-1"},
-			"note":  {Note: strings.Repeat("n", ledger.MaxNote+1)},
-			"other": {Counterparty: strings.Repeat("n", ledger.MaxAccountPath+1)},
-			"token": {PageToken: "b1"}, "shard": {Shard: new(uint32(1))},
+			"note":     {Note: strings.Repeat("n", ledger.MaxNote+1)},
+			"other":    {Counterparty: strings.Repeat("n", ledger.MaxAccountPath+1)},
+			"metadata": {Metadata: []string{"=5"}},
+			"more":     {Metadata: strings.Split("a,b,c,d,e,f,g,h,i", ",")},
+			"token":    {PageToken: "b1"}, "shard": {Shard: new(uint32(1))},
 		} {
 			wrong.Account = "bank:a"
 			_, err := b.client.ListHistory(b.context(), connect.NewRequest(wrong))

@@ -63,6 +63,9 @@ const MaxWaited = 16_384
 // MaxAssetNames bounds the names of one ListAssets call.
 const MaxAssetNames = 100
 
+// MaxMetadata bounds the metadata that one ListHistory call filters by.
+const MaxMetadata = 8
+
 // counts bounds the elements of each list of a request. A list without a line holds none.
 var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.Bundle.transactions":                  ledger.MaxBundleTransactions,
@@ -78,6 +81,7 @@ var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.GetAccountRequest.cut":                ledger.MaxShards,
 	"ledgerd.v1.ListAccountsRequest.cut":              ledger.MaxShards,
 	"ledgerd.v1.ListAssetsRequest.names":              MaxAssetNames,
+	"ledgerd.v1.ListHistoryRequest.metadata":          MaxMetadata,
 	"ledgerd.v1.GetPlaceRequest.streamed":             ledger.MaxShards,
 	"ledgerd.v1.Place.streamed":                       ledger.MaxShards,
 }

@@ -224,7 +224,10 @@ type ListHistoryRequest struct {
 	Note         string `protobuf:"bytes,13,opt,name=note,proto3" json:"note,omitempty"`                            // its note has this text, in capitals or not
 	// Reads what a shard has: an earlier home has the history up to the organisation's move. By
 	// default the present home.
-	Shard         *uint32 `protobuf:"varint,14,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
+	Shard *uint32 `protobuf:"varint,14,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
+	// Its note is a JSON object with all of these members: a name, or a name and a value as in
+	// invoice=4711. Dots lead into objects: order.number=7. At most 8.
+	Metadata      []string `protobuf:"bytes,15,rep,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +358,13 @@ func (x *ListHistoryRequest) GetShard() uint32 {
 		return *x.Shard
 	}
 	return 0
+}
+
+func (x *ListHistoryRequest) GetMetadata() []string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
 }
 
 type ListHistoryResponse struct {
@@ -605,7 +615,7 @@ const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"\atime_ms\x18\x05 \x01(\x04R\x06timeMs\x12-\n" +
 	"\achanges\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\achanges\x12\x12\n" +
 	"\x04note\x18\b \x01(\tR\x04note\x12:\n" +
-	"\x0ebalances_after\x18\t \x03(\v2\x13.ledgerd.v1.BalanceR\rbalancesAfterJ\x04\b\a\x10\bR\bbalances\"\xb7\x03\n" +
+	"\x0ebalances_after\x18\t \x03(\v2\x13.ledgerd.v1.BalanceR\rbalancesAfterJ\x04\b\a\x10\bR\bbalances\"\xd3\x03\n" +
 	"\x12ListHistoryRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
 	"\tascending\x18\x02 \x01(\bR\tascending\x12\x1b\n" +
@@ -627,7 +637,8 @@ const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"max_amount\x18\v \x01(\tR\tmaxAmount\x12\"\n" +
 	"\fcounterparty\x18\f \x01(\tR\fcounterparty\x12\x12\n" +
 	"\x04note\x18\r \x01(\tR\x04note\x12\x19\n" +
-	"\x05shard\x18\x0e \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x05shard\x18\x0e \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x1a\n" +
+	"\bmetadata\x18\x0f \x03(\tR\bmetadataB\b\n" +
 	"\x06_shard\"\x95\x03\n" +
 	"\x13ListHistoryResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.ledgerd.v1.HistoryEntryR\aentries\x12&\n" +
