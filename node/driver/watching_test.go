@@ -119,8 +119,9 @@ func checkAwaited(t *testing.T, events []rounds.Event, members []order.ServerID,
 			checked++
 		}
 	}
-	if checked < 20 {
-		t.Errorf("%d notes of whom a round waits for", checked)
+	// A server whose own message is the last one of a round waits for nobody.
+	if checked == 0 {
+		t.Error("nothing is noted of whom a round waits for")
 	}
 }
 
