@@ -704,7 +704,8 @@ export class FakeNode {
           balancesAfter: after.get(transaction) ?? [],
           note: transaction.body?.note ?? "",
         }));
-        return { entries, nextPageToken, hasBalances: true };
+        const closingBalances = [...sums].map(([asset, sum]) => ({ asset, amount: String(sum) }));
+        return { entries, nextPageToken, hasBalances: true, closingBalances };
       },
       listAssets: () => ({
         assets: this.options.assets ? registered.map((name) => this.asset(name)) : [],

@@ -174,6 +174,65 @@ test("an account: its balances are the sum of its history, as the CSV has it", a
     expect(sums.get(balance.asset || "unit"), balance.asset).toBe(BigInt(balance.amount));
 });
 
+test("a history is filtered, and a period has a statement", async ({ page }) => {
+  interface History {
+    entries?: { timeMs: string; transactionIdHex: string; changes?: { amount: string }[] }[];
+    openingBalances?: { asset: string; amount: string }[];
+    closingBalances?: { asset: string; amount: string }[];
+  }
+  const { accounts } = await call<{ accounts: { account: string; issuer?: boolean }[] }>(
+    clusterUrl(),
+    "ListAccounts",
+    { pageSize: 50 },
+  );
+  const account = accounts.find(({ issuer }) => issuer)?.account ?? "";
+  const read = (wanted: object): Promise<History> =>
+    call<History>(clusterUrl(), "ListHistory", { account, pageSize: 1000, ...wanted });
+  const all = (await read({ ascending: true })).entries ?? [];
+  expect(all.length).toBeGreaterThan(2);
+
+  // A period that is over, so that no new entry comes into it.
+  const second = (entry?: { timeMs: string }): number => Math.floor(Number(entry?.timeMs) / 1000);
+  const [from, to] = [second(all[1]), second(all[2])];
+  await expect.poll(() => Date.now() / 1000).toBeGreaterThan(to + 2);
+  const utc = (seconds: number): string =>
+    new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
+  await page.goto(`/account/${account}`);
+  await page.getByTestId("history-filter").getByText("Filter").click();
+  await page.getByLabel("From").fill(utc(from));
+  await page.getByLabel("To, with it").fill(utc(to));
+  await page.getByRole("button", { name: "Show" }).click();
+  const statement = page.getByTestId("statement");
+  await expect(statement.getByTestId("statement-closing").first()).toBeVisible();
+  const period = await read({ fromTimeMs: from * 1000, toTimeMs: (to + 1) * 1000 });
+  await expect(page.getByTestId("history").locator("tbody tr")).toHaveCount(
+    Math.min(50, period.entries?.length ?? 0),
+  );
+  const digits = async (name: string): Promise<string> =>
+    ((await statement.getByTestId(`statement-${name}`).first().textContent()) ?? "").replace(
+      /[^-\d]/g,
+      "",
+    );
+  expect(await digits("opening")).toBe(period.openingBalances?.[0]?.amount ?? "0");
+  expect(await digits("closing")).toBe(period.closingBalances?.[0]?.amount ?? "0");
+  expect(BigInt(await digits("opening")) + BigInt(await digits("in")) - BigInt(await digits("out")))
+    .toBe(BigInt(await digits("closing")));
+
+  // The address is enough to see the same again, and what is wrong is said.
+  await page.reload();
+  await expect(page.getByLabel("From")).toHaveValue(utc(from));
+  await expect(statement.getByTestId("statement-closing").first()).toBeVisible();
+  await page.getByLabel("Metadata").fill("no-such-member=1");
+  await page.getByRole("button", { name: "Show" }).click();
+  await expect(page.getByText("No such entries")).toBeVisible();
+  await expect(statement).toHaveCount(0);
+  await page.getByLabel("At least").fill("1.5");
+  await page.getByRole("button", { name: "Show" }).click();
+  await expect(page.getByRole("alert")).toContainText("name the asset");
+  await page.getByRole("button", { name: "All entries" }).click();
+  await expect(page.getByTestId("history").locator("tbody tr").first()).toBeVisible();
+});
+
 test("accounts are filtered by their beginning", async ({ page }) => {
   await page.goto("/accounts");
   const first = await page.getByTestId("accounts").locator("tbody a").first().textContent();
