@@ -37,7 +37,8 @@ describe("the filter of a history", () => {
     expect(
       requestOf(
         filter(
-          "from=2026-11-01Z&to=2026-11-30Z&asset=EUR&min=12.5&max=1,000&with=globex&note=n&metadata=a=1,+b",
+          "from=2026-11-01Z&to=2026-11-30Z&asset=EUR&min=12.5&max=1,000&with=globex&note=n" +
+            "&metadata=a=1,+b",
         ),
         2,
       ),

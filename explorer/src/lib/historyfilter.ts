@@ -1,9 +1,18 @@
-// The filters of an account's history, as the address of its page has them. Their names are those of
-// the flags of "ledgerd account history".
+// The filters of an account's history, as the address of its page has them. Their names are those
+// of the flags of "ledgerd account history".
 import { isoTime } from "./format";
 import { parseMoment, type Moment } from "./moment";
 
-export const filterNames = ["from", "to", "asset", "min", "max", "with", "note", "metadata"] as const;
+export const filterNames = [
+  "from",
+  "to",
+  "asset",
+  "min",
+  "max",
+  "with",
+  "note",
+  "metadata",
+] as const;
 export type FilterName = (typeof filterNames)[number];
 export type HistoryFilter = Readonly<Record<FilterName, string>>;
 
@@ -83,9 +92,10 @@ export function requestOf(filter: HistoryFilter, decimals: number): Wanted {
   const amount = (name: "min" | "max"): string => {
     if (filter[name] === "") return "";
     const unit = smallestUnit(filter[name], decimals);
+    const of = filter.asset || "amounts of no named asset: name the asset";
     if (unit === undefined)
       wrong ||= filter[name].includes(".")
-        ? `"${filter[name]}" has more decimals than ${filter.asset === "" ? "amounts of no named asset: name the asset" : filter.asset}.`
+        ? `"${filter[name]}" has more decimals than ${of}.`
         : `"${filter[name]}" is no amount.`;
     return unit ?? "";
   };

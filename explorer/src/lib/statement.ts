@@ -1,5 +1,5 @@
-// A statement: what an account had at the beginning of a period, what came and went, and what it had
-// at the end.
+// A statement: what an account had at the beginning of a period, what came and went, and what it
+// had at the end.
 import type { HistoryEntry, ListHistoryResponse } from "../gen/ledgerd/v1/history_pb";
 
 export interface StatementRow {
