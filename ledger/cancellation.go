@@ -74,8 +74,8 @@ func (t *Transaction) decodeCancellation(r *reader) {
 }
 
 // Consenting yields the organisations whose consent the transaction needs: its signer, and those
-// whose accounts it opens or takes from and whose records it writes. It may yield one several
-// times.
+// whose accounts it opens or takes from and whose records it writes. The end of a hold needs none of the
+// holder. It may yield one several times.
 func (t *Transaction) Consenting() iter.Seq[OrganisationName] {
 	return func(yield func(OrganisationName) bool) {
 		if !yield(t.Signer) {
@@ -87,7 +87,7 @@ func (t *Transaction) Consenting() iter.Seq[OrganisationName] {
 			}
 		}
 		for i := range t.Postings {
-			if t.Postings[i].Amount.Sign() < 0 && !yield(t.Postings[i].Account.Organisation()) {
+			if t.Takes(&t.Postings[i]) && !yield(t.Postings[i].Account.Organisation()) {
 				return
 			}
 		}

@@ -152,6 +152,9 @@ func (t *Transaction) Organisations() iter.Seq[OrganisationName] {
 			t.Cancellation != nil || !yield(t.Signer) {
 			return
 		}
+		if t.HoldEnd != nil && !yield(t.HoldEnd.From.Organisation()) {
+			return
+		}
 		for i := range t.Openings {
 			if !yield(t.Openings[i].Account.Organisation()) {
 				return

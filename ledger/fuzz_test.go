@@ -209,6 +209,38 @@ func FuzzAssetChange(f *testing.F) {
 	})
 }
 
+func FuzzHold(f *testing.F) {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	for end, t := range []ledger.Transaction{
+		client.PlaceHold("acme:a", "shop:a", 5, 7),
+		client.EndHold(ledger.Hash{1}, "shop:a", "acme:a", 5),
+		client.EndHold(ledger.Hash{1}, "shop:a", "acme:a", 0)} {
+		f.Add(client.Bundle(t).Body(0)[1:], end > 0)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, end bool) {
+		version := byte(14)
+		if end {
+			version = 15
+		}
+		transaction, err := ledger.DecodeBody(append([]byte{version}, data...))
+		if err != nil {
+			return
+		}
+		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+			t.Fatalf("a hold has two encodings: %v", err)
+		}
+		if (transaction.Hold != nil) == end || (transaction.HoldEnd != nil) != end ||
+			!transaction.TakesNonce() || transaction.BookWide() {
+			t.Fatalf("%+v", transaction)
+		}
+		if end && slices.ContainsFunc(transaction.Postings, func(p ledger.Posting) bool {
+			return transaction.Takes(&p)
+		}) {
+			t.Fatal("the end of a hold needs the holder's consent")
+		}
+	})
+}
+
 func FuzzBundle(f *testing.F) {
 	_, bundle, _, _, _ := seeds(f)
 	f.Add(bundle)

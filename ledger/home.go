@@ -85,6 +85,9 @@ func (t *Transaction) AppendDestinations(to []ShardID, shards int,
 			to = addShard(to, home(name))
 		}
 	}
+	if t.HoldEnd != nil {
+		add(t.HoldEnd.From.Organisation())
+	}
 	for i := range t.Openings {
 		add(t.Openings[i].Account.Organisation())
 	}

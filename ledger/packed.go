@@ -213,7 +213,8 @@ func (t *Transaction) plain() bool {
 	if len(t.Postings) != 2 || t.Deadline != 0 ||
 		len(t.Registrations)+len(t.Openings)+len(t.Records)+len(t.Note) > 0 ||
 		t.Change != nil || t.Verdict != nil || t.Policy != nil || t.Charter != nil ||
-		t.Cancellation != nil || t.Book != nil || t.Asset != nil {
+		t.Cancellation != nil || t.Book != nil || t.Asset != nil || t.Hold != nil ||
+		t.HoldEnd != nil {
 		return false
 	}
 	from, to := &t.Postings[0], &t.Postings[1]

@@ -306,7 +306,7 @@ func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, need
 	var taken []Balance
 	for i := range t.Postings {
 		posting := &t.Postings[i]
-		if posting.Amount.Sign() >= 0 || posting.Account.Organisation() != name {
+		if !t.Takes(posting) || posting.Account.Organisation() != name {
 			continue
 		}
 		done |= actPost
@@ -322,6 +322,13 @@ func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, need
 			// More than any amount has been taken.
 			return done, p.Most()
 		}
+	}
+	if h := t.Hold; h != nil && h.From.Organisation() == name {
+		// What is held may be posted without the holder, so it asks for as many keys as taking it.
+		done, taken = done|actPost, append(taken, Balance{Asset: h.Asset, Amount: h.Amount})
+	}
+	if t.HoldEnd != nil {
+		done |= actPost
 	}
 	for i := range p.Limits {
 		limit := &p.Limits[i]

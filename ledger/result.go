@@ -155,6 +155,18 @@ const (
 	IssuanceClosed
 	// SupplyExceeded: the posting would issue more of the asset than its organisation may.
 	SupplyExceeded
+	// UnknownHold: there is no such hold on the account, or it has ended.
+	UnknownHold
+	// HoldOver: the hold has expired.
+	HoldOver
+	// HoldEnding: a transaction that waits for other shards is about to end the hold.
+	HoldEnding
+	// HoldDiffers: the hold is for another poster, asset or account, or of a smaller amount.
+	HoldDiffers
+	// HoldTime: the hold would expire at once, or more than MaxHoldTime ahead.
+	HoldTime
+	// TooManyHolds: the organisation, or all together, have as many holds as may be.
+	TooManyHolds
 	codes
 )
 
@@ -209,7 +221,12 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"as many assets are registered as may be",
 	"the organisation is no issuer of the asset, or not any more",
 	"the issuance of the asset is closed",
-	"it would issue more of the asset than its organisation may"}
+	"it would issue more of the asset than its organisation may",
+	"there is no such hold on the account, or it has ended", "the hold has expired",
+	"another transaction is about to end the hold, and waits for other shards: try again",
+	"the hold names another poster, asset or account, or a smaller amount",
+	"a hold expires after its block, and at most 400 days ahead",
+	"as many holds are open as may be: try again when some have ended"}
 
 // String returns the code in words.
 func (c Code) String() string {

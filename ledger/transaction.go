@@ -170,6 +170,10 @@ type Transaction struct {
 	// Cancellation makes the transaction a cancellation of another one (see Cancellation). It is
 	// alone in its transaction, except for a note and the Deadline.
 	Cancellation *Cancellation `json:"cancellation,omitempty"`
+	// Hold makes the transaction place a hold on an account of its signer, and HoldEnd makes it end
+	// one. Each is alone in its transaction, except for a note and, of an end, the postings.
+	Hold    *Hold    `json:"hold,omitempty"`
+	HoldEnd *HoldEnd `json:"hold_end,omitempty"`
 	// Arrival makes the transaction a part of an organisation that moves here (see Arrival).
 	// Members put it into a block, as they do with a verdict.
 	Arrival *Arrival `json:"arrival,omitempty"`
@@ -198,7 +202,8 @@ func (t *Transaction) Validate() error {
 // checkRules is Validate for a transaction whose form is checked.
 func (t *Transaction) checkRules() error {
 	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
-		t.Book != nil || t.Asset != nil {
+		t.Book != nil || t.Asset != nil || t.Hold != nil ||
+		t.HoldEnd != nil && len(t.Postings) == 0 {
 		return nil
 	}
 	if t.Verdict != nil || t.Arrival != nil {
@@ -241,6 +246,12 @@ func (t *Transaction) BookWide() bool {
 
 // checkForm checks the rules that every encoding satisfies: names and bounds.
 func (t *Transaction) checkForm() error {
+	if t.Hold != nil {
+		return t.Hold.checkForm(t)
+	}
+	if t.HoldEnd != nil {
+		return t.HoldEnd.checkForm(t)
+	}
 	if t.Verdict != nil {
 		return t.checkVerdict()
 	}
@@ -390,6 +401,12 @@ func (t *Transaction) assetBefore(index int, asset AssetName) bool {
 
 // appendBody appends the canonical encoding without any checks; see EncodeBody.
 func (t *Transaction) appendBody(to []byte) []byte {
+	if t.Hold != nil {
+		return t.appendHold(to)
+	}
+	if t.HoldEnd != nil {
+		return t.appendHoldEnd(to)
+	}
 	if t.Verdict != nil {
 		return t.appendVerdict(to)
 	}
@@ -611,6 +628,18 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 		return t.checkForm()
 	case assetVersion:
 		t.decodeAssetChange(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case holdVersion:
+		t.decodeHold(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case holdEndVersion:
+		t.decodeHoldEnd(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

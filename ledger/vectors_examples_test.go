@@ -266,6 +266,22 @@ func newExamples(t *testing.T) *examples {
 			Issuers: []ledger.Issuer{{Organisation: "alice", Allowance: ledger.NewAmount(700_000)},
 				{Organisation: "bob", Allowance: ledger.NewAmount(300_000), Withdrawn: true}}}}
 	})
+	add("a hold", at(book, 6), func(t *ledger.Transaction) {
+		t.Deadline = 1_700_000_060_000
+		t.Hold = &ledger.Hold{From: "alice:cash", Asset: "EUR", Amount: ledger.NewAmount(5000),
+			To: []ledger.AccountPath{"bob:cash", "carol:fees"}, Poster: "bob",
+			Expires: 1_700_600_000_000}
+	})
+	add("the end of a hold", at(book, 7), func(t *ledger.Transaction) {
+		t.LastValid = 12
+		t.HoldEnd = &ledger.HoldEnd{Hold: ledger.Hash{1, 2, 3}, From: "carol:cash"}
+		t.Postings = []ledger.Posting{
+			{Account: "carol:cash", Asset: "EUR", Amount: ledger.NewAmount(-4200)},
+			{Account: "alice:cash", Asset: "EUR", Amount: ledger.NewAmount(4200)}}
+	})
+	add("a voided hold", at(book, 8), func(t *ledger.Transaction) {
+		t.HoldEnd = &ledger.HoldEnd{Hold: ledger.Hash{1, 2, 3}, From: "carol:cash"}
+	})
 	operators := func(book ledger.Hash, sequence uint64) ledger.Transaction {
 		return ledger.Transaction{Ledger: book, Nonce: ledger.Nonce{Sequence: sequence}}
 	}

@@ -345,6 +345,16 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		begin(13, true)
 		nonce()
 		assetParts(&p, t.Asset)
+	case t.Hold != nil, t.HoldEnd != nil:
+		version := byte(14)
+		if t.HoldEnd != nil {
+			version = 15
+		}
+		begin(version, true)
+		nonce()
+		p.uvarint("last valid height", uint64(t.LastValid))
+		p.uvarint("deadline", uint64(t.Deadline))
+		holdParts(&p, t)
 	case t.Charter != nil:
 		version := byte(5)
 		switch {
@@ -476,6 +486,30 @@ func assetParts(p *parts, asset *ledger.AssetChange) {
 			amount(decimal(each.Allowance.String()))...)
 		p.bool(of+"withdrawn", each.Withdrawn)
 	}
+}
+
+func holdParts(p *parts, t *ledger.Transaction) {
+	if end := t.HoldEnd; end != nil {
+		p.add("hold", end.Hold[:]...)
+		p.string("account of the hold", []byte(end.From))
+		p.uvarint("postings, count", uint64(len(t.Postings)))
+		for i, each := range t.Postings {
+			of := fmt.Sprintf("posting %d, ", i)
+			p.string(of+"account", []byte(each.Account))
+			p.string(of+"asset", []byte(each.Asset))
+			p.add(of+"amount "+each.Amount.String(), amount(decimal(each.Amount.String()))...)
+		}
+		return
+	}
+	p.string("account", []byte(t.Hold.From))
+	p.string("asset", []byte(t.Hold.Asset))
+	p.add("amount "+t.Hold.Amount.String(), amount(decimal(t.Hold.Amount.String()))...)
+	p.uvarint("accounts, count", uint64(len(t.Hold.To)))
+	for i, each := range t.Hold.To {
+		p.string(fmt.Sprintf("account %d", i), []byte(each))
+	}
+	p.string("poster", []byte(t.Hold.Poster))
+	p.uvarint("expiry", uint64(t.Hold.Expires))
 }
 
 func charterParts(p *parts, charter *ledger.Charter) {

@@ -312,7 +312,7 @@ func checkConsent(bundle *Bundle, transaction *Transaction, policies []Organisat
 		}
 	}
 	for i := range transaction.Postings {
-		if posting := &transaction.Postings[i]; posting.Amount.Sign() < 0 &&
+		if posting := &transaction.Postings[i]; transaction.Takes(posting) &&
 			!signed(posting.Account.Organisation()) {
 			return missing(posting.Account.Organisation())
 		}

@@ -36,8 +36,10 @@ const (
 	// AssetsVersion is the version from which on organisations may register assets (see
 	// AssetChange), and the state digest has a Merkle tree over them.
 	AssetsVersion = 8
+	// HoldsVersion is the version from which on accounts may have holds (see Hold).
+	HoldsVersion = 9
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = AssetsVersion
+	NewestVersion = HoldsVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -61,6 +63,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= UnknownHold:
+		return TakesHolds(version)
 	case code >= AssetTaken:
 		return TakesAssets(version)
 	case code >= BookOutdated:
@@ -89,11 +93,17 @@ func TakesAgreements(version int) bool { return version >= CrossingVersion }
 // do not know the version cannot decode them.
 func TakesAssets(version int) bool { return version >= AssetsVersion }
 
+// TakesHolds reports whether a chain of this version takes holds. Programs that do not know the
+// version cannot decode them.
+func TakesHolds(version int) bool { return version >= HoldsVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
 func (t *Transaction) NeedsVersion() int {
 	switch {
+	case t.Hold != nil, t.HoldEnd != nil:
+		return HoldsVersion
 	case t.Asset != nil:
 		return AssetsVersion
 	case t.Book != nil, t.Arrival != nil:

@@ -63,7 +63,7 @@ func (s *State) applyArrival(t *ledger.Transaction, id ledger.Hash) ledger.Resul
 	}
 	m := s.moves.coming[a.Move]
 	taken, err := m.read(a)
-	if err != nil || !s.takesIssuances(taken.issued) {
+	if err != nil || !s.takesIssuances(taken.issued) || !s.takesHolds(taken) {
 		// A majority of the old home's members made it.
 		return whole(ledger.OutOfPlace)
 	}
@@ -85,6 +85,7 @@ type arriving struct {
 	withdrawn []cancelled
 	records   []record
 	issued    []movedIssuance
+	held      []*held
 }
 
 // read decodes the entries of an arrival. All have to be the organisation's.
@@ -120,6 +121,16 @@ func (m *move) read(a *ledger.Arrival) (*arriving, error) {
 			owner = each.key.Organisation()
 			r.Take(len(value))
 			all.records = append(all.records, each)
+		case key[0] == kindHold:
+			each, err := r.hold(key)
+			if err != nil {
+				return nil, err
+			}
+			if each.ending != (ledger.Hash{}) {
+				return nil, fmt.Errorf("%w: hold %s of an arrival is ending", ErrEntry, each.ID)
+			}
+			owner = each.From.Organisation()
+			all.held = append(all.held, each)
 		case key[0] == kindIssuance:
 			each := r.movedIssuance(key, value)
 			owner = each.by
@@ -163,6 +174,13 @@ func (s *State) takeOver(all *arriving, move uint64) {
 		if s.fault != FaultIssuedLeft {
 			s.takeIssuance(&all.issued[i], move)
 		}
+	}
+	for _, each := range all.held {
+		each.mark = mark{touched: true}
+		s.addHold(each)
+		s.held.touched = append(s.held.touched, each)
+		p := each.outgoing(each.Amount)
+		s.changeHold(s.find(each.From), &p, false)
 	}
 	for i := range all.withdrawn {
 		each := &all.withdrawn[i]

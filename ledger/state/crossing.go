@@ -111,6 +111,14 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 			return whole(ledger.StreamQuota)
 		}
 	}
+	if e := t.HoldEnd; e != nil && s.HomeShard(e.From.Organisation()) == s.shard {
+		return s.attemptEndingParts(t)
+	}
+	return s.attemptParts(t)
+}
+
+// attemptParts is the end of attemptPart: whether this shard has the amounts and the room.
+func (s *State) attemptParts(t *ledger.Transaction) ledger.Result {
 	if result := s.collectParts(t); result.Code != ledger.Applied {
 		return result
 	}
@@ -174,13 +182,16 @@ func (s *State) attemptWhole(t *ledger.Transaction, signatures []ledger.Signatur
 	} else if err != nil {
 		return whole(ledger.Unbalanced)
 	}
+	if e := t.HoldEnd; e != nil && s.organisations[e.From.Organisation()] == nil {
+		return whole(ledger.UnknownOrganisation)
+	}
 	for i := range t.Postings {
 		posting := &t.Postings[i]
 		name := posting.Account.Organisation()
 		if s.organisations[name] == nil {
 			return ofItem(ledger.UnknownOrganisation, uint32(i))
 		}
-		if posting.Amount.Sign() < 0 {
+		if t.Takes(posting) {
 			if code := s.authorised(name, t, signatures); code != ledger.Applied {
 				return ofItem(code, uint32(i))
 			}
@@ -306,6 +317,9 @@ func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.
 	}
 	for i, other := range others {
 		entry.waits[i].shard = other
+	}
+	if e := t.HoldEnd; e != nil && s.HomeShard(e.From.Organisation()) == s.shard {
+		s.beginEnding(id, t)
 	}
 	for i := range entry.parts {
 		p := &entry.parts[i]

@@ -358,9 +358,10 @@ func (n *network) checkEnd() {
 	}
 	for path, assets := range balances {
 		for asset, want := range assets {
-			account, _ := n.shards[n.shards[0].state.HomeShard(path.Organisation())].state.Account(
-				path)
-			if got := account.Balance(asset); got != want {
+			home := n.shards[n.shards[0].state.HomeShard(path.Organisation())].state
+			account, _ := home.Account(path)
+			held, _ := home.HeldByPending(path, asset) // by holds that are open
+			if got, _ := account.Balance(asset).Add(held); got != want {
 				n.fail("%s has %s %s; what took effect adds up to %s", path, got, asset, want)
 			}
 		}

@@ -30,7 +30,7 @@ func (s *State) Departed(number uint64) bool {
 			return false
 		}
 	}
-	return true
+	return !s.endsHolds(m.organisation) // also by a transaction without a part, which voids one
 }
 
 // NeverDeparts reports whether an organisation that is to move on from this shard never will: it
@@ -129,6 +129,7 @@ func (s *State) Leaves(number uint64, pause func()) (entries []ledger.MovedEntry
 		}
 	}
 	s.issuancesOf(m.organisation, func(each movedIssuance) { add(&each) })
+	s.heldBy(m.organisation, func(each *held) { add(each) })
 	// A loop over a map meets each entry once that is there all the time, whatever else changes.
 	for key, each := range s.windows {
 		if key.organisation == m.organisation {
@@ -167,14 +168,15 @@ func MovedRecordEntry(key ledger.RecordKey, value []byte) ledger.MovedEntry {
 	return ledger.MovedEntry{Key: append(append([]byte{kindRecord}, key...), 0), Value: value}
 }
 
-// MovedAccountEntry returns the entry of an account that moves. It has nothing set aside.
+// MovedAccountEntry returns the entry of an account that moves. What is set aside of it is in the
+// entries of its holds.
 func MovedAccountEntry(moved *ledger.Account) ledger.MovedEntry {
 	a := account{path: moved.Path, number: moved.Number, issuer: moved.Issuer,
 		opened: moved.Opened, history: moved.History}
 	a.setRare(moved.Alias, nil)
 	for i := range moved.Balances {
 		a.insert(i, moved.Balances[i].Asset)
-		a.balances[i].amount = moved.Balances[i].Amount
+		a.balances[i].amount = moved.Balances[i].Settled()
 	}
 	encoded, keyLength := a.appendEntry(nil)
 	return ledger.MovedEntry{Key: encoded[:keyLength:keyLength], Value: encoded[keyLength:]}

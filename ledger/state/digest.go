@@ -162,6 +162,7 @@ func (s *State) Complete(divide Divide) error {
 	s.pending.linkRestored()
 	s.countRestored()
 	s.sortRestoredMoves()
+	s.completeHolds()
 	s.digestAll()
 	return nil
 }

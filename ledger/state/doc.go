@@ -35,6 +35,8 @@
 //     (quota.go). The counts follow from the entries, so they are no entries themselves.
 //   - An account goes further below zero in a registered asset only as far as the asset's terms
 //     allow its organisation (assets.go).
+//   - What a hold sets aside of an account is spent by nothing else until the hold ends, which it
+//     does once: it is posted or voided, or expires (holds.go).
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
 //     nonce, no record.
 //

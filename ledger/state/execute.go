@@ -115,6 +115,8 @@ type undoLog struct {
 	opened     []*account
 	posted     []posted
 	issuing    []issuing
+	// lifted is the hold that the transaction ends.
+	lifted lifted
 }
 
 type posted struct {
@@ -134,6 +136,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 		s.prepared = nil
 	}
 	s.begin(&block.Header)
+	s.expireHolds()
 	s.history = make([]HistoryChange, 0, 2*block.Len())
 	var crossings Crossings
 	if s.tree == nil {
@@ -237,6 +240,7 @@ func (s *State) begin(header *ledger.Header) {
 func (u *undoLog) clear() {
 	u.registered, u.opened, u.posted, u.issuing = u.registered[:0], u.opened[:0], u.posted[:0],
 		u.issuing[:0]
+	u.lifted = lifted{}
 }
 
 // touchAccount notes that the block touches the account. For the LtHash it saves the account's
@@ -337,6 +341,7 @@ func (s *State) finish() *Changes {
 		s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
 	s.finishCancelled(changes)
+	s.finishHolds(changes)
 	s.finishCharter(changes)
 	s.finishGrowth(changes)
 	s.finishMoves(changes)
@@ -524,6 +529,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	case t.Asset != nil:
 		return s.attemptAsset(t, root, signatures)
 	}
+	if (t.Hold != nil || t.HoldEnd != nil) && !ledger.TakesHolds(s.Version()) {
+		return whole(ledger.OutOfPlace) // sealing leaves it out before the chain has the version
+	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
@@ -538,8 +546,16 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	if !s.roomForStream(t) {
 		return whole(ledger.StreamQuota)
 	}
+	if t.Hold != nil {
+		return s.attemptPlacing(t)
+	}
+	if t.HoldEnd != nil {
+		if code := s.liftAll(t); code != ledger.Applied {
+			return whole(code)
+		}
+	}
 	if len(t.Postings) == 1 || len(t.Postings)+len(t.Records)+len(t.Openings)+
-		len(t.Registrations) == 0 {
+		len(t.Registrations) == 0 && t.HoldEnd == nil {
 		return whole(ledger.Unbalanced)
 	}
 	if _, err := t.Balanced(); err == ledger.ErrOverflow {
@@ -649,7 +665,7 @@ func (s *State) post(item int, t *ledger.Transaction, signatures []ledger.Signat
 	if found == nil {
 		return ledger.UnknownAccount
 	}
-	if p.Amount.Sign() < 0 {
+	if t.Takes(p) {
 		if code := s.authorised(p.Account.Organisation(), t, signatures); code != ledger.Applied {
 			return code
 		}
@@ -729,6 +745,12 @@ func (s *State) commit(t *ledger.Transaction) {
 	if t.Asset != nil {
 		s.changeAsset(t)
 	}
+	if t.Hold != nil {
+		s.place(t)
+	}
+	if t.HoldEnd != nil {
+		s.end(s.undo.lifted.of)
+	}
 	s.commitIssuing()
 	for _, opened := range s.undo.opened {
 		opened.path = s.keptPath(opened.path)
@@ -795,6 +817,9 @@ func (s *State) rollback(touched int) {
 		} else {
 			step.account.balances[step.place].amount = step.before
 		}
+	}
+	if s.undo.lifted.of != nil {
+		s.lower(&s.undo.lifted)
 	}
 	s.close(s.undo.opened, touched)
 	for _, name := range s.undo.registered {

@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// HeldByPending returns the sums of an account's asset that waiting transactions hold.
+// HeldByPending returns the sums of an account's asset that waiting transactions and holds set
+// aside.
 func (s *State) HeldByPending(path ledger.AccountPath,
 	asset ledger.AssetName) (setAside, incoming ledger.Amount) {
 	for _, each := range s.pending.byID {
@@ -24,8 +25,16 @@ func (s *State) HeldByPending(path ledger.AccountPath,
 			}
 		}
 	}
+	for _, each := range s.held.by {
+		if each.From == path && each.Asset == asset {
+			setAside, _ = setAside.Add(each.Amount.Minus(each.posted))
+		}
+	}
 	return setAside, incoming
 }
+
+// PlantHoldForgotten plants a bug: what a hold sets aside is free while the hold is open.
+func (s *State) PlantHoldForgotten(id ledger.Hash) { s.lift(s.held.by[id], s.held.by[id].Amount) }
 
 // PendingNets returns the postings that a waiting transaction will make in this shard if it takes
 // effect.

@@ -115,6 +115,7 @@ func (s *State) moveOrganisation(number uint64, change *ledger.OrganisationMove)
 	found.Pinned, found.Shard, found.home = true, change.To, change.To
 	if made.from == s.shard {
 		made.withdrawn = s.withdrawnBy(found.Name)
+		s.freezeHolds(found.Name)
 	}
 	s.moves.add(made, s.shard)
 	s.moves.touched = append(s.moves.touched, made)

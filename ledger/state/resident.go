@@ -71,6 +71,7 @@ func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 		return nil
 	}
 	w, block := wanting{state: s, inTurn: s.looked[:0]}, &draft.block
+	w.holds(block.Header.Time)
 	for _, part := range block.Parts() {
 		if part.Packed != nil {
 			w.transfers(part.Packed.Transfers())
@@ -115,6 +116,7 @@ func (w *wanting) transaction(t *ledger.Transaction) {
 			w.others = append(w.others, lookup{path: path})
 		}
 	}
+	w.hold(t)
 	if t.Verdict != nil && w.state.fault != FaultVerdictNotWanted {
 		if waits := w.state.pending.byID[t.Verdict.ID]; waits != nil {
 			for i := range waits.entry.parts {

@@ -62,6 +62,7 @@ func (s *State) release(entry *pending) {
 	for i := range entry.parts {
 		s.changeHold(s.find(entry.parts[i].account), &entry.parts[i], true)
 	}
+	s.goOn(entry.id)
 }
 
 // takeEffect applies the parts of a transaction that were set aside. It cannot fail, because
@@ -83,6 +84,7 @@ func (s *State) takeEffect(entry *pending) {
 		s.count(found.path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
 	}
+	s.endAfter(entry.id)
 	for i := range entry.records {
 		written := &entry.records[i]
 		s.writeRecord(written.key, RecordPlace{Height: entry.height, Index: entry.index,

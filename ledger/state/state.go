@@ -107,6 +107,7 @@ type State struct {
 	uses          map[ledger.OrganisationName]*use
 	cancelled     cancelledSet
 	assets        assets
+	held          holdSet
 
 	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
 	// are in accountTree instead, which is nil before, and from ledger.CrossingVersion on the
@@ -133,7 +134,7 @@ func New(genesis *ledger.Genesis) *State {
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
 		uses: make(map[ledger.OrganisationName]*use), cancelled: newCancelledSet(),
-		moves:  newMoves(),
+		moves: newMoves(), held: newHoldSet(),
 		divide: inTurn, assetsMax: ledger.MaxAssets, lateMax: MaxLate,
 	}
 	if s.tree != nil {
@@ -185,7 +186,7 @@ func (s *State) EntryCount() int {
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
 		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
 		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) +
-		len(s.assets.all) + single
+		len(s.assets.all) + len(s.held.by) + single
 }
 
 // Record returns the place of a record's value.
@@ -344,6 +345,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return s.restoreCancelled(key, r)
 	case kindAsset:
 		return s.restoreAsset(key, r)
+	case kindHold:
+		return s.restoreHold(key, r)
 	}
 	return nil, false, fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 }
@@ -454,6 +457,9 @@ func (s *State) others() []entry {
 		all = append(all, each)
 	}
 	for _, each := range s.moves.all {
+		all = append(all, each)
+	}
+	for _, each := range s.held.by {
 		all = append(all, each)
 	}
 	return all

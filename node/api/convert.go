@@ -85,6 +85,10 @@ var reasonCodes = [...]string{
 	ledger.AssetOutdated: "asset_outdated", ledger.TermsFixed: "terms_fixed",
 	ledger.TooManyRegistered: "too_many_registered", ledger.NotIssuer: "not_issuer",
 	ledger.IssuanceClosed: "issuance_closed", ledger.SupplyExceeded: "supply_exceeded",
+	// Of holds.
+	ledger.UnknownHold: "unknown_hold", ledger.HoldOver: "hold_over",
+	ledger.HoldEnding: "hold_ending", ledger.HoldDiffers: "hold_differs",
+	ledger.HoldTime: "hold_time", ledger.TooManyHolds: "too_many_holds",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
