@@ -71,6 +71,12 @@ _REASONS = (
     "not_issuer",
     "issuance_closed",
     "supply_exceeded",
+    "unknown_hold",
+    "hold_over",
+    "hold_ending",
+    "hold_differs",
+    "hold_time",
+    "too_many_holds",
 )
 
 CODES = len(_REASONS)
