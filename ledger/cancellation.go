@@ -74,8 +74,8 @@ func (t *Transaction) decodeCancellation(r *reader) {
 }
 
 // Consenting yields the organisations whose consent the transaction needs: its signer, and those
-// whose accounts it opens or takes from and whose records it writes. The end of a hold needs none of the
-// holder. It may yield one several times.
+// whose accounts it opens or takes from and whose records it writes. The end of a hold needs none
+// of the holder. It may yield one several times.
 func (t *Transaction) Consenting() iter.Seq[OrganisationName] {
 	return func(yield func(OrganisationName) bool) {
 		if !yield(t.Signer) {

@@ -41,8 +41,8 @@ type Hold struct {
 	Amount Amount      `json:"amount"`
 	// To are the accounts that the hold may be posted to, ascending. They may be in other shards.
 	To []AccountPath `json:"to"`
-	// Poster is the organisation that may post or void the hold: who receives it, or somebody whom
-	// both sides trust.
+	// Poster is the organisation that may post or void the hold: the one that receives it, or one
+	// that both sides trust.
 	Poster  OrganisationName `json:"poster"`
 	Expires Milliseconds     `json:"expires"`
 }

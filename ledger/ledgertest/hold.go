@@ -13,8 +13,8 @@ func (c *Client) PlaceHold(from, to ledger.AccountPath, amount int64,
 	return transaction
 }
 
-// EndHold returns the transaction with which the client's organisation posts an amount of a hold, or
-// voids the hold if the amount is 0.
+// EndHold returns the transaction with which the client's organisation posts an amount of a hold,
+// or voids the hold if the amount is 0.
 func (c *Client) EndHold(hold ledger.Hash, from, to ledger.AccountPath,
 	amount int64) ledger.Transaction {
 	transaction := c.Next()

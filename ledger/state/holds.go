@@ -24,8 +24,8 @@ import (
 //     waiting transaction is about to end does not expire, and nothing else ends it.
 //   - If that transaction is released, the hold is as it was before. Nothing else could take the
 //     amount in between.
-//   - Holds of an organisation that moves away are frozen at its old home, and go on at the new one.
-//     They never expire on the way.
+//   - Holds of an organisation that moves away are frozen at its old home, and go on at the new
+//     one. They never expire on the way.
 //   - What ended leaves the state, so the state is bounded by the holds that are open.
 
 // Bounds of the holds that a shard has open, as those of cancellations.

@@ -154,8 +154,8 @@ func (a *airlines) end(hold ledger.Hash, from, to, amount int) ledger.Hash {
 	return a.enter(transaction)
 }
 
-// TestHoldsAcrossShards: a hold is posted in part, voided and posted too late from another shard. If
-// the posting is refused there, the hold goes on.
+// TestHoldsAcrossShards: a hold is posted in part, voided and posted too late from another shard.
+// If the posting is refused there, the hold goes on.
 func TestHoldsAcrossShards(t *testing.T) {
 	t.Parallel()
 	a := holding(t, 0, 0, 0)
