@@ -146,8 +146,9 @@ func (s *State) changeAsset(t *ledger.Transaction) {
 	found.Revision, found.AssetTerms, found.Issuances = change.Number, terms, issuances
 }
 
-// countWaiting counts what transactions that wait may still issue of an asset. It is for those who
-// were no issuers until now: what they have waiting was set aside before the name was registered.
+// countWaiting counts what transactions that wait, and holds, may still issue of an asset. It is for
+// those who were no issuers until now: what they have waiting was set aside before the name was
+// registered.
 func (s *State) countWaiting(name ledger.AssetName, terms *ledger.AssetTerms,
 	issuances []ledger.Issuance) {
 	counted := make(map[*account]struct{})
@@ -167,8 +168,9 @@ func (s *State) countWaiting(name ledger.AssetName, terms *ledger.AssetTerms,
 	}
 }
 
-// waitingIn yields the accounts of issuers from which transactions that wait take some of an asset,
-// some accounts more than once. It looks at all that waits.
+// waitingIn yields the accounts of issuers of which transactions that wait, or holds, set aside some
+// of an asset, some accounts more than once and in any order. It looks at all that waits and at all
+// holds.
 func (s *State) waitingIn(name ledger.AssetName,
 	terms *ledger.AssetTerms) iter.Seq[ledger.AccountPath] {
 	return func(yield func(ledger.AccountPath) bool) {
@@ -181,6 +183,12 @@ func (s *State) waitingIn(name ledger.AssetName,
 				if _, is := terms.Issuer(p.account.Organisation()); is && !yield(p.account) {
 					return
 				}
+			}
+		}
+		for _, each := range s.held.by {
+			if _, is := terms.Issuer(each.From.Organisation()); is && each.Asset == name &&
+				!yield(each.From) {
+				return
 			}
 		}
 	}

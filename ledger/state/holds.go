@@ -269,9 +269,9 @@ func (s *State) attemptEnd(t *ledger.Transaction) (*held, ledger.Amount, ledger.
 	case len(t.Postings) == 0:
 		return found, posted, ledger.Applied
 	}
-	posted = ledger.Amount{}.Minus(t.Postings[0].Amount)
-	if posted.Compare(found.Amount) > 0 || t.Postings[0].Asset != found.Asset {
-		return nil, posted, ledger.HoldDiffers
+	posted, err := t.Postings[0].Amount.Neg() // nobody holds as much as 128 bits do not hold
+	if err != nil || posted.Compare(found.Amount) > 0 || t.Postings[0].Asset != found.Asset {
+		return nil, ledger.Amount{}, ledger.HoldDiffers
 	}
 	for i := range t.Postings[1:] {
 		if !slices.Contains(found.To, t.Postings[1+i].Account) {
@@ -410,16 +410,13 @@ func (w *wanting) holds(at ledger.Milliseconds) {
 }
 
 // hold adds the account of the hold that the transaction places, ends, brings along, or decides on.
+// Where a verdict decides or an arrival comes, the organisation may have moved on already.
 func (w *wanting) hold(t *ledger.Transaction) {
-	add := func(path ledger.AccountPath) {
-		if !w.elsewhere(path) {
-			w.others = append(w.others, lookup{path: path})
-		}
-	}
+	add := func(path ledger.AccountPath) { w.others = append(w.others, lookup{path: path}) }
 	switch {
-	case t.Hold != nil:
+	case t.Hold != nil && !w.elsewhere(t.Hold.From):
 		add(t.Hold.From)
-	case t.HoldEnd != nil:
+	case t.HoldEnd != nil && !w.elsewhere(t.HoldEnd.From):
 		add(t.HoldEnd.From)
 	case t.Verdict != nil:
 		if found := w.state.held.ending[t.Verdict.ID]; found != nil {
