@@ -41,7 +41,8 @@ type bookSweepReport struct {
 	// transactions that cross, by how these ended. Late counts those of Refused that had agreed,
 	// and another shard executed the transaction after its deadline, and Withdrawn those for which
 	// a signer had cancelled it there. Moved counts the organisations that arrived in another
-	// shard, and Lost the blocks that were executed and lost.
+	// shard, and Lost the blocks that were executed and lost. Held counts the holds, and Posted,
+	// Voided and Lapsed how they ended.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`
@@ -50,6 +51,10 @@ type bookSweepReport struct {
 	Late        int `json:"late"`
 	Withdrawn   int `json:"withdrawn"`
 	Moved       int `json:"moved"`
+	Held        int `json:"held"`
+	Posted      int `json:"posted"`
+	Voided      int `json:"voided"`
+	Lapsed      int `json:"lapsed"`
 	Struck      int `json:"faults_struck"`
 	Generations int `json:"generations"`
 	Lost        int `json:"blocks_lost"`
@@ -83,7 +88,7 @@ members that execute the ledger as nodes do. Clients register organisations and
 submit transfers, records and policies, within and across shards, some of them
 twice or at the wrong shard. Many deadlines end while a transaction is on its way,
 and clients cancel transactions, their own and others'. In some books organisations
-move to other shards.
+move to other shards, and clients place holds, which others post, void or let expire.
 In some books the operators raise the version of the chains. --faults lists what happens meanwhile:
 
   crash      a member loses power, and all that it has not flushed
@@ -106,6 +111,7 @@ Then the faults end, and the book has to come to rest. The run fails if
   atomicity     a transaction takes effect in one shard and not in another
   conservation  the amounts of an asset do not add up to zero at a cut
   supply        more of an asset is issued than its cap, or not what accounts are below zero
+  holds         what is held is spent, a hold ends twice, posts more than it has, or expires early
   verdicts      a shard gives two verdicts on a transaction
   deadline      a shard agrees to a transaction after its deadline
   cancelling    a shard agrees to a transaction that a signer cancelled there before,
@@ -275,6 +281,10 @@ func (report *bookSweepReport) take(r book.Result) {
 	report.Late += r.Late
 	report.Withdrawn += r.Withdrawn
 	report.Moved += r.Moved
+	report.Held += r.Held
+	report.Posted += r.Posted
+	report.Voided += r.Voided
+	report.Lapsed += r.Lapsed
 	report.Struck += r.Faults
 	report.Generations += r.Generations
 	report.Lost += r.Lost
@@ -349,10 +359,12 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 			report.Failed),
 		fmt.Sprintf("%d members, %d bundles, %d blocks, %d decisions on crossings that took "+
 			"effect, %d on others (%d agreed and another shard was late, %d agreed and it was "+
-			"cancelled in another one), %d organisations that moved, %d faults, "+
+			"cancelled in another one), %d organisations that moved, %d holds (%d posted, %d voided, "+
+			"%d expired), %d faults, "+
 			"%d new generations, %d blocks lost in %.1f s, "+
 			"%.0f seeds a second", report.Members, report.Submissions, report.Blocks,
 			report.Applied, report.Refused, report.Late, report.Withdrawn, report.Moved,
+			report.Held, report.Posted, report.Voided, report.Lapsed,
 			report.Struck, report.Generations, report.Lost, report.Seconds,
 			float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {

@@ -194,6 +194,18 @@ func MovedCancellation(e *ledger.MovedEntry) (id ledger.Hash, by ledger.Organisa
 		ledger.Milliseconds(r.Uvarint()), true
 }
 
+// MovedHold returns the hold that an entry that moves is of, if it is of one.
+func MovedHold(e *ledger.MovedEntry) (moved Held, is bool, err error) {
+	if e.Key[0] != kindHold {
+		return Held{}, false, nil
+	}
+	decoded, err := read(e.Value).hold(e.Key)
+	if err != nil {
+		return Held{}, true, err
+	}
+	return decoded.public(), true, nil
+}
+
 // MovedBalances returns the balances in an entry that moves, if it is of an account.
 func MovedBalances(e *ledger.MovedEntry) (balances []ledger.Balance, is bool, err error) {
 	if !IsAccountKey(e.Key) {

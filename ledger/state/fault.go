@@ -88,6 +88,30 @@ const (
 	// FaultIssuedLeft leaves what an organisation issued at its old home, so that its allowance is
 	// fresh at the new one.
 	FaultIssuedLeft
+	// FaultHoldFree sets nothing aside for a hold.
+	FaultHoldFree
+	// FaultHoldKept leaves what a hold set aside there when it expires.
+	FaultHoldKept
+	// FaultHoldEarly lets holds expire some time before theirs is over.
+	FaultHoldEarly
+	// FaultHoldGoesOn lets a hold go on of which another shard's transaction posted a part.
+	FaultHoldGoesOn
+	// FaultHoldExceeded posts more than a hold has.
+	FaultHoldExceeded
+	// FaultHoldByAnyone lets anyone end a hold.
+	FaultHoldByAnyone
+	// FaultHoldEndsTwice lets a second transaction end a hold while a first one waits.
+	FaultHoldEndsTwice
+	// FaultHoldEndingExpires lets a hold expire while a transaction waits that posts it.
+	FaultHoldEndingExpires
+	// FaultHoldThaws lets holds expire at the old home of an organisation that moved.
+	FaultHoldThaws
+	// FaultHoldLeft leaves the holds of an organisation that moves at its old home.
+	FaultHoldLeft
+	// FaultHoldNotResumed never lets restored holds expire.
+	FaultHoldNotResumed
+	// FaultHoldNotWanted executes the ends of holds without their accounts.
+	FaultHoldNotWanted
 	faults
 )
 
@@ -99,7 +123,9 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"stranded-lives", "never-told", "seam-short", "seam-twice", "seam-forgotten",
 	"position-kept", "late-before-deadline", "reserved-ignored", "new-assets-alone",
 	"late-unmoved", "late-for-strangers", "late-unbounded", "groups-apart",
-	"whole-cap", "waiting-uncounted", "issued-left"}
+	"whole-cap", "waiting-uncounted", "issued-left", "hold-free", "hold-kept", "hold-early",
+	"hold-goes-on", "hold-exceeded", "hold-by-anyone", "hold-ends-twice", "hold-ending-expires",
+	"hold-thaws", "hold-left", "hold-not-resumed", "hold-not-wanted"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

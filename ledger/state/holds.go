@@ -198,8 +198,9 @@ func (s *State) place(t *ledger.Transaction) {
 	}
 	s.addHold(placed)
 	s.held.touched = append(s.held.touched, placed)
-	p := placed.outgoing(placed.Amount)
-	s.changeHold(found, &p, false)
+	if p := placed.outgoing(placed.Amount); s.fault != FaultHoldFree {
+		s.changeHold(found, &p, false)
+	}
 }
 
 // addHold adds a hold to those that are open. Those of an organisation that moved away are frozen.
@@ -232,7 +233,7 @@ func (s *State) countHold(of ledger.OrganisationName, more int) {
 
 // freezeHolds lets no hold of an organisation expire any more: it moves away.
 func (s *State) freezeHolds(of ledger.OrganisationName) {
-	if s.held.of[of] == 0 {
+	if s.held.of[of] == 0 || s.fault == FaultHoldThaws {
 		return
 	}
 	for _, each := range s.held.by {
@@ -260,9 +261,9 @@ func (s *State) attemptEnd(t *ledger.Transaction) (*held, ledger.Amount, ledger.
 	switch {
 	case found == nil || found.From != e.From:
 		return nil, posted, ledger.UnknownHold
-	case found.Poster != t.Signer:
+	case found.Poster != t.Signer && s.fault != FaultHoldByAnyone:
 		return nil, posted, ledger.HoldDiffers
-	case found.ending != (ledger.Hash{}):
+	case found.ending != (ledger.Hash{}) && s.fault != FaultHoldEndsTwice:
 		return nil, posted, ledger.HoldEnding
 	case s.time >= found.Expires:
 		return nil, posted, ledger.HoldOver
@@ -270,6 +271,9 @@ func (s *State) attemptEnd(t *ledger.Transaction) (*held, ledger.Amount, ledger.
 		return found, posted, ledger.Applied
 	}
 	posted, err := t.Postings[0].Amount.Neg() // nobody holds as much as 128 bits do not hold
+	if s.fault == FaultHoldExceeded && found.Amount.Compare(posted) < 0 {
+		posted = found.Amount
+	}
 	if err != nil || posted.Compare(found.Amount) > 0 || t.Postings[0].Asset != found.Asset {
 		return nil, ledger.Amount{}, ledger.HoldDiffers
 	}
@@ -297,8 +301,9 @@ func (s *State) lift(of *held, amount ledger.Amount) lifted {
 	if l.issuer, l.at = s.issuerOf(found, of.Asset); l.issuer != nil && l.at >= 0 {
 		l.issuance = l.issuer.Issuances[l.at]
 	}
-	p := of.outgoing(amount)
-	s.changeHold(found, &p, true)
+	if p := of.outgoing(amount); s.fault != FaultHoldFree {
+		s.changeHold(found, &p, true)
+	}
 	return l
 }
 
@@ -340,7 +345,7 @@ func (s *State) beginEnding(id ledger.Hash, t *ledger.Transaction) {
 	s.touchHold(found)
 	found.ending, found.posted = id, posted
 	s.held.ending[id] = found
-	if found.place >= 0 {
+	if found.place >= 0 && s.fault != FaultHoldEndingExpires {
 		heap.Remove(&s.held.next, found.place)
 	}
 }
@@ -364,6 +369,9 @@ func (s *State) goOn(id ledger.Hash) {
 
 // endAfter ends the hold that a transaction ends which takes effect. What it posts, it has already.
 func (s *State) endAfter(id ledger.Hash) {
+	if s.fault == FaultHoldGoesOn {
+		s.goOn(id)
+	}
 	if found := s.held.ending[id]; found != nil {
 		delete(s.held.ending, id)
 		s.lift(found, found.Amount.Minus(found.posted))
@@ -385,6 +393,9 @@ func (s *State) end(found *held) {
 // dueHolds takes the holds that expire with a block of this time, in their order, out of those that
 // expire later.
 func (s *State) dueHolds(at ledger.Milliseconds) (due []*held) {
+	if s.fault == FaultHoldEarly {
+		at += impatience * 20
+	}
 	for len(s.held.next) > 0 && s.held.next[0].Expires <= at && len(due) < expiredAtOnce {
 		due = append(due, heap.Pop(&s.held.next).(*held))
 	}
@@ -394,7 +405,9 @@ func (s *State) dueHolds(at ledger.Milliseconds) (due []*held) {
 // expireHolds ends the holds whose time is over. It runs before the entries of a block.
 func (s *State) expireHolds() {
 	for _, each := range s.dueHolds(s.time) {
-		s.lift(each, each.Amount)
+		if s.fault != FaultHoldKept {
+			s.lift(each, each.Amount)
+		}
 		s.end(each)
 	}
 }
@@ -418,7 +431,7 @@ func (w *wanting) hold(t *ledger.Transaction) {
 		add(t.Hold.From)
 	case t.HoldEnd != nil && !w.elsewhere(t.HoldEnd.From):
 		add(t.HoldEnd.From)
-	case t.Verdict != nil:
+	case t.Verdict != nil && w.state.fault != FaultHoldNotWanted:
 		if found := w.state.held.ending[t.Verdict.ID]; found != nil {
 			add(found.From)
 		}
@@ -515,7 +528,9 @@ func (s *State) restoreHold(key []byte, r *reader) (of entry, again bool, err er
 
 // completeHolds makes what follows from the holds after all entries were restored.
 func (s *State) completeHolds() {
-	s.held.next = s.held.next[:0]
+	if s.held.next = s.held.next[:0]; s.fault == FaultHoldNotResumed {
+		return
+	}
 	for _, each := range s.held.by {
 		each.place = -1
 		if each.ending != (ledger.Hash{}) {
@@ -538,7 +553,7 @@ func (s *State) takesHolds(all *arriving) bool {
 // heldBy calls visit for the holds of an organisation, in no particular order.
 func (s *State) heldBy(name ledger.OrganisationName, visit func(*held)) {
 	for _, each := range s.held.by {
-		if each.From.Organisation() == name {
+		if each.From.Organisation() == name && s.fault != FaultHoldLeft {
 			visit(each)
 		}
 	}

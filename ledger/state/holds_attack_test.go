@@ -109,4 +109,3 @@ func TestHoldIsOver(t *testing.T) {
 	a.has(1, 99, 0, 0)
 	a.checkEnd()
 }
-

@@ -58,6 +58,10 @@ type record struct {
 	cancelled map[withdrawal]ledger.Milliseconds
 	// asset is the registered asset after the block, or nil.
 	asset *ledger.Asset
+	// held are the holds that are open after the block, and lapsed counts those that expired with
+	// it.
+	held   holdsOf
+	lapsed int
 }
 
 // holding is what a shard has of an organisation that lives there or lived there: the amounts of
@@ -249,10 +253,11 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 		last := g.last()
 		r.tree, r.source = last.tree, last.source
 		r.relay, r.cancelled, r.lost = last.relay.Clone(), last.cancelled, last.lost
-		r.brought = last.brought
+		r.brought, r.held = last.brought, last.held
 		r.homes, r.moved = last.homesAfter()
 	}
 	g.relay(r, changes)
+	g.judgeHolds(m, r)
 	return r
 }
 
@@ -529,6 +534,8 @@ func (g *group) judgeVersion(r *record, verdict *ledger.Verdict) {
 	case ledger.ShardLost, ledger.HeardAgreement, ledger.HeardNothing, ledger.OrganisationMoving,
 		ledger.Departed:
 		needed = ledger.GrowthVersion
+	case ledger.UnknownHold, ledger.HoldDiffers, ledger.HoldEnding, ledger.HoldOver:
+		needed = ledger.HoldsVersion
 	}
 	if r.version < needed {
 		g.world.fail(Verdicts, fmt.Sprintf("shard %d, block %d, version %d: shard %d says %s of %s",

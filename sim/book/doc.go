@@ -44,7 +44,9 @@
 // is one of these two, in the beginning or later, and the operators move organisations, whose
 // earlier bundles are submitted again (moves.go). In some books accounts may have few assets, and
 // clients issue new ones to the same accounts (assets.go). In half of the books of the newest
-// version, clients register an asset with a cap, and issue it in all shards (supply.go).
+// version, clients register an asset with a cap, and issue it in all shards (supply.go). Where
+// chains take holds, clients place them, and others post them in part or whole, void them, or let
+// them expire (holds.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all
@@ -92,6 +94,10 @@
 //	              took there and came away with
 //	supply        what issuers issued is what their accounts are below zero, and no more is issued
 //	              over all shards than the cap of the asset, at the same cuts
+//	holds         each decision on a hold, the holds that are open and what is set aside of each
+//	              account are those of the rules, gone through once more: what is held is never
+//	              spent, and nothing expires early or late. Over all shards each hold is ended at
+//	              most once, and no more is posted of it than it held
 //	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
 //	              the chain that takes it knows
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline

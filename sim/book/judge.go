@@ -160,6 +160,7 @@ func (w *world) judgeRest() {
 	w.conserveHistory()
 	w.judgeArrived()
 	w.judgeOutcomes()
+	w.judgeEnds()
 	w.countInherited()
 	w.countStranded()
 	w.judgeOrder()

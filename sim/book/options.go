@@ -231,6 +231,9 @@ type Result struct {
 	// HandedOver counts the copies of transactions that a shard refused beside the order of the
 	// tree, because they were too late and never reached it.
 	HandedOver int
+	// Held counts the holds, Posted and Voided those that a posting or a voiding ended, and Lapsed
+	// those that expired.
+	Held, Posted, Voided, Lapsed int
 	// Replaced counts the members that new ones replaced.
 	Replaced int
 	// Rehung counts the shards that came below another parent.
@@ -264,6 +267,9 @@ const (
 	// Supply: no more of an asset is issued than its cap over all shards, and what is issued is
 	// what accounts are below zero.
 	Supply order.Property = "supply"
+	// Holds: what is held is never spent, each hold ends at most once, posts no more than it has,
+	// and expires when its time is over and not before.
+	Holds order.Property = "holds"
 	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the
 	// chain that takes it knows.
 	Verdicts order.Property = "verdicts"

@@ -165,6 +165,7 @@ func newPlan(options *Options) (*plan, error) {
 	p.submit(random, count)
 	p.issue(options.Seed)
 	p.mint()
+	p.drawHolds(options.Seed)
 	p.late, p.lateMax = verdicts.DefaultLateBounds(), state.MaxLate
 	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) > 0 {
 		p.late.All, p.late.OfShard = 2+tight.IntN(4), 1

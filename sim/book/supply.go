@@ -176,6 +176,8 @@ func usesBefore(block *ledger.Block) bool {
 		switch {
 		case t.Asset != nil && entry.Result.OK():
 			return false
+		case t.Hold != nil && t.Hold.Asset == registered && entry.Result.OK():
+			return true
 		case (entry.Result.OK() || entry.Result.Code == ledger.SetAside) && slices.ContainsFunc(
 			t.Postings, func(p ledger.Posting) bool { return p.Asset == registered }):
 			return true

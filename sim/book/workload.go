@@ -363,5 +363,12 @@ func describe(t *ledger.Transaction) string {
 	for i := range t.Records {
 		words = append(words, "record "+string(t.Records[i].Key))
 	}
+	if h := t.Hold; h != nil {
+		words = append(words, fmt.Sprintf("holds %s %s of %s for %v, which %s may post",
+			h.Amount, h.Asset, h.From, h.To, h.Poster))
+	}
+	if t.HoldEnd != nil {
+		words = append(words, "ends hold "+short(t.HoldEnd.Hold))
+	}
 	return string(t.Signer) + ": " + strings.Join(words, ", ")
 }
