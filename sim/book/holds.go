@@ -202,6 +202,7 @@ func (g *group) judgeHoldsIn(r *record, entry *ledger.Entry) {
 				wrong = err.Error()
 			} else if is {
 				r.held[moved.ID] = openHold{Hold: moved.Hold}
+				g.world.holdsMoved[moved.ID] = true
 			}
 		}
 	case t.Hold != nil && g.home(r, t.Signer) == g.shard:
@@ -346,6 +347,20 @@ func (g *group) waitingParts(r *record, id ledger.Hash) map[balanceKey]ledger.Am
 		}
 	}
 	return parts
+}
+
+// judgeHoldsMoved judges that organisations that moved took the holds along that were open at their
+// old homes.
+func (w *world) judgeHoldsMoved() {
+	for _, g := range w.remaining() {
+		for id, each := range g.last().held {
+			name := each.From.Organisation()
+			if !w.holdsMoved[id] && w.finalHome(name) != g.shard && !w.wasLost(name) {
+				w.fail(Holds, fmt.Sprintf("shard %d has hold %s of %s, which moved without it",
+					g.shard, short(id), name))
+			}
+		}
+	}
 }
 
 // judgeEnds judges that over all shards each hold was ended at most once, and no more was posted of

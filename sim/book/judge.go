@@ -161,6 +161,7 @@ func (w *world) judgeRest() {
 	w.judgeArrived()
 	w.judgeOutcomes()
 	w.judgeEnds()
+	w.judgeHoldsMoved()
 	w.countInherited()
 	w.countStranded()
 	w.judgeOrder()

@@ -16,7 +16,8 @@ var caughtBy = map[string]uint64{
 	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 436,
 	"late-not-handed-over": 341, plantHeightsKept: 241, plantLateUnchecked: 146,
 	plantOutlineUnread: 1181, plantGroupOfOne: 10, "groups-apart": 79, plantLateKept: 192,
-	"late-unbounded": 145,
+	"late-unbounded": 145, "hold-not-wanted": 461, "hold-exceeded": 97,
+	"hold-by-anyone": 46, "hold-thaws": 12,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.

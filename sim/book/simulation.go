@@ -36,6 +36,8 @@ type world struct {
 	tree *ledger.ShardTree
 	// usedBefore says that some of the registered asset was moved before it was registered.
 	usedBefore bool
+	// holdsMoved are the holds that arrived with an organisation in any shard.
+	holdsMoved map[ledger.Hash]bool
 	// post are the messages under way, by the turn in which they arrive.
 	post  map[Turn][]letter
 	paths []ledger.AccountPath
@@ -56,7 +58,8 @@ func Run(options Options) (Result, error) {
 		return Result{}, err
 	}
 	w := &world{options: options, plan: p, post: make(map[Turn][]letter),
-		trace: trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
+		holdsMoved: make(map[ledger.Hash]bool),
+		trace:      trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
 	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
 		Members: len(p.genesis) * len(p.keys[0])}
 	w.result.Mixed = p.mixed
