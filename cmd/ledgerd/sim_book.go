@@ -359,9 +359,8 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 			report.Failed),
 		fmt.Sprintf("%d members, %d bundles, %d blocks, %d decisions on crossings that took "+
 			"effect, %d on others (%d agreed and another shard was late, %d agreed and it was "+
-			"cancelled in another one), %d organisations that moved, %d holds (%d posted, %d voided, "+
-			"%d expired), %d faults, "+
-			"%d new generations, %d blocks lost in %.1f s, "+
+			"cancelled in another one), %d organisations that moved, %d holds (%d posted, "+
+			"%d voided, %d expired), %d faults, %d new generations, %d blocks lost in %.1f s, "+
 			"%.0f seeds a second", report.Members, report.Submissions, report.Blocks,
 			report.Applied, report.Refused, report.Late, report.Withdrawn, report.Moved,
 			report.Held, report.Posted, report.Voided, report.Lapsed,

@@ -146,8 +146,8 @@ func (s *State) changeAsset(t *ledger.Transaction) {
 	found.Revision, found.AssetTerms, found.Issuances = change.Number, terms, issuances
 }
 
-// countWaiting counts what transactions that wait, and holds, may still issue of an asset. It is for
-// those who were no issuers until now: what they have waiting was set aside before the name was
+// countWaiting counts what transactions that wait, and holds, may still issue of an asset. It is
+// for those who were no issuers until now: what they have waiting was set aside before the name was
 // registered.
 func (s *State) countWaiting(name ledger.AssetName, terms *ledger.AssetTerms,
 	issuances []ledger.Issuance) {
@@ -168,9 +168,9 @@ func (s *State) countWaiting(name ledger.AssetName, terms *ledger.AssetTerms,
 	}
 }
 
-// waitingIn yields the accounts of issuers of which transactions that wait, or holds, set aside some
-// of an asset, some accounts more than once and in any order. It looks at all that waits and at all
-// holds.
+// waitingIn yields the accounts of issuers of which transactions that wait, or holds, set aside
+// some of an asset, some accounts more than once and in any order. It looks at all that waits and
+// at all holds.
 func (s *State) waitingIn(name ledger.AssetName,
 	terms *ledger.AssetTerms) iter.Seq[ledger.AccountPath] {
 	return func(yield func(ledger.AccountPath) bool) {

@@ -33,6 +33,17 @@ func (s *State) HeldByPending(path ledger.AccountPath,
 	return setAside, incoming
 }
 
+// LimitHolds lowers SureHolds, MaxHolds and MaxAllHolds for one state.
+func (s *State) LimitHolds(sure, ofOne, ofAll int) {
+	s.held.sure, s.held.ofOne, s.held.ofAll = sure, ofOne, ofAll
+}
+
+// CountedHolds returns how many holds of an organisation count, and how many of all beyond the sure
+// ones.
+func (s *State) CountedHolds(of ledger.OrganisationName) (counted, shared int) {
+	return s.held.of[of], s.held.shared
+}
+
 // PlantHoldForgotten plants a bug: what a hold sets aside is free while the hold is open.
 func (s *State) PlantHoldForgotten(id ledger.Hash) { s.lift(s.held.by[id], s.held.by[id].Amount) }
 

@@ -67,7 +67,8 @@ type holdSet struct {
 	ending map[ledger.Hash]*held
 	// next has the hold that expires first at its beginning.
 	next holdHeap
-	// of counts those of each organisation, and shared those beyond the first sure ones of each.
+	// of counts those of each organisation that lives here, and shared those beyond the first sure
+	// ones of each. Those of organisations that moved away stay, and take no room of others.
 	of                 holdCounts
 	shared             int
 	sure, ofOne, ofAll int
@@ -206,7 +207,7 @@ func (s *State) place(t *ledger.Transaction) {
 // addHold adds a hold to those that are open. Those of an organisation that moved away are frozen.
 func (s *State) addHold(added *held) {
 	s.held.by[added.ID] = added
-	s.countHold(added.From.Organisation(), 1)
+	s.countHold(added, 1)
 	added.place = -1
 	if added.ending != (ledger.Hash{}) {
 		s.held.ending[added.ending] = added
@@ -217,13 +218,26 @@ func (s *State) addHold(added *held) {
 
 // expireLater lets a hold expire in its time, if it lives here.
 func (s *State) expireLater(one *held) {
-	if s.tree == nil || s.HomeShard(one.From.Organisation()) == s.shard {
+	if s.livesOn(one) {
 		heap.Push(&s.held.next, one)
 	}
 }
 
-// countHold counts one hold of an organisation more, or less.
-func (s *State) countHold(of ledger.OrganisationName, more int) {
+// livesOn reports whether the home of a hold's organisation is this shard.
+func (s *State) livesOn(one *held) bool {
+	return s.tree == nil || s.HomeShard(one.From.Organisation()) == s.shard
+}
+
+// countHold counts a hold that lives here, or one less. The holds of an organisation that moves
+// away do not count any more.
+func (s *State) countHold(one *held, more int) {
+	if s.livesOn(one) {
+		s.countHolds(one.From.Organisation(), more)
+	}
+}
+
+// countHolds counts so many more holds of an organisation.
+func (s *State) countHolds(of ledger.OrganisationName, more int) {
 	before := s.held.of[of]
 	s.held.shared += max(0, before+more-s.held.sure) - max(0, before-s.held.sure)
 	if s.held.of[of] = before + more; before+more == 0 {
@@ -231,11 +245,13 @@ func (s *State) countHold(of ledger.OrganisationName, more int) {
 	}
 }
 
-// freezeHolds lets no hold of an organisation expire any more: it moves away.
+// freezeHolds lets no hold of an organisation expire any more, or count: it moves away.
 func (s *State) freezeHolds(of ledger.OrganisationName) {
-	if s.held.of[of] == 0 || s.fault == FaultHoldThaws {
+	count := s.held.of[of]
+	if count == 0 || s.fault == FaultHoldThaws {
 		return
 	}
+	s.countHolds(of, -count)
 	for _, each := range s.held.by {
 		if each.place >= 0 && each.From.Organisation() == of {
 			heap.Remove(&s.held.next, each.place)
@@ -387,7 +403,7 @@ func (s *State) end(found *held) {
 		heap.Remove(&s.held.next, found.place)
 	}
 	delete(s.held.by, found.ID)
-	s.countHold(found.From.Organisation(), -1)
+	s.countHold(found, -1)
 }
 
 // dueHolds takes the holds that expire with a block of this time, in their order, out of those that
@@ -515,24 +531,25 @@ func (r *reader) hold(key []byte) (*held, error) {
 }
 
 // restoreHold puts the entry of a hold into the state. It reports whether there was one already.
-// Which organisations moved may not be known yet, so completeHolds lets it expire.
+// Which organisations moved may not be known yet, so completeHolds counts it and lets it expire.
 func (s *State) restoreHold(key []byte, r *reader) (of entry, again bool, err error) {
 	restored, err := r.hold(key)
 	if err != nil || s.held.by[restored.ID] != nil {
 		return restored, err == nil, err
 	}
 	s.held.by[restored.ID] = restored
-	s.countHold(restored.From.Organisation(), 1)
 	return restored, false, nil
 }
 
 // completeHolds makes what follows from the holds after all entries were restored.
 func (s *State) completeHolds() {
+	s.held.of, s.held.shared = make(holdCounts), 0
 	if s.held.next = s.held.next[:0]; s.fault == FaultHoldNotResumed {
 		return
 	}
 	for _, each := range s.held.by {
 		each.place = -1
+		s.countHold(each, 1)
 		if each.ending != (ledger.Hash{}) {
 			s.held.ending[each.ending] = each
 		} else {

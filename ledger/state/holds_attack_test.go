@@ -5,6 +5,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // leastPosting posts the least amount that there is. What it takes is more than 128 bits hold.
@@ -108,4 +109,50 @@ func TestHoldIsOver(t *testing.T) {
 	a.flush()
 	a.has(1, 99, 0, 0)
 	a.checkEnd()
+}
+
+// TestHoldsAreBounded: one organisation has no more holds than it may, and not all that there are.
+// An organisation that moves away leaves its room to others.
+func TestHoldsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := holding(t, 0, 0, 0)
+	s := a.shards[1].state
+	s.LimitHolds(1, 4, 2)
+	place := func(want ledger.Code) ledger.Hash {
+		t.Helper()
+		id := a.hold(1, 2, 1, a.time+5000)
+		a.flush()
+		if got := a.result(1, id); got != int(want) {
+			t.Errorf("%d, want %s", got, want)
+		}
+		return id
+	}
+	first := place(ledger.Applied)
+	place(ledger.Applied)
+	place(ledger.Applied)
+	place(ledger.TooManyHolds)
+	s.LimitHolds(1, 3, 9)
+	place(ledger.TooManyHolds)
+	s.LimitHolds(1, 4, 2)
+	a.end(first, 1, 2, 0)
+	a.flush()
+	place(ledger.Applied)
+	counts := func(of *state.State, want, wantShared int) {
+		t.Helper()
+		if got, shared := of.CountedHolds("org1"); got != want || shared != wantShared {
+			t.Errorf("%d holds count, %d of them are shared; want %d and %d", got, shared, want,
+				wantShared)
+		}
+	}
+	counts(s, 3, 2)
+	counts(restoredFrom(t, a.shards[1].genesis, s), 3, 0) // it has the usual limits
+	a.submit(0, ledgertest.Signed(ledger.Operator, []string{"operator"}, ledger.Transaction{
+		Ledger: a.shards[0].genesis.Book(), Book: &ledger.BookChange{Number: 1,
+			Move: &ledger.OrganisationMove{Organisation: "org1", To: 0}}}))
+	a.flush()
+	counts(s, 0, 0)
+	counts(restoredFrom(t, a.shards[1].genesis, s), 0, 0)
+	if s.HoldCount() != 3 {
+		t.Errorf("%d holds are left", s.HoldCount())
+	}
 }
