@@ -76,6 +76,9 @@ func TestRulesOfHolds(t *testing.T) {
 	expect(ledger.UnknownHold, shop, shop.EndHold(ledger.Hash{1}, "acme:a", "shop:a", 1))
 	expect(ledger.UnknownHold, shop, shop.EndHold(hold, "acme:b", "shop:a", 1))
 	expect(ledger.HoldDiffers, shop, end(61))
+	other := end(1)
+	other.Postings[0].Asset, other.Postings[1].Asset = "gold", "gold"
+	expect(ledger.HoldDiffers, shop, other)
 	expect(ledger.HoldDiffers, shop, shop.EndHold(hold, "acme:a", "shop:b", 1))
 	expect(ledger.HoldDiffers, acme, acme.EndHold(hold, "acme:a", "shop:a", 1))
 	expect(ledger.HoldDiffers, acme, acme.EndHold(hold, "acme:a", "shop:a", 0))
