@@ -40,7 +40,7 @@ var nodeCommands = []func() *cobra.Command{
 
 // clientCommands construct the commands that talk to nodes.
 var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAssetCommand,
-	newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand,
+	newAccountCommand, newHoldCommand, newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand,
 	newCutCommand, newTrialBalanceCommand, newSinkCommand, newRoundsCommand}
 
 // studyCommands construct the commands that study the engines.

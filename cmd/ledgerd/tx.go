@@ -119,6 +119,8 @@ var remedies = map[string]string{
 	"unknown_account":      ": open it with `ledgerd account open`",
 	"unknown_organisation": ": register it with `ledgerd org add`",
 	"insufficient_funds":   ": see what is there with `ledgerd account show`",
+	"hold_time":            ": the time of blocks counts, see `ledgerd block head`",
+	"unknown_hold":         ": see what is open with `ledgerd hold list`",
 	"too_many_waiting":     ": see with `ledgerd shards` which one does not answer",
 }
 

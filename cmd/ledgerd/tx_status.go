@@ -29,6 +29,8 @@ type transactionReport struct {
 	Change      *changeReport        `json:"membership_change,omitempty"`
 	Policy      *ledger.Policy       `json:"policy,omitempty"`
 	Asset       *ledger.AssetChange  `json:"asset,omitempty"`
+	Hold        *ledger.Hold         `json:"hold,omitempty"`     // that it places
+	HoldEnd     *ledger.HoldEnd      `json:"hold_end,omitempty"` // that it ends
 	Charter     *charterReport       `json:"charter,omitempty"`
 	LastValid   uint64               `json:"last_valid,omitempty"`
 	DeadlineMS  uint64               `json:"deadline_ms,omitempty"`
@@ -249,6 +251,9 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	}
 	report.Policy, report.Charter = reportRules(body)
 	report.Asset = reportAssetChange(body.GetAsset())
+	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil {
+		report.Hold, report.HoldEnd = entry.Hold, entry.HoldEnd
+	}
 	if cancellation := body.GetCancellation(); cancellation != nil {
 		report.Cancels = &cancelsReport{Transaction: cancellation.GetTransactionHex(),
 			Shard: cancellation.GetShard()}
@@ -387,6 +392,17 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	}
 	if r.Asset != nil {
 		rows.add("asset", assetChangeWords(r.Asset))
+	}
+	if h := r.Hold; h != nil {
+		rows.add("holds", fmt.Sprintf("%s %s of %s for %v; %s may post it until %s", h.Amount,
+			h.Asset, h.From, h.To, h.Poster, moment(uint64(h.Expires))))
+	}
+	if r.HoldEnd != nil {
+		what := "voids"
+		if len(r.Postings) > 0 {
+			what = "posts"
+		}
+		rows.add(what, fmt.Sprintf("hold %s of %s", r.HoldEnd.Hold, r.HoldEnd.From))
 	}
 	if r.Charter != nil {
 		rows.add("operators", r.Charter.String())

@@ -108,23 +108,25 @@ func transfer(from, to, asset string) (ledger.Transaction, ledger.AssetName, err
 // node unless the asset has none for certain.
 func (o *postOptions) amount(command *cobra.Command, transfer *ledger.Transaction, text string,
 	name ledger.AssetName) error {
-	if name == ledger.DefaultAsset {
-		sum, err := parseAmount(text)
-		if err != nil {
-			return err
-		}
-		return setAmount(transfer, sum, text)
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
-	sum, err := newDecimals(nodes).parse(ctx, text, name)
+	sum, err := o.parse(command, text, name)
 	if err != nil {
 		return err
 	}
 	return setAmount(transfer, sum, text)
+}
+
+// parse parses an amount as amount does.
+func (o *postOptions) parse(command *cobra.Command, text string, name ledger.AssetName) (
+	ledger.Amount, error) {
+	if name == ledger.DefaultAsset {
+		return parseAmount(text)
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return ledger.Amount{}, err
+	}
+	defer done()
+	return newDecimals(nodes).parse(ctx, text, name)
 }
 
 // setAmount sets the amount of both postings of a transfer.

@@ -575,3 +575,29 @@ func (s *State) heldBy(name ledger.OrganisationName, visit func(*held)) {
 		}
 	}
 }
+
+// AppendHoldKey appends the key of the entry of a hold.
+func AppendHoldKey(to []byte, id ledger.Hash) []byte {
+	return append(append(append(to, kindHold), id[:]...), 0)
+}
+
+// IsHoldKey reports whether an entry with this key is one of a hold.
+func IsHoldKey(key []byte) bool {
+	return len(key) == 1+ledger.HashSize+1 && key[0] == kindHold
+}
+
+// DecodeHeld decodes the entry of a hold, or returns ErrEntry.
+func DecodeHeld(key, value []byte) (Held, error) {
+	if !IsHoldKey(key) {
+		return Held{}, fmt.Errorf("%w: key %x", ErrEntry, key)
+	}
+	r := read(value)
+	found, err := r.hold(key)
+	if err != nil {
+		return Held{}, err
+	}
+	if err := r.End(); err != nil {
+		return Held{}, fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	return found.public(), nil
+}

@@ -286,7 +286,7 @@ func newMergedRange(transaction *badger.Txn, runs []*run, legacy bool, pending [
 		m.all = append(m.all, rows)
 	}
 	for i, block := range pending {
-		if changes := block.accountsIn(from, to); len(changes) > 0 {
+		if changes := block.listedIn(from, to); len(changes) > 0 {
 			m.all = append(m.all, newChangesCursor(changes, len(runs)+i))
 		}
 	}

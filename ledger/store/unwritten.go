@@ -32,12 +32,12 @@ func (p *pendingBlock) history() []state.HistoryChange {
 	return p.sorted
 }
 
-// accountsIn returns the block's changes to accounts from a key on, and before another one unless
+// listedIn returns the block's changes to accounts and holds from a key on, and before another one unless
 // that is nil, in the order of the keys.
-func (p *pendingBlock) accountsIn(from, to []byte) []state.Change {
+func (p *pendingBlock) listedIn(from, to []byte) []state.Change {
 	p.listing.Do(func() {
 		for change := range p.changes.Entries.All() {
-			if state.IsAccountKey(change.Key) {
+			if state.IsAccountKey(change.Key) || state.IsHoldKey(change.Key) {
 				p.listed = append(p.listed, change)
 			}
 		}

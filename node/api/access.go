@@ -96,6 +96,22 @@ var rules = map[string]rule{
 	"ListOrganisations": {shared: true},
 	"GetAsset":          {shared: true}, // terms and sums, as the directory
 	"ListAssets":        {shared: true},
+	"GetHold": {answers: func(organisation string, answer any) error {
+		hold := answer.(*ledgerdv1.GetHoldResponse).GetHold().GetHold()
+		if !holdConcerns(organisation, hold) {
+			return errOthers
+		}
+		return nil
+	}},
+	"ListHolds": {asks: func(organisation string, request any) error {
+		wanted := request.(*ledgerdv1.ListHoldsRequest)
+		if wanted.GetOrganisation() == organisation || wanted.GetPoster() == organisation ||
+			owns(organisation, wanted.GetAccount()) == nil {
+			return nil
+		}
+		return fmt.Errorf("%w: ask for those of %s, or those that it may post", errOthers,
+			organisation)
+	}},
 	"GetNonce": {asks: func(organisation string, request any) error {
 		if request.(*ledgerdv1.GetNonceRequest).GetOrganisation() != organisation {
 			return errOthers
@@ -234,7 +250,8 @@ func concerns(organisation string, transaction *ledgerdv1.Transaction) error {
 }
 
 func summaryConcerns(organisation string, summary *ledgerdv1.TransactionSummary) bool {
-	return summary.GetSigner() == organisation ||
+	return summary.GetSigner() == organisation || holdConcerns(organisation, summary.GetHold()) ||
+		owns(organisation, summary.GetHoldEnd().GetAccount()) == nil ||
 		slices.Contains(summary.GetFurtherOrganisations(), organisation) ||
 		slices.ContainsFunc(summary.GetPostings(), func(posting *ledgerdv1.Posting) bool {
 			return owns(organisation, posting.GetAccount()) == nil
@@ -242,8 +259,12 @@ func summaryConcerns(organisation string, summary *ledgerdv1.TransactionSummary)
 }
 
 func transactionConcerns(organisation string, transaction *ledger.Transaction) bool {
-	return string(transaction.Signer) == organisation || slices.ContainsFunc(transaction.Postings,
-		func(posting ledger.Posting) bool {
+	if end := transaction.HoldEnd; end != nil && owns(organisation, string(end.From)) == nil {
+		return true
+	}
+	return string(transaction.Signer) == organisation ||
+		holdConcerns(organisation, holdToProto(transaction.Hold)) ||
+		slices.ContainsFunc(transaction.Postings, func(posting ledger.Posting) bool {
 			return owns(organisation, string(posting.Account)) == nil
 		})
 }

@@ -223,7 +223,8 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
 		Charter: changeOfCharterToProto(t.Charter), Book: bookChangeToProto(t.Book),
-		Asset: assetChangeToProto(t.Asset),
+		Asset: assetChangeToProto(t.Asset), Hold: holdToProto(t.Hold),
+		HoldEnd: holdEndToProto(t.HoldEnd),
 	}
 	if c := t.Cancellation; c != nil {
 		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
@@ -324,6 +325,12 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	if t.Asset, err = assetChangeFromProto(body.GetAsset()); err != nil {
 		return t, err
 	}
+	if t.Hold, err = HoldFromProto(body.GetHold()); err != nil {
+		return t, err
+	}
+	if t.HoldEnd, err = holdEndFromProto(body.GetHoldEnd()); err != nil {
+		return t, err
+	}
 	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
 		return t, err
 	}
@@ -415,6 +422,8 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		Charter:           t.Charter != nil,
 		Book:              bookChangeToProto(t.Book),
 		Asset:             assetChangeToProto(t.Asset),
+		Hold:              holdToProto(t.Hold),
+		HoldEnd:           holdEndToProto(t.HoldEnd),
 	}
 	further := furtherOrganisations(t, len(shown.Postings))
 	shown.FurtherOrganisationCount = uint32(len(further))

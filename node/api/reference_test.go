@@ -23,7 +23,7 @@ import (
 func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
-	for _, file := range []string{"transaction.proto", "assets.proto", "chain.proto", "cut.proto",
+	for _, file := range []string{"transaction.proto", "assets.proto", "holds.proto", "chain.proto", "cut.proto",
 		"genesis.proto", "history.proto", "figures.proto", "rounds.proto", "shards.proto",
 		"ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
@@ -189,6 +189,7 @@ func apiPage(comments map[string]string) string {
 		begins.Messages(), shards.Messages(), histories.Messages(),
 		ledgerdv1.File_ledgerd_v1_figures_proto.Messages(), watched.Messages(),
 		ledgerdv1.File_ledgerd_v1_assets_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_holds_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_chain_proto.Messages()) {
 		name := string(message.Name())
 		writeHead(&b, name, comments)

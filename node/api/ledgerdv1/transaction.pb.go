@@ -1227,6 +1227,146 @@ func (x *Nonce) GetSequence() uint64 {
 	return 0
 }
 
+// Sets an amount of an account of the signer aside until the hold ends. The id of the transaction is
+// that of the hold.
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`                       // of the signer
+	Asset         string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`                           // empty stands for "unit"
+	Amount        string                 `protobuf:"bytes,3,opt,name=amount,proto3" json:"amount,omitempty"`                         // exact decimal integer above 0, in the smallest unit
+	To            []string               `protobuf:"bytes,4,rep,name=to,proto3" json:"to,omitempty"`                                 // 1 to 16 accounts that it may be posted to, ascending
+	Poster        string                 `protobuf:"bytes,5,opt,name=poster,proto3" json:"poster,omitempty"`                         // the organisation that may post or void it
+	ExpiresMs     uint64                 `protobuf:"varint,6,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"` // milliseconds since 1970, at most 400 days after its block
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Hold) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Hold) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *Hold) GetAmount() string {
+	if x != nil {
+		return x.Amount
+	}
+	return ""
+}
+
+func (x *Hold) GetTo() []string {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Hold) GetPoster() string {
+	if x != nil {
+		return x.Poster
+	}
+	return ""
+}
+
+func (x *Hold) GetExpiresMs() uint64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+// Ends a hold; its poster signs. The first posting takes from the account of the hold, and the
+// others give to accounts that it names. Without postings the hold is voided.
+type HoldEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HoldHex       string                 `protobuf:"bytes,1,opt,name=hold_hex,json=holdHex,proto3" json:"hold_hex,omitempty"`
+	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"` // of the hold
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldEnd) Reset() {
+	*x = HoldEnd{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldEnd) ProtoMessage() {}
+
+func (x *HoldEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldEnd.ProtoReflect.Descriptor instead.
+func (*HoldEnd) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HoldEnd) GetHoldHex() string {
+	if x != nil {
+		return x.HoldHex
+	}
+	return ""
+}
+
+func (x *HoldEnd) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
 // The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
 // Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
 // registers it signs.
@@ -1241,7 +1381,7 @@ type AssetChange struct {
 
 func (x *AssetChange) Reset() {
 	*x = AssetChange{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1393,7 @@ func (x *AssetChange) String() string {
 func (*AssetChange) ProtoMessage() {}
 
 func (x *AssetChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1406,7 @@ func (x *AssetChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetChange.ProtoReflect.Descriptor instead.
 func (*AssetChange) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AssetChange) GetAsset() string {
@@ -1305,7 +1445,7 @@ type AssetTerms struct {
 
 func (x *AssetTerms) Reset() {
 	*x = AssetTerms{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1457,7 @@ func (x *AssetTerms) String() string {
 func (*AssetTerms) ProtoMessage() {}
 
 func (x *AssetTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1470,7 @@ func (x *AssetTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetTerms.ProtoReflect.Descriptor instead.
 func (*AssetTerms) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AssetTerms) GetDecimals() uint32 {
@@ -1380,7 +1520,7 @@ type AssetIssuer struct {
 
 func (x *AssetIssuer) Reset() {
 	*x = AssetIssuer{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1532,7 @@ func (x *AssetIssuer) String() string {
 func (*AssetIssuer) ProtoMessage() {}
 
 func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1545,7 @@ func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetIssuer.ProtoReflect.Descriptor instead.
 func (*AssetIssuer) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AssetIssuer) GetOrganisation() string {
@@ -1460,14 +1600,18 @@ type TransactionBody struct {
 	Book *BookChange `protobuf:"bytes,19,opt,name=book,proto3" json:"book,omitempty"`
 	// Set in a registration or a change of an asset by the signer. It has nothing else but a note, and
 	// takes no nonce.
-	Asset         *AssetChange `protobuf:"bytes,20,opt,name=asset,proto3" json:"asset,omitempty"`
+	Asset *AssetChange `protobuf:"bytes,20,opt,name=asset,proto3" json:"asset,omitempty"`
+	// Set where the transaction places a hold on an account of the signer, or ends one, from version 9
+	// of a chain on. Each has nothing else but a note and, to post a hold, the postings.
+	Hold          *Hold    `protobuf:"bytes,22,opt,name=hold,proto3" json:"hold,omitempty"`
+	HoldEnd       *HoldEnd `protobuf:"bytes,23,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1623,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1636,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1600,6 +1744,20 @@ func (x *TransactionBody) GetAsset() *AssetChange {
 	return nil
 }
 
+func (x *TransactionBody) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *TransactionBody) GetHoldEnd() *HoldEnd {
+	if x != nil {
+		return x.HoldEnd
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -1611,7 +1769,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1781,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1794,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1672,7 +1830,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1842,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1855,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1809,7 +1967,18 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x02to\x18\x02 \x01(\rR\x02to\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"i\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x95\x01\n" +
+	"\x04Hold\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x14\n" +
+	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x16\n" +
+	"\x06amount\x18\x03 \x01(\tR\x06amount\x12\x0e\n" +
+	"\x02to\x18\x04 \x03(\tR\x02to\x12\x16\n" +
+	"\x06poster\x18\x05 \x01(\tR\x06poster\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x06 \x01(\x04R\texpiresMs\">\n" +
+	"\aHoldEnd\x12\x19\n" +
+	"\bhold_hex\x18\x01 \x01(\tR\aholdHex\x12\x18\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\"i\n" +
 	"\vAssetChange\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12,\n" +
@@ -1824,7 +1993,7 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\vAssetIssuer\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1c\n" +
 	"\tallowance\x18\x02 \x01(\tR\tallowance\x12\x1c\n" +
-	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\xc3\x05\n" +
+	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\x99\x06\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -1842,7 +2011,9 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\bdeadline\x18\f \x01(\x04R\bdeadline\x12<\n" +
 	"\fcancellation\x18\x12 \x01(\v2\x18.ledgerd.v1.CancellationR\fcancellation\x12*\n" +
 	"\x04book\x18\x13 \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
-	"\x05asset\x18\x14 \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\"l\n" +
+	"\x05asset\x18\x14 \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
+	"\x04hold\x18\x16 \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
+	"\bhold_end\x18\x17 \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -1867,7 +2038,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -1887,12 +2058,14 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*ShardAddition)(nil),            // 15: ledgerd.v1.ShardAddition
 	(*OrganisationMove)(nil),         // 16: ledgerd.v1.OrganisationMove
 	(*Nonce)(nil),                    // 17: ledgerd.v1.Nonce
-	(*AssetChange)(nil),              // 18: ledgerd.v1.AssetChange
-	(*AssetTerms)(nil),               // 19: ledgerd.v1.AssetTerms
-	(*AssetIssuer)(nil),              // 20: ledgerd.v1.AssetIssuer
-	(*TransactionBody)(nil),          // 21: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 22: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 23: ledgerd.v1.Bundle
+	(*Hold)(nil),                     // 18: ledgerd.v1.Hold
+	(*HoldEnd)(nil),                  // 19: ledgerd.v1.HoldEnd
+	(*AssetChange)(nil),              // 20: ledgerd.v1.AssetChange
+	(*AssetTerms)(nil),               // 21: ledgerd.v1.AssetTerms
+	(*AssetIssuer)(nil),              // 22: ledgerd.v1.AssetIssuer
+	(*TransactionBody)(nil),          // 23: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 24: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 25: ledgerd.v1.Bundle
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -1904,8 +2077,8 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	16, // 6: ledgerd.v1.BookChange.move:type_name -> ledgerd.v1.OrganisationMove
 	14, // 7: ledgerd.v1.BookChange.rehang:type_name -> ledgerd.v1.ShardRehang
 	4,  // 8: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
-	19, // 9: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
-	20, // 10: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
+	21, // 9: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
+	22, // 10: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
 	3,  // 11: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
 	2,  // 12: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
 	0,  // 13: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
@@ -1916,13 +2089,15 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	10, // 18: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
 	12, // 19: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
 	13, // 20: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
-	18, // 21: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
-	22, // 22: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	20, // 21: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
+	18, // 22: ledgerd.v1.TransactionBody.hold:type_name -> ledgerd.v1.Hold
+	19, // 23: ledgerd.v1.TransactionBody.hold_end:type_name -> ledgerd.v1.HoldEnd
+	24, // 24: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -1947,7 +2122,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

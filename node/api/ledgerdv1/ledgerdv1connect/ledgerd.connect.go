@@ -97,6 +97,10 @@ const (
 	// LedgerServiceListAssetsProcedure is the fully-qualified name of the LedgerService's ListAssets
 	// RPC.
 	LedgerServiceListAssetsProcedure = "/ledgerd.v1.LedgerService/ListAssets"
+	// LedgerServiceGetHoldProcedure is the fully-qualified name of the LedgerService's GetHold RPC.
+	LedgerServiceGetHoldProcedure = "/ledgerd.v1.LedgerService/GetHold"
+	// LedgerServiceListHoldsProcedure is the fully-qualified name of the LedgerService's ListHolds RPC.
+	LedgerServiceListHoldsProcedure = "/ledgerd.v1.LedgerService/ListHolds"
 	// LedgerServiceGetNonceProcedure is the fully-qualified name of the LedgerService's GetNonce RPC.
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
@@ -203,6 +207,10 @@ type LedgerServiceClient interface {
 	GetAsset(context.Context, *connect.Request[ledgerdv1.GetAssetRequest]) (*connect.Response[ledgerdv1.GetAssetResponse], error)
 	// ListAssets returns the registered assets in the order of their registrations, as GetAsset does.
 	ListAssets(context.Context, *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error)
+	// GetHold returns a hold that is open, from the shard of its account.
+	GetHold(context.Context, *connect.Request[ledgerdv1.GetHoldRequest]) (*connect.Response[ledgerdv1.GetHoldResponse], error)
+	// ListHolds returns holds that are open, in pages, of all shards.
+	ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -402,6 +410,20 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getHold: connect.NewClient[ledgerdv1.GetHoldRequest, ledgerdv1.GetHoldResponse](
+			httpClient,
+			baseURL+LedgerServiceGetHoldProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetHold")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listHolds: connect.NewClient[ledgerdv1.ListHoldsRequest, ledgerdv1.ListHoldsResponse](
+			httpClient,
+			baseURL+LedgerServiceListHoldsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ListHolds")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getNonce: connect.NewClient[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse](
 			httpClient,
 			baseURL+LedgerServiceGetNonceProcedure,
@@ -559,6 +581,8 @@ type ledgerServiceClient struct {
 	listOrganisations *connect.Client[ledgerdv1.ListOrganisationsRequest, ledgerdv1.ListOrganisationsResponse]
 	getAsset          *connect.Client[ledgerdv1.GetAssetRequest, ledgerdv1.GetAssetResponse]
 	listAssets        *connect.Client[ledgerdv1.ListAssetsRequest, ledgerdv1.ListAssetsResponse]
+	getHold           *connect.Client[ledgerdv1.GetHoldRequest, ledgerdv1.GetHoldResponse]
+	listHolds         *connect.Client[ledgerdv1.ListHoldsRequest, ledgerdv1.ListHoldsResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
 	getCut            *connect.Client[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse]
@@ -674,6 +698,16 @@ func (c *ledgerServiceClient) GetAsset(ctx context.Context, req *connect.Request
 // ListAssets calls ledgerd.v1.LedgerService.ListAssets.
 func (c *ledgerServiceClient) ListAssets(ctx context.Context, req *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error) {
 	return c.listAssets.CallUnary(ctx, req)
+}
+
+// GetHold calls ledgerd.v1.LedgerService.GetHold.
+func (c *ledgerServiceClient) GetHold(ctx context.Context, req *connect.Request[ledgerdv1.GetHoldRequest]) (*connect.Response[ledgerdv1.GetHoldResponse], error) {
+	return c.getHold.CallUnary(ctx, req)
+}
+
+// ListHolds calls ledgerd.v1.LedgerService.ListHolds.
+func (c *ledgerServiceClient) ListHolds(ctx context.Context, req *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error) {
+	return c.listHolds.CallUnary(ctx, req)
 }
 
 // GetNonce calls ledgerd.v1.LedgerService.GetNonce.
@@ -832,6 +866,10 @@ type LedgerServiceHandler interface {
 	GetAsset(context.Context, *connect.Request[ledgerdv1.GetAssetRequest]) (*connect.Response[ledgerdv1.GetAssetResponse], error)
 	// ListAssets returns the registered assets in the order of their registrations, as GetAsset does.
 	ListAssets(context.Context, *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error)
+	// GetHold returns a hold that is open, from the shard of its account.
+	GetHold(context.Context, *connect.Request[ledgerdv1.GetHoldRequest]) (*connect.Response[ledgerdv1.GetHoldResponse], error)
+	// ListHolds returns holds that are open, in pages, of all shards.
+	ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -1027,6 +1065,20 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetHoldHandler := connect.NewUnaryHandler(
+		LedgerServiceGetHoldProcedure,
+		svc.GetHold,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetHold")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceListHoldsHandler := connect.NewUnaryHandler(
+		LedgerServiceListHoldsProcedure,
+		svc.ListHolds,
+		connect.WithSchema(ledgerServiceMethods.ByName("ListHolds")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetNonceHandler := connect.NewUnaryHandler(
 		LedgerServiceGetNonceProcedure,
 		svc.GetNonce,
@@ -1200,6 +1252,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetAssetHandler.ServeHTTP(w, r)
 		case LedgerServiceListAssetsProcedure:
 			ledgerServiceListAssetsHandler.ServeHTTP(w, r)
+		case LedgerServiceGetHoldProcedure:
+			ledgerServiceGetHoldHandler.ServeHTTP(w, r)
+		case LedgerServiceListHoldsProcedure:
+			ledgerServiceListHoldsHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNonceProcedure:
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetUseProcedure:
@@ -1323,6 +1379,14 @@ func (UnimplementedLedgerServiceHandler) GetAsset(context.Context, *connect.Requ
 
 func (UnimplementedLedgerServiceHandler) ListAssets(context.Context, *connect.Request[ledgerdv1.ListAssetsRequest]) (*connect.Response[ledgerdv1.ListAssetsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListAssets is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetHold(context.Context, *connect.Request[ledgerdv1.GetHoldRequest]) (*connect.Response[ledgerdv1.GetHoldResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetHold is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListHolds is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {

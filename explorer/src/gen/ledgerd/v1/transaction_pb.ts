@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/transaction.proto.
  */
 export const file_ledgerd_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIIq8ECg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZSJICglTaWduYXR1cmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIlkKBkJ1bmRsZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSKQoKc2lnbmF0dXJlcxgCIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEg4KBnBhY2tlZBgDIAEoDEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
+  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEImYKBEhvbGQSDwoHYWNjb3VudBgBIAEoCRINCgVhc3NldBgCIAEoCRIOCgZhbW91bnQYAyABKAkSCgoCdG8YBCADKAkSDgoGcG9zdGVyGAUgASgJEhIKCmV4cGlyZXNfbXMYBiABKAQiLAoHSG9sZEVuZBIQCghob2xkX2hleBgBIAEoCRIPCgdhY2NvdW50GAIgASgJIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIIvYECg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZRIeCgRob2xkGBYgASgLMhAubGVkZ2VyZC52MS5Ib2xkEiUKCGhvbGRfZW5kGBcgASgLMhMubGVkZ2VyZC52MS5Ib2xkRW5kIkgKCVNpZ25hdHVyZRIUCgxvcmdhbmlzYXRpb24YASABKAkSEgoKcHVibGljX2tleRgCIAEoDBIRCglzaWduYXR1cmUYAyABKAwiWQoGQnVuZGxlEhQKDHRyYW5zYWN0aW9ucxgBIAMoDBIpCgpzaWduYXR1cmVzGAIgAygLMhUubGVkZ2VyZC52MS5TaWduYXR1cmUSDgoGcGFja2VkGAMgASgMQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw");
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -636,6 +636,90 @@ export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_transaction, 17);
 
 /**
+ * Sets an amount of an account of the signer aside until the hold ends. The id of the transaction is
+ * that of the hold.
+ *
+ * @generated from message ledgerd.v1.Hold
+ */
+export type Hold = Message<"ledgerd.v1.Hold"> & {
+  /**
+   * of the signer
+   *
+   * @generated from field: string account = 1;
+   */
+  account: string;
+
+  /**
+   * empty stands for "unit"
+   *
+   * @generated from field: string asset = 2;
+   */
+  asset: string;
+
+  /**
+   * exact decimal integer above 0, in the smallest unit
+   *
+   * @generated from field: string amount = 3;
+   */
+  amount: string;
+
+  /**
+   * 1 to 16 accounts that it may be posted to, ascending
+   *
+   * @generated from field: repeated string to = 4;
+   */
+  to: string[];
+
+  /**
+   * the organisation that may post or void it
+   *
+   * @generated from field: string poster = 5;
+   */
+  poster: string;
+
+  /**
+   * milliseconds since 1970, at most 400 days after its block
+   *
+   * @generated from field: uint64 expires_ms = 6;
+   */
+  expiresMs: bigint;
+};
+
+/**
+ * Describes the message ledgerd.v1.Hold.
+ * Use `create(HoldSchema)` to create a new message.
+ */
+export const HoldSchema: GenMessage<Hold> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 18);
+
+/**
+ * Ends a hold; its poster signs. The first posting takes from the account of the hold, and the
+ * others give to accounts that it names. Without postings the hold is voided.
+ *
+ * @generated from message ledgerd.v1.HoldEnd
+ */
+export type HoldEnd = Message<"ledgerd.v1.HoldEnd"> & {
+  /**
+   * @generated from field: string hold_hex = 1;
+   */
+  holdHex: string;
+
+  /**
+   * of the hold
+   *
+   * @generated from field: string account = 2;
+   */
+  account: string;
+};
+
+/**
+ * Describes the message ledgerd.v1.HoldEnd.
+ * Use `create(HoldEndSchema)` to create a new message.
+ */
+export const HoldEndSchema: GenMessage<HoldEnd> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 19);
+
+/**
  * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
  * Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
  * registers it signs.
@@ -668,7 +752,7 @@ export type AssetChange = Message<"ledgerd.v1.AssetChange"> & {
  * Use `create(AssetChangeSchema)` to create a new message.
  */
 export const AssetChangeSchema: GenMessage<AssetChange> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 18);
+  messageDesc(file_ledgerd_v1_transaction, 20);
 
 /**
  * What the organisation that registers an asset says of it. Amounts are exact integers, in the
@@ -718,7 +802,7 @@ export type AssetTerms = Message<"ledgerd.v1.AssetTerms"> & {
  * Use `create(AssetTermsSchema)` to create a new message.
  */
 export const AssetTermsSchema: GenMessage<AssetTerms> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 19);
+  messageDesc(file_ledgerd_v1_transaction, 21);
 
 /**
  * An organisation whose issuer accounts may go below zero in an asset.
@@ -751,7 +835,7 @@ export type AssetIssuer = Message<"ledgerd.v1.AssetIssuer"> & {
  * Use `create(AssetIssuerSchema)` to create a new message.
  */
 export const AssetIssuerSchema: GenMessage<AssetIssuer> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 20);
+  messageDesc(file_ledgerd_v1_transaction, 22);
 
 /**
  * @generated from message ledgerd.v1.TransactionBody
@@ -857,6 +941,19 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
    * @generated from field: ledgerd.v1.AssetChange asset = 20;
    */
   asset?: AssetChange | undefined;
+
+  /**
+   * Set where the transaction places a hold on an account of the signer, or ends one, from version 9
+   * of a chain on. Each has nothing else but a note and, to post a hold, the postings.
+   *
+   * @generated from field: ledgerd.v1.Hold hold = 22;
+   */
+  hold?: Hold | undefined;
+
+  /**
+   * @generated from field: ledgerd.v1.HoldEnd hold_end = 23;
+   */
+  holdEnd?: HoldEnd | undefined;
 };
 
 /**
@@ -864,7 +961,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 21);
+  messageDesc(file_ledgerd_v1_transaction, 23);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -891,7 +988,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 22);
+  messageDesc(file_ledgerd_v1_transaction, 24);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over their root.
@@ -924,5 +1021,5 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 23);
+  messageDesc(file_ledgerd_v1_transaction, 25);
 

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"bytes"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// holdsLooked bounds the holds that one call of OpenHolds looks at.
+const holdsLooked = 4096
+
+// OpenHold returns a hold that is open here as of the head. It is read-only.
+func (s *Store) OpenHold(id ledger.Hash) (state.Held, bool) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Hold(id)
+}
+
+// OpenHolds returns at most limit holds that match, in the order of their ids, as of the head. It begins
+// after the given id, or with the first one if there is none. It looks at a bounded number of them.
+// next is the last one that it looked at, and more says that there may be others after it.
+func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*state.Held) bool) (
+	page []state.Held, next ledger.Hash, more bool, err error) {
+	height := s.AppendedHeight()
+	defer guard(height, &err)
+	from := state.AppendHoldKey(nil, ledger.Hash{})
+	if after != nil {
+		from = state.AppendHoldKey(nil, *after)
+	}
+	to := append(from[:1:1], bytes.Repeat([]byte{0xff}, len(from))...)
+	err = s.look(func(transaction *badger.Txn) error {
+		s.mutex.RLock()
+		pending, runs := s.unwritten.blocks, s.runs.list()
+		s.mutex.RUnlock()
+		entries := newMergedRange(transaction, runs, s.legacyState, pending, from, to)
+		defer entries.close()
+		page, more = nil, false
+		for looked := 0; ; {
+			key, value, left, err := entries.next()
+			if err != nil || !left {
+				return err
+			}
+			if len(value) == 0 || after != nil && bytes.Equal(key, from) {
+				continue
+			}
+			if len(page) == limit || looked == holdsLooked {
+				more = true
+				return nil
+			}
+			looked++
+			hold, err := state.DecodeHeld(key, value)
+			if err != nil {
+				return err
+			}
+			if next = hold.ID; matches(&hold) {
+				page = append(page, hold)
+			}
+		}
+	})
+	if err != nil {
+		return nil, next, false, damagedUnless(ErrClosed, err, height, "the holds")
+	}
+	return page, next, more, nil
+}
