@@ -66,7 +66,8 @@ func TestHoldsAcrossNodes(t *testing.T) {
 		next := b.clients[2].Next()
 		ends.Ledger, ends.Signer, ends.Nonce = next.Ledger, next.Signer, next.Nonce
 		ends.Deadline = soon(time.Hour)
-		statuses, err := b.via(k).Submit(ctx, b.clients[2].Bundle(ends), ledgerdv1.Level_LEVEL_DURABLE)
+		statuses, err := b.via(k).Submit(ctx, b.clients[2].Bundle(ends),
+			ledgerdv1.Level_LEVEL_DURABLE)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -119,6 +119,21 @@ func entryRows(source Source, at Row, bundle *ledger.BundleSeal, entry *ledger.E
 			r.Key, r.Value = string(t.Records[i].Key), Visible(t.Records[i].Value)
 		})
 	}
+	if h := t.Hold; h != nil {
+		put("hold", func(r *Row) {
+			r.Organisation, r.Account, r.Asset = string(h.Poster), string(h.From), string(h.Asset)
+			r.Amount = h.Amount.String()
+			if count := DecimalsOf(source, h.Asset, at.Height); count > 0 {
+				r.AmountDecimal = h.Amount.Decimal(count)
+			}
+			r.Value = fmt.Sprint(h.Expires)
+		})
+	}
+	if t.HoldEnd != nil {
+		put("hold_end", func(r *Row) {
+			r.Account, r.Value = string(t.HoldEnd.From), t.HoldEnd.Hold.String()
+		})
+	}
 	if t.Verdict != nil {
 		put("judged", func(r *Row) { r.ID = t.Verdict.ID.String() })
 	}

@@ -196,6 +196,19 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.ListAssetsRequest{}))
 			return err
 		}, all},
+		"GetHold": {func(c client) error {
+			_, err := c.GetHold(b.context(), connect.NewRequest(
+				&ledgerdv1.GetHoldRequest{HoldHex: id.String()}))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil // it is not open; TestHoldsConcern is about those that are
+			}
+			return err
+		}, all},
+		"ListHolds": {func(c client) error {
+			_, err := c.ListHolds(b.context(), connect.NewRequest(
+				&ledgerdv1.ListHoldsRequest{Organisation: "bank"}))
+			return err
+		}, "bank auditor operator"},
 		"ListOrganisations": {func(c client) error {
 			_, err := c.ListOrganisations(b.context(), connect.NewRequest(
 				&ledgerdv1.ListOrganisationsRequest{}))

@@ -38,7 +38,8 @@ func HoldFromProto(message *ledgerdv1.Hold) (*ledger.Hold, error) {
 		return nil, fmt.Errorf("the amount of the hold: %w", err)
 	}
 	if message.GetExpiresMs() > 1<<63-1 {
-		return nil, fmt.Errorf("the hold expires at %d ms, which is no time", message.GetExpiresMs())
+		return nil, fmt.Errorf("the hold expires at %d ms, which is no time",
+			message.GetExpiresMs())
 	}
 	hold := &ledger.Hold{From: ledger.AccountPath(message.GetAccount()),
 		Asset: ledger.AssetName(message.GetAsset()), Amount: amount,

@@ -23,9 +23,9 @@ import (
 func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
-	for _, file := range []string{"transaction.proto", "assets.proto", "holds.proto", "chain.proto", "cut.proto",
-		"genesis.proto", "history.proto", "figures.proto", "rounds.proto", "shards.proto",
-		"ledgerd.proto"} {
+	for _, file := range []string{"transaction.proto", "assets.proto", "holds.proto",
+		"chain.proto", "cut.proto", "genesis.proto", "history.proto", "figures.proto",
+		"rounds.proto", "shards.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
