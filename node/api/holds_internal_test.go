@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// TestHoldsConcern: a hold and its end are seen by the account's organisation, the poster, and those
-// that may get something, and by no other one.
+// TestHoldsConcern: the organisation of the account, the poster and those that may get something see
+// a hold, and its end those that it ends for. No other one does.
 func TestHoldsConcern(t *testing.T) {
 	t.Parallel()
 	hold := &ledger.Hold{From: "acme:a", Asset: "EUR", Amount: ledger.NewAmount(5),
