@@ -39,6 +39,8 @@ type Account struct {
 	Balances []Balance `json:"balances"`
 	// History is the number of transactions that were applied to the account.
 	History uint64 `json:"history"`
+	// Standing is what counts of the account's terms. It is nil if they were never set.
+	Standing *AccountStanding `json:"terms,omitempty"`
 }
 
 // Balance returns the amount of an asset that can be spent, or 0.

@@ -129,7 +129,8 @@ func decodeAccountEntry(path AccountPath, value []byte) (Account, error) {
 	if r.Err != nil || len(r.Data) == 0 {
 		return account, r.End()
 	}
-	for range r.Count("holds", MaxAssets, 3) {
+	holds := r.Count("holds", MaxAssets, 3)
+	for range holds {
 		held := Balance{Asset: AssetName(r.String("bytes of asset", MaxAssetName)),
 			SetAside: r.amount(), Incoming: r.amount()}
 		at, has := 0, false
@@ -143,6 +144,17 @@ func decodeAccountEntry(path AccountPath, value []byte) (Account, error) {
 		held.Amount = account.Balances[at].Amount.Minus(held.SetAside)
 		account.Balances[at] = held
 	}
+	if r.Err != nil || len(r.Data) == 0 {
+		if holds == 0 {
+			r.Fail("no holds")
+		}
+		return account, r.End()
+	}
+	standing, err := DecodeStanding(r.Take(len(r.Data)))
+	if err != nil {
+		return account, err
+	}
+	account.Standing = standing
 	return account, r.End()
 }
 

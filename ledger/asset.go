@@ -212,7 +212,7 @@ func (c *AssetChange) checkForm(t *Transaction) error {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Change != nil || t.Verdict != nil ||
 		t.Policy != nil || t.Charter != nil || t.Cancellation != nil || t.Book != nil ||
-		t.Arrival != nil:
+		t.Arrival != nil || t.Account != nil:
 		return fmt.Errorf("%w: a change of an asset stands alone in its transaction, and does not "+
 			"expire", ErrMalformed)
 	case c.Number == 0:

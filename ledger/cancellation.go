@@ -38,7 +38,7 @@ func (c *Cancellation) checkForm(t *Transaction) error {
 	switch {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Change != nil || t.Verdict != nil || t.Policy != nil ||
-		t.Charter != nil || t.Book != nil || t.Asset != nil:
+		t.Charter != nil || t.Book != nil || t.Asset != nil || t.Account != nil:
 		return fmt.Errorf("%w: a cancellation stands alone in its transaction, and is valid until "+
 			"its deadline", ErrMalformed)
 	case t.Deadline <= 0:

@@ -102,7 +102,7 @@ func (c *CharterChange) checkForm(t *Transaction) error {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Change != nil ||
 		t.Verdict != nil || t.Policy != nil || t.Cancellation != nil || t.Book != nil ||
-		t.Asset != nil:
+		t.Asset != nil || t.Account != nil:
 		return fmt.Errorf("%w: a change of the operators stands alone in its transaction, and "+
 			"does not expire", ErrMalformed)
 	case t.Signer != Operator:

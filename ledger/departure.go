@@ -99,7 +99,7 @@ func PackArrivals(book Hash, move uint64, entries []MovedEntry, size int) (arriv
 func (a *Arrival) checkForm(t *Transaction) error {
 	if t.Signer != Operator || t.Nonce != (Nonce{}) || t.LastValid != 0 || t.Deadline != 0 ||
 		t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
-		t.Book != nil || t.Asset != nil ||
+		t.Book != nil || t.Asset != nil || t.Account != nil ||
 		len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records)+len(t.Note) > 0 {
 		return fmt.Errorf("%w: an arrival stands alone in its transaction", ErrMalformed)
 	}
@@ -148,6 +148,10 @@ func (t *Transaction) decodeArrival(r *reader) {
 // one several times. A transaction that concerns all shards yields none.
 func (t *Transaction) Organisations() iter.Seq[OrganisationName] {
 	return func(yield func(OrganisationName) bool) {
+		if t.Account != nil {
+			yield(t.Account.Account.Organisation())
+			return
+		}
 		if t.BookWide() || t.Change != nil || t.Verdict != nil || t.Arrival != nil ||
 			t.Cancellation != nil || !yield(t.Signer) {
 			return

@@ -81,7 +81,8 @@ func (c *BookChange) checkForm(t *Transaction) error {
 	switch {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Change != nil || t.Verdict != nil ||
-		t.Policy != nil || t.Charter != nil || t.Cancellation != nil || t.Asset != nil:
+		t.Policy != nil || t.Charter != nil || t.Cancellation != nil || t.Asset != nil ||
+		t.Account != nil:
 		return fmt.Errorf("%w: a change of the book's shards stands alone in its transaction, and "+
 			"does not expire", ErrMalformed)
 	case t.Signer != Operator:

@@ -94,7 +94,8 @@ func (t *Transaction) holdAlone() error {
 	switch {
 	case len(t.Registrations)+len(t.Openings)+len(t.Records) > 0 || t.Change != nil ||
 		t.Verdict != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
-		t.Book != nil || t.Arrival != nil || t.Asset != nil || t.Hold != nil && t.HoldEnd != nil:
+		t.Book != nil || t.Arrival != nil || t.Asset != nil || t.Account != nil ||
+		t.Hold != nil && t.HoldEnd != nil:
 		return fmt.Errorf("%w: a hold, or its end, stands alone in its transaction", ErrMalformed)
 	case t.Deadline < 0:
 		return fmt.Errorf("%w: a deadline before 1970", ErrMalformed)
@@ -153,6 +154,10 @@ func (e *HoldEnd) checkForm(t *Transaction) error {
 // Takes reports whether a posting takes from its account with the consent of the account's
 // organisation. The end of a hold has it from the hold.
 func (t *Transaction) Takes(p *Posting) bool { return p.Amount.Sign() < 0 && t.HoldEnd == nil }
+
+// TakesHeld reports whether a posting takes what a hold set aside. The terms of its account were
+// judged when the hold was placed.
+func (t *Transaction) TakesHeld(p *Posting) bool { return p.Amount.Sign() < 0 && t.HoldEnd != nil }
 
 // appendHead appends a version and what all transactions of clients begin with: ledger, signer,
 // nonce, last valid height. Then it appends the deadline, which may be 0.

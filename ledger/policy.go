@@ -22,8 +22,8 @@ type Role uint8
 
 // The roles. Their numbers are part of transactions' ids and never change.
 const (
-	// RoleAll may sign everything. Only keys with this role count for a change of the policy or of
-	// an asset.
+	// RoleAll may sign everything. Only keys with this role count for a change of the policy, of an
+	// asset or of the terms of an account.
 	RoleAll Role = 0
 	// RoleOpen may only open accounts.
 	RoleOpen Role = 1
@@ -286,7 +286,7 @@ func (o *Organisation) Consents(t *Transaction, signatures []Signature) Code {
 
 // demands returns what a transaction does to the organisation, and how many keys have to sign it.
 func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, needed int) {
-	if t.Policy != nil || t.Asset != nil {
+	if t.Policy != nil || t.Asset != nil || t.Account != nil {
 		return actPolicy, p.Most()
 	}
 	if t.Cancellation != nil {
@@ -361,7 +361,7 @@ func (c *PolicyChange) checkForm(t *Transaction) error {
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0 ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Change != nil ||
 		t.Verdict != nil || t.Charter != nil || t.Cancellation != nil || t.Book != nil ||
-		t.Asset != nil:
+		t.Asset != nil || t.Account != nil:
 		return fmt.Errorf("%w: a change of a policy stands alone in its transaction, and does not "+
 			"expire", ErrMalformed)
 	case c.Number == 0:

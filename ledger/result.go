@@ -167,6 +167,33 @@ const (
 	HoldTime
 	// TooManyHolds: the organisation, or all together, have as many holds as may be.
 	TooManyHolds
+)
+
+// The codes of terms of accounts.
+const (
+	// AccountOutdated: the account's terms are not those that the signers of the change saw.
+	AccountOutdated Code = 72 + iota
+	// AccountFixed: the account's terms may not change so (AccountTerms.MayBecome), or a floor is
+	// below zero and the account no issuer.
+	AccountFixed
+	// AccountNotEmpty: the account has amounts, or waits for some, so it cannot be closed.
+	AccountNotEmpty
+	// AliasTaken: another account of the organisation has the alias.
+	AliasTaken
+	// AccountFrozen: the account takes no postings until the freeze is lifted.
+	AccountFrozen
+	// AccountClosed: the account takes no postings any more, and is not opened again.
+	AccountClosed
+	// NoDebits: nothing may be taken from the account.
+	NoDebits
+	// NoCredits: nothing may be given to the account.
+	NoCredits
+	// BelowFloor: the account would have less of the asset than its floor.
+	BelowFloor
+	// AboveCeiling: the account would have more of the asset than its ceiling.
+	AboveCeiling
+	// VelocityExceeded: more would be taken from the account than may be in the time.
+	VelocityExceeded
 	codes
 )
 
@@ -226,15 +253,31 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"another transaction is about to end the hold, and waits for other shards: try again",
 	"the hold names another poster, asset or account, or a smaller amount",
 	"a hold expires after its block, and at most 400 days ahead",
-	"as many holds are open as may be: try again when some have ended"}
+	"as many holds are open as may be: try again when some have ended",
+	AccountOutdated: "the terms of the account have changed since: look at it and sign again",
+	AccountFixed: "the terms of the account may not change so: what is closed stays closed, a " +
+		"guardian changes its freeze only, which nobody else makes or lifts, and only issuers have a " +
+		"floor below 0",
+	AccountNotEmpty:  "the account has amounts or waits for some: move them first",
+	AliasTaken:       "another account of the organisation has the alias",
+	AccountFrozen:    "the account is frozen",
+	AccountClosed:    "the account is closed",
+	NoDebits:         "nothing may be taken from the account",
+	NoCredits:        "nothing may be given to the account",
+	BelowFloor:       "the account would have less than its floor",
+	AboveCeiling:     "the account would have more than its ceiling",
+	VelocityExceeded: "more would be taken from the account than may be in the time"}
 
 // String returns the code in words.
 func (c Code) String() string {
-	if c < codes {
+	if c.known() {
 		return codeNames[c]
 	}
 	return fmt.Sprintf("code %d", uint8(c))
 }
+
+// known reports whether the code is one of these. Between them are numbers without one.
+func (c Code) known() bool { return c < codes && codeNames[c] != "" }
 
 // Result is the outcome of a transaction in its block.
 type Result struct {
@@ -299,7 +342,7 @@ func DecodeResult(data []byte) (Result, error) {
 
 func (r *reader) result() Result {
 	result := Result{Code: Code(r.Byte()), Item: r.Uint32()}
-	if result.Code >= codes {
+	if !result.Code.known() {
 		r.Fail("result %d", result.Code)
 	}
 	return result

@@ -167,6 +167,9 @@ type Transaction struct {
 	// Asset makes the transaction a registration or a change of an asset by its signer (see
 	// AssetChange). It is alone in its transaction, except for a note.
 	Asset *AssetChange `json:"asset,omitempty"`
+	// Account makes the transaction a change of the terms of an account (see AccountChange). It is
+	// alone in its transaction, except for a note.
+	Account *AccountChange `json:"account,omitempty"`
 	// Cancellation makes the transaction a cancellation of another one (see Cancellation). It is
 	// alone in its transaction, except for a note and the Deadline.
 	Cancellation *Cancellation `json:"cancellation,omitempty"`
@@ -202,7 +205,7 @@ func (t *Transaction) Validate() error {
 // checkRules is Validate for a transaction whose form is checked.
 func (t *Transaction) checkRules() error {
 	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
-		t.Book != nil || t.Asset != nil || t.Hold != nil ||
+		t.Book != nil || t.Asset != nil || t.Hold != nil || t.Account != nil ||
 		t.HoldEnd != nil && len(t.Postings) == 0 {
 		return nil
 	}
@@ -225,15 +228,15 @@ func (t *Transaction) checkRules() error {
 // disk takes none, because the number of the membership that it makes already prevents a second
 // effect. So a fresh nonce does not prove that an admission was never applied.
 //
-// A change of a policy, of the charter, of the shards or of an asset takes none either, for the
-// same reason: its number prevents a second effect. A second cancellation has the same effect as
-// the first one. An arrival is the only one of its id.
+// A change of a policy, of the charter, of the shards, of an asset or of an account takes none
+// either, for the same reason: its number prevents a second effect. A second cancellation has the
+// same effect as the first one. An arrival is the only one of its id.
 func (t *Transaction) TakesNonce() bool {
 	if t.Change != nil {
 		return t.Change.Kind != ChangeAdmit
 	}
 	return t.Policy == nil && t.Charter == nil && t.Cancellation == nil && t.Book == nil &&
-		t.Arrival == nil && t.Asset == nil
+		t.Arrival == nil && t.Asset == nil && t.Account == nil
 }
 
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
@@ -269,6 +272,9 @@ func (t *Transaction) checkForm() error {
 	}
 	if t.Asset != nil {
 		return t.Asset.checkForm(t)
+	}
+	if t.Account != nil {
+		return t.Account.checkForm(t)
 	}
 	if t.Change != nil {
 		return t.checkAdministrative()
@@ -339,6 +345,8 @@ func (t *Transaction) checkAdministrative() error {
 		return fmt.Errorf("%w: a cancellation stands alone in its transaction", ErrMalformed)
 	case t.Asset != nil:
 		return fmt.Errorf("%w: a change of an asset stands alone in its transaction", ErrMalformed)
+	case t.Account != nil:
+		return fmt.Errorf("%w: a change of an account stands alone in its transaction", ErrMalformed)
 	case len(t.Note) > MaxNote:
 		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
 	}
@@ -430,6 +438,9 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	}
 	if t.Asset != nil {
 		return t.appendAssetChange(to)
+	}
+	if t.Account != nil {
+		return t.appendAccountChange(to)
 	}
 	version := byte(transactionVersion)
 	if t.Deadline != 0 {
@@ -640,6 +651,12 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 		return t.checkForm()
 	case holdEndVersion:
 		t.decodeHoldEnd(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case accountChangeVersion:
+		t.decodeAccountChange(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

@@ -282,6 +282,17 @@ func newExamples(t *testing.T) *examples {
 	add("a voided hold", at(book, 8), func(t *ledger.Transaction) {
 		t.HoldEnd = &ledger.HoldEnd{Hold: ledger.Hash{1, 2, 3}, From: "carol:cash"}
 	})
+	add("a change of the terms of an account", at(book, 9), func(t *ledger.Transaction) {
+		floor, ceiling := ledger.NewAmount(50), ledger.NewAmount(9_000)
+		t.Account = &ledger.AccountChange{Account: "alice:till", Number: 2, Alias: "front desk",
+			AccountTerms: ledger.AccountTerms{NoCredits: true, Freeze: ledger.FreezeGuardian,
+				Guardian: "bob", Limits: []ledger.AccountLimit{
+					{Asset: "EUR", Floor: &floor, Ceiling: &ceiling},
+					{Asset: "unit", Velocity: &ledger.Velocity{Amount: ledger.NewAmount(1_000),
+						Seconds: 86_400}}},
+				Metadata: []ledger.Metadatum{{Key: "iban", Value: "DE12", Indexed: true},
+					{Key: "note", Value: "ours"}}}}
+	})
 	operators := func(book ledger.Hash, sequence uint64) ledger.Transaction {
 		return ledger.Transaction{Ledger: book, Nonce: ledger.Nonce{Sequence: sequence}}
 	}

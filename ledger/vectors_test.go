@@ -355,6 +355,10 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		p.uvarint("last valid height", uint64(t.LastValid))
 		p.uvarint("deadline", uint64(t.Deadline))
 		holdParts(&p, t)
+	case t.Account != nil:
+		begin(16, true)
+		nonce()
+		accountParts(&p, t.Account)
 	case t.Charter != nil:
 		version := byte(5)
 		switch {

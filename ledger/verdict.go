@@ -128,7 +128,7 @@ func bundlesOf(verdicts []Verdict, shared bool) (bundles int) {
 // checkVerdict checks that the transaction holds only the verdict.
 func (t *Transaction) checkVerdict() error {
 	if t.Signer != Operator || t.Change != nil || t.Arrival != nil || t.Asset != nil ||
-		t.Nonce != (Nonce{}) ||
+		t.Account != nil || t.Nonce != (Nonce{}) ||
 		t.LastValid != 0 || t.Deadline != 0 || t.Cancellation != nil ||
 		len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records)+len(t.Note) > 0 {
 		return fmt.Errorf("%w: a verdict stands alone in its transaction", ErrMalformed)

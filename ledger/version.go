@@ -38,8 +38,11 @@ const (
 	AssetsVersion = 8
 	// HoldsVersion is the version from which on accounts may have holds (see Hold).
 	HoldsVersion = 9
+	// AccountTermsVersion is the version from which on organisations may set terms of their
+	// accounts (see AccountChange), and aliases are unique within an organisation.
+	AccountTermsVersion = 10
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = HoldsVersion
+	NewestVersion = AccountTermsVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -63,6 +66,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= AccountOutdated:
+		return TakesAccountTerms(version)
 	case code >= UnknownHold:
 		return TakesHolds(version)
 	case code >= AssetTaken:
@@ -97,6 +102,10 @@ func TakesAssets(version int) bool { return version >= AssetsVersion }
 // version cannot decode them.
 func TakesHolds(version int) bool { return version >= HoldsVersion }
 
+// TakesAccountTerms reports whether a chain of this version takes changes of the terms of accounts.
+// Programs that do not know the version cannot decode them.
+func TakesAccountTerms(version int) bool { return version >= AccountTermsVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
@@ -104,6 +113,8 @@ func (t *Transaction) NeedsVersion() int {
 	switch {
 	case t.Hold != nil, t.HoldEnd != nil:
 		return HoldsVersion
+	case t.Account != nil:
+		return AccountTermsVersion
 	case t.Asset != nil:
 		return AssetsVersion
 	case t.Book != nil, t.Arrival != nil:

@@ -57,6 +57,8 @@ type rare struct {
 	alias string
 	// holds are sorted by asset.
 	holds []hold
+	// standing is nil if the account never had terms (terms.go).
+	standing *ledger.AccountStanding
 }
 
 func (a *account) alias() string {
@@ -73,15 +75,15 @@ func (a *account) holds() []hold {
 	return a.rare.holds
 }
 
-// setRare sets what few accounts have.
+// setRare sets what few accounts have. The terms stay.
 func (a *account) setRare(alias string, holds []hold) {
 	switch {
-	case alias == "" && len(holds) == 0:
+	case alias == "" && len(holds) == 0 && a.standing() == nil:
 		a.rare = nil
 	case a.rare == nil:
 		a.rare = &rare{alias: alias, holds: holds}
 	default:
-		*a.rare = rare{alias: alias, holds: holds}
+		a.rare.alias, a.rare.holds = alias, holds
 	}
 }
 
@@ -126,6 +128,9 @@ func (a *account) copy() ledger.Account {
 		copied.Balances[i] = ledger.Balance{Asset: a.balances[i].asset,
 			Amount: a.balances[i].amount}
 	}
+	if standing := a.standing(); standing != nil {
+		copied.Standing = standing.Clone()
+	}
 	holds := a.holds()
 	for i := range holds {
 		held := &holds[i]
@@ -159,8 +164,8 @@ func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
 		to = codec.AppendString(to, a.balances[i].asset)
 		to = appendAmount(to, a.balances[i].amount)
 	}
-	holds := a.holds()
-	if len(holds) == 0 {
+	holds, standing := a.holds(), a.standing()
+	if len(holds) == 0 && standing == nil {
 		return to, keyLength
 	}
 	to = binary.AppendUvarint(to, uint64(len(holds)))
@@ -168,6 +173,9 @@ func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
 		to = codec.AppendString(to, holds[i].asset)
 		to = appendAmount(to, holds[i].setAside)
 		to = appendAmount(to, holds[i].incoming)
+	}
+	if standing != nil {
+		to = standing.AppendStanding(to)
 	}
 	return to, keyLength
 }
@@ -191,6 +199,9 @@ func (a *account) restore(r *reader, names *assetNames) {
 		}
 	}
 	a.setRare(alias, holds)
+	if r.Err == nil && len(r.Data) > 0 {
+		a.setStanding(r.restoreStanding())
+	}
 }
 
 // assetNames are names of assets that were used of late, so that accounts share their memory. Each

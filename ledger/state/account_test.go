@@ -68,7 +68,8 @@ func TestFailedOpenings(t *testing.T) {
 		made := client.Next()
 		for i := range count {
 			account := client.Account(fmt.Sprintf("%d:%d", client.Sequence, i))
-			made.Openings = append(made.Openings, ledger.Opening{Account: account, Alias: "alias"})
+			made.Openings = append(made.Openings, ledger.Opening{Account: account,
+				Alias: "alias of " + string(account)})
 			asset := ledger.AssetName(fmt.Sprintf("asset-%d", client.Sequence))
 			made.Postings = append(made.Postings,
 				ledger.Posting{Account: account, Asset: asset, Amount: ledger.NewAmount(1)})
@@ -94,7 +95,8 @@ func TestFailedOpenings(t *testing.T) {
 				t.Fatalf("transaction %d: %s, want %s", i, got, want)
 			}
 		}
-		if want := 1 + 100 + 1; changes.Entries.Len() != want { // the issuer, the window
+		// The issuer, the accounts, their aliases and the window.
+		if want := 1 + 2*100 + 1; changes.Entries.Len() != want {
 			t.Errorf("%d changes, want %d", changes.Entries.Len(), want)
 		}
 		execute(plain, good)

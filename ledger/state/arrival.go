@@ -151,6 +151,12 @@ func (s *State) takeOver(all *arriving, move uint64) {
 		created := s.accounts.add(s.keptPath(each.path))
 		created.number, created.issuer, created.opened = s.opened, each.issuer, s.height
 		created.setRare(each.alias(), nil)
+		if s.fault != FaultTermsLeft {
+			created.setStanding(each.standing())
+		}
+		if each.standing() != nil {
+			s.setAlias(created.path, created.alias(), created.path)
+		}
 		for i := range each.balances {
 			created.insert(i, s.assetNames.kept(each.balances[i].asset))
 			created.balances[i].amount = each.balances[i].amount

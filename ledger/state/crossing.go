@@ -127,6 +127,9 @@ func (s *State) attemptParts(t *ledger.Transaction) ledger.Result {
 			return ofItem(code, s.parts[i].item)
 		}
 	}
+	if result := s.attemptAllowedParts(t); result.Code != ledger.Applied {
+		return result
+	}
 	if result := s.attemptIssueParts(); result.Code != ledger.Applied {
 		return result
 	}
@@ -217,8 +220,13 @@ func (s *State) collectParts(t *ledger.Transaction) ledger.Result {
 		if s.HomeShard(posting.Account.Organisation()) != s.shard {
 			continue
 		}
-		if s.find(posting.Account) == nil {
+		found := s.find(posting.Account)
+		if found == nil {
 			return ofItem(ledger.UnknownAccount, uint32(i))
+		}
+		if code := found.takesPostings(); code != ledger.Applied && !t.TakesHeld(posting) &&
+			(s.fault != FaultCreditUnjudged || posting.Amount.Sign() < 0) {
+			return ofItem(code, uint32(i))
 		}
 		at := slices.IndexFunc(s.parts, func(p part) bool {
 			return p.account == posting.Account && p.asset == posting.Asset
@@ -327,6 +335,7 @@ func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.
 		p.account, p.asset = found.path, s.assetNames.kept(p.asset)
 		s.changeHold(found, p, false)
 	}
+	s.commitSpending()
 	for i := range t.Records {
 		record := &t.Records[i]
 		if s.HomeShard(record.Key.Organisation()) == s.shard {

@@ -174,6 +174,7 @@ func MovedAccountEntry(moved *ledger.Account) ledger.MovedEntry {
 	a := account{path: moved.Path, number: moved.Number, issuer: moved.Issuer,
 		opened: moved.Opened, history: moved.History}
 	a.setRare(moved.Alias, nil)
+	a.setStanding(moved.Standing)
 	for i := range moved.Balances {
 		a.insert(i, moved.Balances[i].Asset)
 		a.balances[i].amount = moved.Balances[i].Settled()

@@ -116,7 +116,10 @@ type undoLog struct {
 	posted     []posted
 	issuing    []issuing
 	// lifted is the hold that the transaction ends.
-	lifted lifted
+	lifted   lifted
+	spending []spending
+	// aliased are accounts whose opening gave them an alias.
+	aliased []*account
 }
 
 type posted struct {
@@ -241,6 +244,7 @@ func (u *undoLog) clear() {
 	u.registered, u.opened, u.posted, u.issuing = u.registered[:0], u.opened[:0], u.posted[:0],
 		u.issuing[:0]
 	u.lifted = lifted{}
+	u.spending, u.aliased = u.spending[:0], u.aliased[:0]
 }
 
 // touchAccount notes that the block touches the account. For the LtHash it saves the account's
@@ -347,6 +351,7 @@ func (s *State) finish() *Changes {
 	s.finishMoves(changes)
 	s.finishCounts(changes)
 	s.finishAssets(changes)
+	s.finishAliases(changes)
 	if s.tree != nil {
 		s.finishShard(changes)
 	}
@@ -528,6 +533,8 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return s.attemptBookChange(t, root, signatures)
 	case t.Asset != nil:
 		return s.attemptAsset(t, root, signatures)
+	case t.Account != nil:
+		return s.attemptTerms(t, root, signatures)
 	}
 	if (t.Hold != nil || t.HoldEnd != nil) && !ledger.TakesHolds(s.Version()) {
 		return whole(ledger.OutOfPlace) // sealing leaves it out before the chain has the version
@@ -575,6 +582,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	}
 	if short, found := s.overdrawn(t); found {
 		return ofItem(ledger.InsufficientFunds, short)
+	}
+	if result := s.attemptAllowed(t); result.Code != ledger.Applied {
+		return result
 	}
 	if result := s.attemptIssue(t); result.Code != ledger.Applied {
 		return result
@@ -640,10 +650,16 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 		return code
 	}
 	if found := s.find(o.Account); found != nil {
+		if found.stands().Closed {
+			return ledger.AccountClosed
+		}
 		if found.issuer != o.Issuer || found.alias() != o.Alias {
 			return ledger.AccountExists
 		}
 		return ledger.Applied
+	}
+	if !s.aliases.free(o.Account.Organisation(), o.Alias, "") {
+		return ledger.AliasTaken
 	}
 	counts := s.count(o.Account.Organisation())
 	if !within(s.charter.Quotas.Accounts, counts.Accounts, 1) {
@@ -654,6 +670,12 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	created := s.accounts.add(o.Account) // commit keeps the path
 	created.number, created.issuer, created.opened = s.opened, o.Issuer, s.height
 	created.setRare(strings.Clone(o.Alias), nil)
+	if o.Alias != "" && ledger.TakesAccountTerms(s.Version()) {
+		// The opening says that the account has the alias, so it is the first of its terms.
+		created.setStanding(&ledger.AccountStanding{Revision: 1})
+		s.setAlias(o.Account, o.Alias, o.Account)
+		s.undo.aliased = append(s.undo.aliased, created)
+	}
 	created.mark = mark{touched: true}
 	s.touchedAccounts = append(s.touchedAccounts, created)
 	s.undo.opened = append(s.undo.opened, created)
@@ -664,6 +686,9 @@ func (s *State) post(item int, t *ledger.Transaction, signatures []ledger.Signat
 	p, found := &t.Postings[item], s.account(t, item)
 	if found == nil {
 		return ledger.UnknownAccount
+	}
+	if code := found.takesPostings(); code != ledger.Applied && !t.TakesHeld(p) {
+		return code
 	}
 	if t.Takes(p) {
 		if code := s.authorised(p.Account.Organisation(), t, signatures); code != ledger.Applied {
@@ -751,7 +776,11 @@ func (s *State) commit(t *ledger.Transaction) {
 	if t.HoldEnd != nil {
 		s.end(s.undo.lifted.of)
 	}
+	if t.Account != nil {
+		s.changeTerms(t.Account)
+	}
 	s.commitIssuing()
+	s.commitSpending()
 	for _, opened := range s.undo.opened {
 		opened.path = s.keptPath(opened.path)
 	}
@@ -820,6 +849,9 @@ func (s *State) rollback(touched int) {
 	}
 	if s.undo.lifted.of != nil {
 		s.lower(&s.undo.lifted)
+	}
+	for _, each := range s.undo.aliased {
+		s.setAlias(each.path, each.alias(), "")
 	}
 	s.close(s.undo.opened, touched)
 	for _, name := range s.undo.registered {

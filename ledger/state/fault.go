@@ -112,6 +112,14 @@ const (
 	FaultHoldNotResumed
 	// FaultHoldNotWanted executes the ends of holds without their accounts.
 	FaultHoldNotWanted
+	// FaultCreditUnjudged does not ask the terms of an account for credits from other shards.
+	FaultCreditUnjudged
+	// FaultFloorOfAll lets crossings take what is below a floor once other amounts are set aside.
+	FaultFloorOfAll
+	// FaultSpentForgotten does not count debits for a velocity.
+	FaultSpentForgotten
+	// FaultTermsLeft leaves the terms of accounts at the old home of an organisation.
+	FaultTermsLeft
 	faults
 )
 
@@ -125,7 +133,8 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"late-unmoved", "late-for-strangers", "late-unbounded", "groups-apart",
 	"whole-cap", "waiting-uncounted", "issued-left", "hold-free", "hold-kept", "hold-early",
 	"hold-goes-on", "hold-exceeded", "hold-by-anyone", "hold-ends-twice", "hold-ending-expires",
-	"hold-thaws", "hold-left", "hold-not-resumed", "hold-not-wanted"}
+	"hold-thaws", "hold-left", "hold-not-resumed", "hold-not-wanted",
+	"credit-unjudged", "floor-of-all", "spent-forgotten", "terms-left"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

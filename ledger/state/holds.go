@@ -170,8 +170,12 @@ func (s *State) attemptPlacing(t *ledger.Transaction) ledger.Result {
 	if h.Expires <= s.time || h.Expires-s.time > ledger.MaxHoldTime {
 		return whole(ledger.HoldTime)
 	}
-	if s.find(h.From) == nil {
+	found := s.find(h.From)
+	if found == nil {
 		return whole(ledger.UnknownAccount)
+	}
+	if code := found.takesPostings(); code != ledger.Applied {
+		return whole(code)
 	}
 	if has := s.held.of[t.Signer]; has >= s.held.sure &&
 		(has >= s.held.ofOne || s.held.shared >= s.held.ofAll) {
@@ -181,6 +185,9 @@ func (s *State) attemptPlacing(t *ledger.Transaction) ledger.Result {
 	s.parts = append(s.parts[:0], one.outgoing(h.Amount))
 	if code := s.attemptHold(0); code != ledger.Applied {
 		return whole(code)
+	}
+	if result := s.attemptAllowedParts(t); result.Code != ledger.Applied {
+		return result
 	}
 	result := s.attemptIssueParts()
 	s.undo.issuing = s.undo.issuing[:0] // setting it aside counts it

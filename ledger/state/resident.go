@@ -117,6 +117,9 @@ func (w *wanting) transaction(t *ledger.Transaction) {
 		}
 	}
 	w.hold(t)
+	if t.Account != nil && !w.elsewhere(t.Account.Account) {
+		w.others = append(w.others, lookup{path: t.Account.Account})
+	}
 	if t.Verdict != nil && w.state.fault != FaultVerdictNotWanted {
 		if waits := w.state.pending.byID[t.Verdict.ID]; waits != nil {
 			for i := range waits.entry.parts {

@@ -27,6 +27,7 @@ const (
 	kindGrowth       = 'g'
 	kindMove         = 'v'
 	kindAsset        = 's' // ledger.Asset has the entry
+	kindAlias        = 'l'
 )
 
 // mark records that the current block touched an entry, and which of the encodings that the block
@@ -108,6 +109,7 @@ type State struct {
 	cancelled     cancelledSet
 	assets        assets
 	held          holdSet
+	aliases       aliases
 
 	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
 	// are in accountTree instead, which is nil before, and from ledger.CrossingVersion on the
@@ -186,7 +188,7 @@ func (s *State) EntryCount() int {
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
 		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
 		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) +
-		len(s.assets.all) + len(s.held.by) + single
+		len(s.assets.all) + len(s.held.by) + len(s.aliases.by) + single
 }
 
 // Record returns the place of a record's value.
@@ -347,6 +349,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return s.restoreAsset(key, r)
 	case kindHold:
 		return s.restoreHold(key, r)
+	case kindAlias:
+		return s.restoreAlias(key, r)
 	}
 	return nil, false, fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 }
@@ -460,6 +464,9 @@ func (s *State) others() []entry {
 		all = append(all, each)
 	}
 	for _, each := range s.held.by {
+		all = append(all, each)
+	}
+	for _, each := range s.aliases.by {
 		all = append(all, each)
 	}
 	return all

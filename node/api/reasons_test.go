@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -23,7 +24,11 @@ func TestReasonsArePublished(t *testing.T) {
 	if err := json.Unmarshal(text, &published); err != nil {
 		t.Fatal(err)
 	}
-	for code := ledger.Applied; !strings.HasPrefix(code.String(), "code "); code++ {
+	last := ledger.Code(math.MaxUint8)
+	for strings.HasPrefix(last.String(), "code ") {
+		last--
+	}
+	for code := ledger.Applied; code <= last; code++ { // between them are numbers without a code
 		want = append(want, api.ReasonCode(code))
 	}
 	if !slices.Equal(published, want) {
