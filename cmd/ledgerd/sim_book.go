@@ -112,6 +112,7 @@ Then the faults end, and the book has to come to rest. The run fails if
   conservation  the amounts of an asset do not add up to zero at a cut
   supply        more of an asset is issued than its cap, or not what accounts are below zero
   holds         what is held is spent, a hold ends twice, posts more than it has, or expires early
+  terms         an account goes beyond its terms, or loses them in a move
   verdicts      a shard gives two verdicts on a transaction
   deadline      a shard agrees to a transaction after its deadline
   cancelling    a shard agrees to a transaction that a signer cancelled there before,

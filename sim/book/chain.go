@@ -62,6 +62,8 @@ type record struct {
 	// it.
 	held   holdsOf
 	lapsed int
+	// accounts are those after the block.
+	accounts map[ledger.AccountPath]*ledger.Account
 }
 
 // holding is what a shard has of an organisation that lives there or lived there: the amounts of
@@ -224,6 +226,7 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 			hash:    ledger.CarriedHash(bundle), height: int(block.Header.Height)}})
 	}
 	g.judgeIssuances(m, r)
+	g.judgeTerms(m, r)
 	for _, path := range g.world.paths {
 		account, open := m.account(path)
 		if !open {

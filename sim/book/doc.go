@@ -46,7 +46,8 @@
 // clients issue new ones to the same accounts (assets.go). In half of the books of the newest
 // version, clients register an asset with a cap, and issue it in all shards (supply.go). Where
 // chains take holds, clients place them, and others post them in part or whole, void them, or let
-// them expire (holds.go).
+// them expire (holds.go). Where chains take them, organisations set terms of their accounts
+// (terms.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all
@@ -98,6 +99,7 @@
 //	              account are those of the rules, gone through once more: what is held is never
 //	              spent, and nothing expires early or late. Over all shards each hold is ended at
 //	              most once, and no more is posted of it than it held
+//	terms         no account goes beyond its terms, and they move with it
 //	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
 //	              the chain that takes it knows
 //	deadline      a shard agrees to a transaction exactly if it executes it before its deadline

@@ -270,6 +270,8 @@ const (
 	// Holds: what is held is never spent, each hold ends at most once, posts no more than it has,
 	// and expires when its time is over and not before.
 	Holds order.Property = "holds"
+	// Terms: no account goes beyond its terms, and they move with it.
+	Terms order.Property = "terms"
 	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the
 	// chain that takes it knows.
 	Verdicts order.Property = "verdicts"

@@ -59,6 +59,8 @@ type plan struct {
 	arrival int
 	// minters draws who issues registered assets.
 	minters *rand.Rand
+	// limiters draws the terms of accounts.
+	limiters *rand.Rand
 	// hangers draws the changes of the tree, or is nil in a book without.
 	hangers *rand.Rand
 	// replacers draws the replacements of members, or is nil in a book without.
@@ -147,6 +149,7 @@ func newPlan(options *Options) (*plan, error) {
 		p.hangers = hangs(options.Seed)
 	}
 	p.replacers, p.minters = replaces(options), rand.New(rand.NewPCG(options.Seed, 1<<47))
+	p.limiters = rand.New(rand.NewPCG(options.Seed, 1<<49))
 	p.outline(options.Seed)
 	if err := p.found(random, grouping, shards, members); err != nil {
 		return nil, err
@@ -166,6 +169,7 @@ func newPlan(options *Options) (*plan, error) {
 	p.issue(options.Seed)
 	p.mint()
 	p.drawHolds(options.Seed)
+	p.restrict()
 	p.late, p.lateMax = verdicts.DefaultLateBounds(), state.MaxLate
 	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) > 0 {
 		p.late.All, p.late.OfShard = 2+tight.IntN(4), 1

@@ -24,7 +24,7 @@ const (
 // the books. The chance is apart from others, so that other books stay as they were.
 func (p *plan) takeAssets(genesis *ledger.Genesis) {
 	if p.minters.IntN(2) == 0 && genesis.Version >= ledger.GrowthVersion && p.upgrade == 0 {
-		genesis.Version = ledger.AssetsVersion
+		genesis.Version = max(genesis.Version, ledger.AssetsVersion)
 	}
 }
 
