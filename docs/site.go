@@ -59,7 +59,8 @@ func sections() []section {
 	return []section{
 		{Title: "Start", names: []string{indexName, "tutorial"}},
 		{Title: "How to", names: []string{"membership", "access", "keys", "disks", "journals",
-			"shards", "assets", "holds", "sinks", "statements", "watching", "python", "typescript"}},
+			"shards", "assets", "account-terms", "holds", "sinks", "statements", "watching",
+			"python", "typescript"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "encoding", "glossary", "status",
 			"licences"}},

@@ -67,6 +67,12 @@
 // chain keeps what each issuer issued and redeemed (Asset), which AssetProof proves, and SupplyOf
 // adds up.
 //
+// # Terms of accounts
+//
+// An organisation sets the terms of an account (AccountChange): limits, a freeze, a guardian,
+// metadata and an alias. What an account has of them (AccountStanding) is part of its entry, so an
+// AccountProof proves it. KeepsTerms judges from outside whether an account keeps to them.
+//
 // # Shards
 //
 // A book that outgrows one group has several shards in a tree (ShardTree), each with members and a

@@ -92,7 +92,8 @@ type AccountTerms struct {
 	Metadata []Metadatum `json:"metadata,omitempty"`
 }
 
-// Metadatum is a remark on an account. Nodes find accounts by those that are indexed.
+// Metadatum is a remark on an account. Indexed marks those by which programs want to find accounts;
+// it has no effect on the chain, and nodes keep no index of them.
 type Metadatum struct {
 	Key     string `json:"key"`
 	Value   string `json:"value"`

@@ -25,6 +25,9 @@ type accountReport struct {
 	Balances     []balanceReport `json:"balances"`
 	Height       uint64          `json:"height"`
 	Shard        uint32          `json:"shard,omitempty"` // the shard that holds the account
+	// Revision and Terms are absent if the account never had terms.
+	Revision uint64               `json:"revision,omitempty"`
+	Terms    *ledger.AccountTerms `json:"terms,omitempty"`
 }
 
 // balanceReport is a balance of one asset. Amounts are exact, hence text.
@@ -61,6 +64,7 @@ func reportAccount(account *ledgerdv1.Account) accountReport {
 		Issuer: account.GetIssuer(), Alias: account.GetAlias(),
 		OpenedHeight: account.GetOpenedHeight(), Balances: reportBalances(account.GetBalances()),
 		Height: account.GetHeight(), Shard: account.GetShard(),
+		Revision: account.GetRevision(), Terms: termsReport(account.GetTerms()),
 	}
 }
 
@@ -93,7 +97,9 @@ from.`,
   ledgerd account history acme:cash
   ledgerd account statement acme:cash --from 2026-11-01 --to 2026-11-30`,
 	}, newAccountOpenCommand(), newAccountShowCommand(), newAccountListCommand(),
-		newAccountHistoryCommand(), newAccountStatementCommand())
+		newAccountHistoryCommand(), newAccountStatementCommand(), newAccountLimitCommand(),
+		newAccountFreezeCommand(false), newAccountFreezeCommand(true), newAccountCloseCommand(),
+		newAccountLabelCommand())
 }
 
 // newAccountOpenCommand returns the `ledgerd account open` command.
@@ -330,6 +336,16 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 	return command
 }
 
+// amount writes an amount with the decimals of its asset, as far as the account has the asset.
+func (r *accountReport) amount(amount ledger.Amount, asset ledger.AssetName) string {
+	for i := range r.Balances {
+		if r.Balances[i].Asset == string(asset) {
+			return amount.Decimal(r.Balances[i].Decimals)
+		}
+	}
+	return amount.String()
+}
+
 // write prints an account.
 func (r *accountReport) write(out io.Writer) error {
 	rows := table{}
@@ -344,6 +360,9 @@ func (r *accountReport) write(out io.Writer) error {
 	rows.add("as of", fmt.Sprintf("block %d", r.Height))
 	if r.Shard > 0 {
 		rows.add("shard", fmt.Sprint(r.Shard))
+	}
+	if r.Terms != nil {
+		accountTermsRows(&rows, r.Terms, r.amount)
 	}
 	if err := rows.write(out); err != nil {
 		return err

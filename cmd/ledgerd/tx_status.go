@@ -31,14 +31,16 @@ type transactionReport struct {
 	Asset       *ledger.AssetChange  `json:"asset,omitempty"`
 	Hold        *ledger.Hold         `json:"hold,omitempty"`     // that it places
 	HoldEnd     *ledger.HoldEnd      `json:"hold_end,omitempty"` // that it ends
-	Charter     *charterReport       `json:"charter,omitempty"`
-	LastValid   uint64               `json:"last_valid,omitempty"`
-	DeadlineMS  uint64               `json:"deadline_ms,omitempty"`
-	Note        any                  `json:"note,omitempty"`
-	Proof       *proofReport         `json:"proof,omitempty"`
-	Places      []placeReport        `json:"places,omitempty"`  // in a ledger of several shards
-	Verdict     *verdictReport       `json:"verdict,omitempty"` // if it is another shard's verdict
-	Cancels     *cancelsReport       `json:"cancels,omitempty"` // if it is a cancellation
+	// Account is the change of the terms of an account.
+	Account    *ledger.AccountChange `json:"account,omitempty"`
+	Charter    *charterReport        `json:"charter,omitempty"`
+	LastValid  uint64                `json:"last_valid,omitempty"`
+	DeadlineMS uint64                `json:"deadline_ms,omitempty"`
+	Note       any                   `json:"note,omitempty"`
+	Proof      *proofReport          `json:"proof,omitempty"`
+	Places     []placeReport         `json:"places,omitempty"`  // in a ledger of several shards
+	Verdict    *verdictReport        `json:"verdict,omitempty"` // if it is another shard's verdict
+	Cancels    *cancelsReport        `json:"cancels,omitempty"` // if it is a cancellation
 }
 
 // verdictReport is a shard's verdict about a transaction, as an entry of another shard's chain.
@@ -254,6 +256,7 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil {
 		report.Hold, report.HoldEnd = entry.Hold, entry.HoldEnd
 	}
+	report.Account = reportAccountChange(body.GetAccountChange())
 	if cancellation := body.GetCancellation(); cancellation != nil {
 		report.Cancels = &cancelsReport{Transaction: cancellation.GetTransactionHex(),
 			Shard: cancellation.GetShard()}
@@ -403,6 +406,12 @@ func (r *transactionReport) write(command *cobra.Command) error {
 			what = "posts"
 		}
 		rows.add(what, fmt.Sprintf("hold %s of %s", r.HoldEnd.Hold, r.HoldEnd.From))
+	}
+	if r.Account != nil {
+		rows.add("account", fmt.Sprintf("change %d of the terms of %s", r.Account.Number,
+			r.Account.Account))
+		accountTermsRows(&rows, &r.Account.AccountTerms,
+			func(amount ledger.Amount, _ ledger.AssetName) string { return amount.String() })
 	}
 	if r.Charter != nil {
 		rows.add("operators", r.Charter.String())

@@ -37,6 +37,8 @@
 //     allow its organisation (assets.go).
 //   - What a hold sets aside of an account is spent by nothing else until the hold ends, which it
 //     does once: it is posted or voided, or expires (holds.go).
+//   - No account goes beyond its terms, counting what is set aside and what is on its way, and no
+//     two accounts with terms of one organisation have one alias (terms.go).
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
 //     nonce, no record.
 //

@@ -110,8 +110,8 @@ func (t *transfers) isPlain() bool {
 // and returns false. It is left to apply unless the stream's window and both accounts exist, the
 // owner of the first account has signed, both accounts have the asset or certain room for it, and
 // nothing set aside, and nothing is issued of a registered asset or redeemed. What may fail is
-// asked in the order of apply as far as one transfer may fail for two reasons. Accounts with terms are
-// left to apply, too.
+// asked in the order of apply as far as one transfer may fail for two reasons. Accounts with terms
+// are left to apply, too.
 func (t *transfers) transfer(place int, result *ledger.Result) bool {
 	if t.window == nil {
 		if t.window = t.State.window(&t.made.Transaction); t.window == nil {

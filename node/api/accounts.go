@@ -24,6 +24,10 @@ func (s *Service) accountToProto(account *ledger.Account, height ledger.Height) 
 		OpenedHeight: uint64(account.Opened),
 		Height:       uint64(height),
 	}
+	if standing := account.Standing; standing != nil {
+		shown.Revision = standing.Revision
+		shown.Terms = accountTermsToProto(&standing.AccountTerms)
+	}
 	for i := range account.Balances {
 		balance := &account.Balances[i]
 		shown.Balances = append(shown.Balances, &ledgerdv1.Balance{

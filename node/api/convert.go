@@ -80,6 +80,12 @@ var reasonCodes = [...]string{
 	ledger.BadParent:      "bad_parent",
 	ledger.HeardAgreement: "heard_agreement", ledger.HeardNothing: "heard_nothing",
 	ledger.Departed: "departed",
+	// Of the terms of accounts.
+	ledger.AccountOutdated: "account_outdated", ledger.AccountFixed: "account_fixed",
+	ledger.AccountNotEmpty: "account_not_empty", ledger.AliasTaken: "alias_taken",
+	ledger.AccountFrozen: "account_frozen", ledger.AccountClosed: "account_closed",
+	ledger.NoDebits: "no_debits", ledger.NoCredits: "no_credits", ledger.BelowFloor: "below_floor",
+	ledger.AboveCeiling: "above_ceiling", ledger.VelocityExceeded: "velocity_exceeded",
 	// Of assets.
 	ledger.AssetTaken: "asset_taken", ledger.UnknownAsset: "unknown_asset",
 	ledger.AssetOutdated: "asset_outdated", ledger.TermsFixed: "terms_fixed",
@@ -93,10 +99,10 @@ var reasonCodes = [...]string{
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
 func ReasonCode(code ledger.Code) string {
-	if int(code) < len(reasonCodes) {
+	if int(code) < len(reasonCodes) && (code == ledger.Applied || reasonCodes[code] != "") {
 		return reasonCodes[code]
 	}
-	return fmt.Sprintf("code_%d", uint8(code))
+	return fmt.Sprintf("code_%d", uint8(code)) // between them are numbers without a code
 }
 
 // reasonOf returns why a transaction failed, with the account if there is one. The transaction may
@@ -113,7 +119,8 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	switch result.Code {
 	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow,
 		ledger.AssetRefused, ledger.AssetQuota, ledger.NotIssuer, ledger.IssuanceClosed,
-		ledger.SupplyExceeded:
+		ledger.SupplyExceeded, ledger.AccountFrozen, ledger.AccountClosed, ledger.NoDebits,
+		ledger.NoCredits, ledger.BelowFloor, ledger.AboveCeiling, ledger.VelocityExceeded:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
 			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset,
@@ -223,8 +230,8 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
 		Charter: changeOfCharterToProto(t.Charter), Book: bookChangeToProto(t.Book),
-		Asset: assetChangeToProto(t.Asset), Hold: holdToProto(t.Hold),
-		HoldEnd: holdEndToProto(t.HoldEnd),
+		Asset: assetChangeToProto(t.Asset), AccountChange: accountChangeToProto(t.Account),
+		Hold: holdToProto(t.Hold), HoldEnd: holdEndToProto(t.HoldEnd),
 	}
 	if c := t.Cancellation; c != nil {
 		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
@@ -331,6 +338,9 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	if t.HoldEnd, err = holdEndFromProto(body.GetHoldEnd()); err != nil {
 		return t, err
 	}
+	if t.Account, err = accountChangeFromProto(body.GetAccountChange()); err != nil {
+		return t, err
+	}
 	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
 		return t, err
 	}
@@ -424,6 +434,7 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		Asset:             assetChangeToProto(t.Asset),
 		Hold:              holdToProto(t.Hold),
 		HoldEnd:           holdEndToProto(t.HoldEnd),
+		AccountChange:     accountChangeToProto(t.Account),
 	}
 	further := furtherOrganisations(t, len(shown.Postings))
 	shown.FurtherOrganisationCount = uint32(len(further))

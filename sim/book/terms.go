@@ -18,7 +18,7 @@ func (p *plan) restrict() {
 	random, w := p.limiters, p.workload
 	numbers := make(map[ledger.AccountPath]uint64)
 	at := max(30, w.upgradedAt)
-	for range 4 + random.IntN(16) {
+	for range 4 + random.IntN(24) {
 		at += Turn(random.IntN(12))
 		c := w.clients[random.IntN(len(w.clients))]
 		path := c.account(accountNames[random.IntN(len(accountNames))])
@@ -53,10 +53,11 @@ func (w *workload) drawnTerms(random *rand.Rand) ledger.AccountTerms {
 			return &amount
 		}
 		limit := ledger.AccountLimit{Asset: assets[random.IntN(len(assets))]}
-		switch random.IntN(3) {
-		case 0:
-			limit.Floor = near()
-		case 1:
+		switch random.IntN(5) {
+		case 0, 1, 2:
+			floor := ledger.NewAmount(max(0, w.funds-random.Int64N(w.funds/2+8)))
+			limit.Floor = &floor
+		case 3:
 			limit.Ceiling = near()
 		default:
 			limit.Velocity = &ledger.Velocity{Amount: ledger.NewAmount(int64(random.IntN(8))),

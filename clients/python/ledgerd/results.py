@@ -77,6 +77,18 @@ _REASONS = (
     "hold_differs",
     "hold_time",
     "too_many_holds",
+    *(f"code_{code}" for code in range(70, 72)),
+    "account_outdated",
+    "account_fixed",
+    "account_not_empty",
+    "alias_taken",
+    "account_frozen",
+    "account_closed",
+    "no_debits",
+    "no_credits",
+    "below_floor",
+    "above_ceiling",
+    "velocity_exceeded",
 )
 
 CODES = len(_REASONS)

@@ -1957,15 +1957,16 @@ type TransactionSummary struct {
 	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
 	// For an entry with what an organisation brings to its new home: the number of the change of the
 	// book that moves it; 0 for other entries. Nobody signs it.
-	ArrivalOf         uint64       `protobuf:"varint,60,opt,name=arrival_of,json=arrivalOf,proto3" json:"arrival_of,omitempty"`
-	OrganisationCount uint32       `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"` // organisations that it registers
-	AccountCount      uint32       `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                // accounts that it opens
-	Policy            bool         `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                // whether it changes its signer's policy
-	Charter           bool         `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                              // whether it changes the operators
-	Book              *BookChange  `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                     // how it changes the book's shards
-	Asset             *AssetChange `protobuf:"bytes,40,opt,name=asset,proto3" json:"asset,omitempty"`                                                   // the asset that it registers or changes
-	Hold              *Hold        `protobuf:"bytes,46,opt,name=hold,proto3" json:"hold,omitempty"`                                                     // the hold that it places
-	HoldEnd           *HoldEnd     `protobuf:"bytes,47,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`                                // the hold that it ends
+	ArrivalOf         uint64         `protobuf:"varint,60,opt,name=arrival_of,json=arrivalOf,proto3" json:"arrival_of,omitempty"`
+	OrganisationCount uint32         `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"` // organisations that it registers
+	AccountCount      uint32         `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                // accounts that it opens
+	Policy            bool           `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                // whether it changes its signer's policy
+	Charter           bool           `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                              // whether it changes the operators
+	Book              *BookChange    `protobuf:"bytes,27,opt,name=book,proto3" json:"book,omitempty"`                                                     // how it changes the book's shards
+	Asset             *AssetChange   `protobuf:"bytes,40,opt,name=asset,proto3" json:"asset,omitempty"`                                                   // the asset that it registers or changes
+	Hold              *Hold          `protobuf:"bytes,46,opt,name=hold,proto3" json:"hold,omitempty"`                                                     // the hold that it places
+	HoldEnd           *HoldEnd       `protobuf:"bytes,47,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`                                // the hold that it ends
+	AccountChange     *AccountChange `protobuf:"bytes,45,opt,name=account_change,json=accountChange,proto3" json:"account_change,omitempty"`              // the account whose terms it changes
 	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
 	// records and accounts that it opens. The first few by name, and how many there are.
 	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
@@ -2135,6 +2136,13 @@ func (x *TransactionSummary) GetHold() *Hold {
 func (x *TransactionSummary) GetHoldEnd() *HoldEnd {
 	if x != nil {
 		return x.HoldEnd
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetAccountChange() *AccountChange {
+	if x != nil {
+		return x.AccountChange
 	}
 	return nil
 }
@@ -2510,8 +2518,10 @@ type Account struct {
 	Alias         string                 `protobuf:"bytes,4,opt,name=alias,proto3" json:"alias,omitempty"`
 	OpenedHeight  uint64                 `protobuf:"varint,5,opt,name=opened_height,json=openedHeight,proto3" json:"opened_height,omitempty"`
 	Balances      []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
-	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"` // of the block after which the account has these balances
-	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`   // the account's home
+	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"`     // of the block after which the account has these balances
+	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`       // the account's home
+	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // the number of the last change of its terms; 0 without terms
+	Terms         *AccountTerms          `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`       // absent without terms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2600,6 +2610,20 @@ func (x *Account) GetShard() uint32 {
 		return x.Shard
 	}
 	return 0
+}
+
+func (x *Account) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Account) GetTerms() *AccountTerms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
 }
 
 type GetAccountRequest struct {
@@ -6748,7 +6772,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6891,7 +6915,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xbb\a\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xfd\a\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -6913,7 +6937,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04book\x18\x1b \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
 	"\x05asset\x18( \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
 	"\x04hold\x18. \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
-	"\bhold_end\x18/ \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x123\n" +
+	"\bhold_end\x18/ \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x12@\n" +
+	"\x0eaccount_change\x18- \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\x123\n" +
 	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
 	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\x12\x1f\n" +
 	"\vcancels_hex\x18\x1e \x01(\tR\n" +
@@ -6948,7 +6973,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06blocks\x18\x01 \x03(\v2\x17.ledgerd.v1.BlockHeaderR\x06blocks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vhead_height\x18\x03 \x01(\x04R\n" +
-	"headHeight\"\xf9\x01\n" +
+	"headHeight\"\xc5\x02\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
 	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x16\n" +
@@ -6957,7 +6982,10 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\ropened_height\x18\x05 \x01(\x04R\fopenedHeight\x12/\n" +
 	"\bbalances\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\bbalances\x12\x16\n" +
 	"\x06height\x18\a \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\b \x01(\rR\x05shard\"R\n" +
+	"\x05shard\x18\b \x01(\rR\x05shard\x12\x1a\n" +
+	"\brevision\x18\t \x01(\x04R\brevision\x12.\n" +
+	"\x05terms\x18\n" +
+	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\"R\n" +
 	"\x11GetAccountRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12#\n" +
 	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cut\"Z\n" +
@@ -7497,44 +7525,46 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*AssetChange)(nil),               // 94: ledgerd.v1.AssetChange
 	(*Hold)(nil),                      // 95: ledgerd.v1.Hold
 	(*HoldEnd)(nil),                   // 96: ledgerd.v1.HoldEnd
-	(*Balance)(nil),                   // 97: ledgerd.v1.Balance
-	(*Place)(nil),                     // 98: ledgerd.v1.Place
-	(*Record)(nil),                    // 99: ledgerd.v1.Record
-	(*Policy)(nil),                    // 100: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 101: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 102: ledgerd.v1.Charter
-	(*ShardRefusal)(nil),              // 103: ledgerd.v1.ShardRefusal
-	(*ShardChange)(nil),               // 104: ledgerd.v1.ShardChange
-	(*ReadChainRequest)(nil),          // 105: ledgerd.v1.ReadChainRequest
-	(*GetAccountProofRequest)(nil),    // 106: ledgerd.v1.GetAccountProofRequest
-	(*ListHistoryRequest)(nil),        // 107: ledgerd.v1.ListHistoryRequest
-	(*GetAssetRequest)(nil),           // 108: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 109: ledgerd.v1.ListAssetsRequest
-	(*GetHoldRequest)(nil),            // 110: ledgerd.v1.GetHoldRequest
-	(*ListHoldsRequest)(nil),          // 111: ledgerd.v1.ListHoldsRequest
-	(*GetCutRequest)(nil),             // 112: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 113: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 114: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 115: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 116: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 117: ledgerd.v1.GetSeedRequest
-	(*GetRoundsRequest)(nil),          // 118: ledgerd.v1.GetRoundsRequest
-	(*WatchRoundsRequest)(nil),        // 119: ledgerd.v1.WatchRoundsRequest
-	(*ReadChainResponse)(nil),         // 120: ledgerd.v1.ReadChainResponse
-	(*GetAccountProofResponse)(nil),   // 121: ledgerd.v1.GetAccountProofResponse
-	(*ListHistoryResponse)(nil),       // 122: ledgerd.v1.ListHistoryResponse
-	(*GetAssetResponse)(nil),          // 123: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 124: ledgerd.v1.ListAssetsResponse
-	(*GetHoldResponse)(nil),           // 125: ledgerd.v1.GetHoldResponse
-	(*ListHoldsResponse)(nil),         // 126: ledgerd.v1.ListHoldsResponse
-	(*GetCutResponse)(nil),            // 127: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 128: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 129: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 130: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 131: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 132: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 133: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 134: ledgerd.v1.WatchRoundsResponse
+	(*AccountChange)(nil),             // 97: ledgerd.v1.AccountChange
+	(*Balance)(nil),                   // 98: ledgerd.v1.Balance
+	(*AccountTerms)(nil),              // 99: ledgerd.v1.AccountTerms
+	(*Place)(nil),                     // 100: ledgerd.v1.Place
+	(*Record)(nil),                    // 101: ledgerd.v1.Record
+	(*Policy)(nil),                    // 102: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 103: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 104: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 105: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 106: ledgerd.v1.ShardChange
+	(*ReadChainRequest)(nil),          // 107: ledgerd.v1.ReadChainRequest
+	(*GetAccountProofRequest)(nil),    // 108: ledgerd.v1.GetAccountProofRequest
+	(*ListHistoryRequest)(nil),        // 109: ledgerd.v1.ListHistoryRequest
+	(*GetAssetRequest)(nil),           // 110: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 111: ledgerd.v1.ListAssetsRequest
+	(*GetHoldRequest)(nil),            // 112: ledgerd.v1.GetHoldRequest
+	(*ListHoldsRequest)(nil),          // 113: ledgerd.v1.ListHoldsRequest
+	(*GetCutRequest)(nil),             // 114: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 115: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 116: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 117: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 118: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 119: ledgerd.v1.GetSeedRequest
+	(*GetRoundsRequest)(nil),          // 120: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 121: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 122: ledgerd.v1.ReadChainResponse
+	(*GetAccountProofResponse)(nil),   // 123: ledgerd.v1.GetAccountProofResponse
+	(*ListHistoryResponse)(nil),       // 124: ledgerd.v1.ListHistoryResponse
+	(*GetAssetResponse)(nil),          // 125: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 126: ledgerd.v1.ListAssetsResponse
+	(*GetHoldResponse)(nil),           // 127: ledgerd.v1.GetHoldResponse
+	(*ListHoldsResponse)(nil),         // 128: ledgerd.v1.ListHoldsResponse
+	(*GetCutResponse)(nil),            // 129: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 130: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 131: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 132: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 133: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 134: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 135: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 136: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	88,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7571,146 +7601,148 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	94,  // 31: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
 	95,  // 32: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
 	96,  // 33: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
-	25,  // 34: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	24,  // 35: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	97,  // 36: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	98,  // 37: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
-	31,  // 38: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	98,  // 39: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
-	31,  // 40: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	99,  // 41: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	100, // 42: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	39,  // 43: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	38,  // 44: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	38,  // 45: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	101, // 46: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	101, // 47: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	48,  // 48: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 49: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	49,  // 50: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	53,  // 51: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	52,  // 52: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	52,  // 53: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	52,  // 54: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	56,  // 55: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	61,  // 56: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 57: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	62,  // 58: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	65,  // 59: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	64,  // 60: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	64,  // 61: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	64,  // 62: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 63: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 64: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	69,  // 65: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	66,  // 66: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	63,  // 67: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	67,  // 68: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	68,  // 69: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	102, // 70: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	73,  // 71: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	72,  // 72: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	64,  // 73: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	64,  // 74: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	64,  // 75: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	71,  // 76: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	103, // 77: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	104, // 78: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	74,  // 79: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	74,  // 80: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	63,  // 81: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	70,  // 82: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	70,  // 83: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	87,  // 84: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 85: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	87,  // 86: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 87: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 88: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 89: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 90: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 91: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 92: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 93: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 94: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 95: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	105, // 96: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
-	32,  // 97: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	106, // 98: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	34,  // 99: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	107, // 100: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	36,  // 101: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	40,  // 102: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	42,  // 103: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	108, // 104: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	109, // 105: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	110, // 106: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
-	111, // 107: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	44,  // 108: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	46,  // 109: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	112, // 110: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	113, // 111: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	50,  // 112: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	54,  // 113: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	57,  // 114: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	114, // 115: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	59,  // 116: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	79,  // 117: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	81,  // 118: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	75,  // 119: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	115, // 120: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	116, // 121: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	117, // 122: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	85,  // 123: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	83,  // 124: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	77,  // 125: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	118, // 126: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	119, // 127: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 128: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 129: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 130: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 131: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 132: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 133: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 134: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 135: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 136: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	120, // 137: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	33,  // 138: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	121, // 139: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	35,  // 140: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	122, // 141: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	37,  // 142: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	41,  // 143: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	43,  // 144: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	123, // 145: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	124, // 146: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	125, // 147: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	126, // 148: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	45,  // 149: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	47,  // 150: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	127, // 151: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	128, // 152: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	51,  // 153: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	55,  // 154: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	58,  // 155: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	129, // 156: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	60,  // 157: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	80,  // 158: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	82,  // 159: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	76,  // 160: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	130, // 161: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	131, // 162: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	132, // 163: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	86,  // 164: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	84,  // 165: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78,  // 166: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	133, // 167: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	134, // 168: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	128, // [128:169] is the sub-list for method output_type
-	87,  // [87:128] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	97,  // 34: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
+	25,  // 35: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	24,  // 36: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	98,  // 37: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	99,  // 38: ledgerd.v1.Account.terms:type_name -> ledgerd.v1.AccountTerms
+	100, // 39: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
+	31,  // 40: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	100, // 41: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
+	31,  // 42: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	101, // 43: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	102, // 44: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	39,  // 45: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	38,  // 46: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	38,  // 47: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	103, // 48: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	103, // 49: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	48,  // 50: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 51: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	49,  // 52: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	53,  // 53: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	52,  // 54: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	52,  // 55: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	52,  // 56: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	56,  // 57: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	61,  // 58: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 59: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	62,  // 60: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	65,  // 61: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	64,  // 62: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	64,  // 63: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	64,  // 64: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 65: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 66: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	69,  // 67: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	66,  // 68: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	63,  // 69: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	67,  // 70: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	68,  // 71: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	104, // 72: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	73,  // 73: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	72,  // 74: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	64,  // 75: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	64,  // 76: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	64,  // 77: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	71,  // 78: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	105, // 79: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	106, // 80: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	74,  // 81: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	74,  // 82: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	63,  // 83: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	70,  // 84: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	70,  // 85: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	87,  // 86: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 87: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	87,  // 88: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 89: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 90: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 91: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 92: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 93: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 94: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 95: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 96: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 97: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	107, // 98: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	32,  // 99: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	108, // 100: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	34,  // 101: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	109, // 102: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	36,  // 103: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	40,  // 104: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	42,  // 105: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	110, // 106: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	111, // 107: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	112, // 108: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
+	113, // 109: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
+	44,  // 110: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	46,  // 111: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	114, // 112: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	115, // 113: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	50,  // 114: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	54,  // 115: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	57,  // 116: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	116, // 117: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	59,  // 118: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	79,  // 119: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	81,  // 120: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	75,  // 121: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	117, // 122: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	118, // 123: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	119, // 124: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	85,  // 125: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	83,  // 126: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	77,  // 127: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	120, // 128: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	121, // 129: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 130: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 131: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 132: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 133: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 134: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 135: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 136: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 137: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 138: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	122, // 139: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	33,  // 140: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	123, // 141: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	35,  // 142: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	124, // 143: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	37,  // 144: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	41,  // 145: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	43,  // 146: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	125, // 147: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	126, // 148: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	127, // 149: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	128, // 150: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	45,  // 151: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	47,  // 152: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	129, // 153: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	130, // 154: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	51,  // 155: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	55,  // 156: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	58,  // 157: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	131, // 158: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	60,  // 159: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	80,  // 160: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	82,  // 161: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	76,  // 162: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	132, // 163: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	133, // 164: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	134, // 165: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	86,  // 166: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	84,  // 167: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	78,  // 168: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	135, // 169: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	136, // 170: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	130, // [130:171] is the sub-list for method output_type
+	89,  // [89:130] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7727,6 +7759,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_holds_proto_init()
 	file_ledgerd_v1_rounds_proto_init()
 	file_ledgerd_v1_shards_proto_init()
+	file_ledgerd_v1_terms_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
 	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),

@@ -1603,8 +1603,11 @@ type TransactionBody struct {
 	Asset *AssetChange `protobuf:"bytes,20,opt,name=asset,proto3" json:"asset,omitempty"`
 	// Set where the transaction places a hold on an account of the signer, or ends one, from version 9
 	// of a chain on. Each has nothing else but a note and, to post a hold, the postings.
-	Hold          *Hold    `protobuf:"bytes,22,opt,name=hold,proto3" json:"hold,omitempty"`
-	HoldEnd       *HoldEnd `protobuf:"bytes,23,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`
+	Hold    *Hold    `protobuf:"bytes,22,opt,name=hold,proto3" json:"hold,omitempty"`
+	HoldEnd *HoldEnd `protobuf:"bytes,23,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`
+	// Set in a change of the terms of an account by its organisation or its guardian. It has nothing else
+	// but a note, and takes no nonce.
+	AccountChange *AccountChange `protobuf:"bytes,25,opt,name=account_change,json=accountChange,proto3" json:"account_change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1758,6 +1761,13 @@ func (x *TransactionBody) GetHoldEnd() *HoldEnd {
 	return nil
 }
 
+func (x *TransactionBody) GetAccountChange() *AccountChange {
+	if x != nil {
+		return x.AccountChange
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -1884,7 +1894,7 @@ var File_ledgerd_v1_transaction_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\n" +
 	"\x1cledgerd/v1/transaction.proto\x12\n" +
-	"ledgerd.v1\"Q\n" +
+	"ledgerd.v1\x1a\x16ledgerd/v1/terms.proto\"Q\n" +
 	"\aPosting\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\tR\x06amount\x12\x14\n" +
@@ -1993,7 +2003,7 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\vAssetIssuer\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1c\n" +
 	"\tallowance\x18\x02 \x01(\tR\tallowance\x12\x1c\n" +
-	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\x99\x06\n" +
+	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\xdb\x06\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -2013,7 +2023,8 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x04book\x18\x13 \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
 	"\x05asset\x18\x14 \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
 	"\x04hold\x18\x16 \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
-	"\bhold_end\x18\x17 \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\"l\n" +
+	"\bhold_end\x18\x17 \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x12@\n" +
+	"\x0eaccount_change\x18\x19 \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -2066,6 +2077,7 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*TransactionBody)(nil),          // 23: ledgerd.v1.TransactionBody
 	(*Signature)(nil),                // 24: ledgerd.v1.Signature
 	(*Bundle)(nil),                   // 25: ledgerd.v1.Bundle
+	(*AccountChange)(nil),            // 26: ledgerd.v1.AccountChange
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -2092,12 +2104,13 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	20, // 21: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
 	18, // 22: ledgerd.v1.TransactionBody.hold:type_name -> ledgerd.v1.Hold
 	19, // 23: ledgerd.v1.TransactionBody.hold_end:type_name -> ledgerd.v1.HoldEnd
-	24, // 24: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	26, // 24: ledgerd.v1.TransactionBody.account_change:type_name -> ledgerd.v1.AccountChange
+	24, // 25: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -2105,6 +2118,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 	if File_ledgerd_v1_transaction_proto != nil {
 		return
 	}
+	file_ledgerd_v1_terms_proto_init()
 	file_ledgerd_v1_transaction_proto_msgTypes[6].OneofWrappers = []any{
 		(*MembershipChange_Join)(nil),
 		(*MembershipChange_Leave)(nil),

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+)
+
+// TestAccountTerms: terms of an account are set, shown, kept, and lifted.
+func TestAccountTerms(t *testing.T) {
+	t.Parallel()
+	genesis := *ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.AccountTermsVersion
+	s := newShellOf(t, 1, apitest.Options{Genesis: genesis})
+	for _, name := range []string{"acme", "bank"} {
+		s.must("keys create " + name + " --plain %k")
+		s.must("org add " + name + " %n %k")
+	}
+	s.must("account open acme:mint --issuer %n %k")
+	s.must("account open acme:cash acme:old %n %k")
+	s.must("tx transfer acme:mint acme:cash 100 %n %k")
+	s.must("account limit acme:cash --floor 20 --ceiling 120 --velocity 50/1h %n %k")
+	s.must("account label acme:cash iban=DE12 note=ours --alias till --guardian bank %n %k")
+	text := s.must("account show acme:cash %n")
+	for _, want := range []string{"unit: at least 20, at most 120, at most 50 taken within 1h0m0s",
+		"till", "bank", "iban=DE12", "note=ours"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	refused := func(line, want string) {
+		t.Helper()
+		if got := s.run(line + " %n %k"); got.status == exitDone ||
+			!strings.Contains(got.out+got.errs, want) {
+			t.Errorf("%s: %d, %s%s", line, got.status, got.out, got.errs)
+		}
+	}
+	refused("tx transfer acme:mint acme:cash 21", "more than its ceiling")
+	refused("tx transfer acme:cash acme:old 81", "less than its floor")
+	refused("tx transfer acme:cash acme:old 51", "more would be taken")
+	refused("account label acme:old --alias till", "has the alias")
+	refused("account limit acme:cash --velocity 5", "write AMOUNT/TIME")
+	refused("account limit acme:cash", "name a limit")
+	refused("account label acme:cash", "nothing to set")
+	refused("account label acme:cash x", "write KEY=VALUE")
+	refused("account freeze acme:old --as bank", "not the guardian")
+	s.must("account freeze acme:cash --as bank %n %k")
+	refused("tx transfer acme:mint acme:cash 1", "is frozen")
+	refused("account unfreeze acme:cash", "only the guardian")
+	s.must("account unfreeze acme:cash --as bank %n %k")
+	id := s.object("account limit acme:cash --no-credits --velocity none --floor none %n %k")["id"]
+	if text := s.must(fmt.Sprintf("tx status %s %%n", id)); !strings.Contains(text,
+		"of the terms of acme:cash") || !strings.Contains(text, "nothing may be given") {
+		t.Error(text)
+	}
+	refused("tx transfer acme:mint acme:cash 1", "nothing may be given")
+	s.must("account label acme:cash note= --alias= %n %k")
+	account := s.object("account show acme:cash %n")
+	if terms := fmt.Sprint(account["terms"]); account["revision"] != 6.0 ||
+		account["alias"] != nil || strings.Contains(terms, "ours") {
+		t.Error(account)
+	}
+	refused("account close acme:cash --yes", "move them first")
+	refused("account close acme:old", "--yes")
+	s.must("account close acme:old --yes %n %k")
+	refused("tx transfer acme:cash acme:old 1", "is closed")
+	if text := s.must("account show acme:old %n"); !strings.Contains(text, "closed") {
+		t.Error(text)
+	}
+}
