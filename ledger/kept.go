@@ -9,8 +9,8 @@ import (
 var ErrTerms = errors.New("ledger: against the terms of the account")
 
 // KeepsTerms returns ErrTerms if an account with the same terms before and after could not have
-// become so. It knows nothing of the transactions between: it is for whoever watches a book, as an
-// auditor or a simulation does. The first account is nil if there was none.
+// become so. It knows nothing of the transactions between: it is for an auditor or a simulation
+// that watches a book. The first account is nil if there was none.
 func KeepsTerms(before, after *Account) error {
 	standing := after.Standing
 	if standing == nil {

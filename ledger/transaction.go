@@ -346,7 +346,8 @@ func (t *Transaction) checkAdministrative() error {
 	case t.Asset != nil:
 		return fmt.Errorf("%w: a change of an asset stands alone in its transaction", ErrMalformed)
 	case t.Account != nil:
-		return fmt.Errorf("%w: a change of an account stands alone in its transaction", ErrMalformed)
+		return fmt.Errorf("%w: a change of an account stands alone in its transaction",
+			ErrMalformed)
 	case len(t.Note) > MaxNote:
 		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
 	}

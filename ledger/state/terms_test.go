@@ -44,7 +44,9 @@ func TestRulesOfTerms(t *testing.T) {
 	give := func(amount int64) ledger.Transaction {
 		return acme.Transfer("acme:issuer", "acme:a", amount)
 	}
-	take := func(amount int64) ledger.Transaction { return acme.Transfer("acme:a", "acme:b", amount) }
+	take := func(amount int64) ledger.Transaction {
+		return acme.Transfer("acme:a", "acme:b", amount)
+	}
 	plain := ledger.AccountTerms{}
 
 	expect(ledger.UnknownOrganisation, acme, acme.ChangeAccount("acme:a", 1, "", plain))
