@@ -281,6 +281,23 @@ func (c *Client) Account(ctx context.Context, path ledger.AccountPath) (*ledgerd
 	return answer.GetAccount(), err
 }
 
+// AccountByAlias returns the account of an organisation that has an alias. The code of the error is
+// NotFound if there is none, or it never had terms.
+func (c *Client) AccountByAlias(ctx context.Context, owner ledger.OrganisationName,
+	alias string) (*ledgerdv1.Account, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetAccountRequest{Organisation: string(owner),
+		Alias: alias}, service.GetAccount)
+	found := answer.GetAccount()
+	if err == nil {
+		err = checkBalances(found)
+	}
+	if err == nil && (found.GetAlias() != alias || found.GetOrganisation() != string(owner)) {
+		err = fmt.Errorf("client: the node answers with %.150q, which has another alias",
+			found.GetAccount())
+	}
+	return found, err
+}
+
 // Organisation returns an organisation.
 func (c *Client) Organisation(ctx context.Context,
 	name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
@@ -403,9 +420,17 @@ func (c *Client) Accounts(ctx context.Context, prefix string) iter.Seq2[*ledgerd
 // which; if it is nil, that is an error.
 func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
 	missing func(shards []uint32, moving []string)) iter.Seq2[*ledgerdv1.Account, error] {
+	return c.AccountsWhere(ctx, shard, prefix, "", "", missing)
+}
+
+// AccountsWhere is AccountsOf for the accounts with an indexed metadatum in their terms. The nodes
+// look at all accounts with the prefix for it. An empty key selects all of them.
+func (c *Client) AccountsWhere(ctx context.Context, shard *uint32, prefix, key, value string,
+	missing func(shards []uint32, moving []string)) iter.Seq2[*ledgerdv1.Account, error] {
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix,
-			PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
+			PageSize: iteratorPage, PageToken: token, Shard: shard, WhereKey: key,
+			WhereValue: value}, service.ListAccounts)
 		err = cmp.Or(err, checkBalances(answer.GetAccounts()...))
 		unanswered, moving := answer.GetUnansweredShards(), answer.GetMovingOrganisations()
 		switch {
@@ -419,7 +444,7 @@ func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
 			return nil, "", fmt.Errorf("client: %s: on the way to another shard, so accounts are "+
 				"missing: try again", strings.Join(moving, ", "))
 		}
-		return answer.GetAccounts(), answer.GetNextPageToken(), err
+		return withMetadatum(answer.GetAccounts(), key, value), answer.GetNextPageToken(), err
 	})
 }
 

@@ -92,8 +92,8 @@ type AccountTerms struct {
 	Metadata []Metadatum `json:"metadata,omitempty"`
 }
 
-// Metadatum is a remark on an account. Indexed marks those by which programs want to find accounts;
-// it has no effect on the chain, and nodes keep no index of them.
+// Metadatum is a remark on an account. Indexed marks those by which the API finds accounts. It has
+// no effect on the chain.
 type Metadatum struct {
 	Key     string `json:"key"`
 	Value   string `json:"value"`

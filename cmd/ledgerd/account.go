@@ -273,8 +273,9 @@ func newAccountShowCommand() *cobra.Command {
 	var cut cutFlags
 	var proof accountProofOptions
 	var asJSON bool
+	var alias string
 	command := &cobra.Command{
-		Use:   "show ORGANISATION:NAME",
+		Use:   "show ORGANISATION:NAME | show ORGANISATION --alias TEXT",
 		Short: "Show an account and its balances",
 		Long: `Show an account and its balances, as they are after the last block that the node
 has executed. Amounts have the decimals of their assets (ledgerd asset). With
@@ -286,6 +287,10 @@ the account. Beside a balance it shows the amounts held by transactions that wai
 for other shards: an amount set aside cannot be spent, and an incoming amount has
 not arrived yet.
 
+With --alias it is the account of the organisation that has the alias
+(ledgerd account label). Aliases that were given before version 10 of the chain, and
+not since, are not found.
+
 With --at or --cut the balances are those at a cut (see ledgerd cut): every
 transaction before it counts with its outcome, so nothing is on its way.
 
@@ -296,18 +301,26 @@ certified the block. --out keeps the proof; ledgerd verify --proof FILE checks i
 offline. A running node proves its newest block only. For an earlier one, --proof
 --at N --home DIR executes the chain in the folder of a stopped node again.`,
 		Example: `  ledgerd account show acme:cash
+  ledgerd account show acme --alias "front desk"
   ledgerd account show acme:cash --at 1000
   ledgerd account show acme:cash --proof --genesis genesis.json --out cash.proof
   ledgerd account show acme:cash --proof --at 1000 --home net/node-0
   ledgerd account show acme:cash --json | jq -r '.balances[] | "\(.amount) \(.asset)"'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			path, err := parseAccount(arguments[0])
+			var path ledger.AccountPath
+			err := ledger.OrganisationName(arguments[0]).Validate()
+			if alias == "" {
+				path, err = parseAccount(arguments[0])
+			}
 			if err != nil {
-				return err
+				return asUsage(err)
 			}
 			if err := proof.check(command); err != nil {
 				return err
+			}
+			if alias != "" && proof.proof {
+				return usagef("--proof proves an account by its path: find that with --alias first")
 			}
 			if proof.proof {
 				return proof.prove(command, &remote, &cut, path, asJSON)
@@ -317,6 +330,13 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 				return err
 			}
 			defer done()
+			if alias != "" {
+				found, err := nodes.AccountByAlias(ctx, ledger.OrganisationName(arguments[0]), alias)
+				if err != nil {
+					return err
+				}
+				path = ledger.AccountPath(found.GetAccount())
+			}
 			account, err := cut.account(ctx, command, nodes, path)
 			if err != nil {
 				return err
@@ -332,6 +352,7 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 	remote.bind(command, false)
 	cut.bind(command)
 	proof.bind(command)
+	command.Flags().StringVar(&alias, "alias", "", "the account of the organisation with this alias")
 	addJSONFlag(command, &asJSON)
 	return command
 }
@@ -378,82 +399,6 @@ func (r *accountReport) write(out io.Writer) error {
 		return err
 	}
 	return balances.write(out)
-}
-
-// newAccountListCommand returns the `ledgerd account list` command.
-func newAccountListCommand() *cobra.Command {
-	var remote remoteOptions
-	var shard shardFlag
-	var asJSON bool
-	var limit int
-	command := &cobra.Command{
-		Use:   "list [PREFIX]",
-		Short: "List accounts and their balances",
-		Long: `List accounts and their balances, by path; with a PREFIX only those whose path
-begins with it. In a ledger of several shards, the accounts of all shards are
-listed. If no node of a shard answers, that shard's accounts are missing, and so are
-those of an organisation that is on its way to another shard: the command says so
-and fails.`,
-		Example: `  ledgerd account list
-  ledgerd account list --shard 1
-  ledgerd account list acme:customers: --limit 20
-  ledgerd account list acme: --limit 0 --json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
-			nodes, ctx, done, err := remote.connect(command.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			var silent []uint32
-			var moving []string
-			accounts, more, err := take(nodes.AccountsOf(ctx, shard.number,
-				strings.Join(arguments, ""), func(shards []uint32, names []string) {
-					silent, moving = shards, names
-				}), limit)
-			if err != nil {
-				return err
-			}
-			var missing error
-			if len(silent) > 0 {
-				missing = fmt.Errorf("no node of %s answers: its accounts are missing",
-					client.ShardNames(silent))
-			}
-			if len(moving) > 0 {
-				missing = errors.Join(missing, fmt.Errorf("on the way to another shard, so that "+
-					"the accounts are missing: %s", strings.Join(moving, ", ")))
-			}
-			reports := make([]accountReport, len(accounts))
-			rows := table{header: []string{"ACCOUNT", "BALANCE", "ASSET", ""},
-				right: []bool{false, true, false}}
-			for i, account := range accounts {
-				reports[i] = reportAccount(account)
-				reports[i].row(&rows)
-			}
-			if asJSON {
-				listed := map[string]any{"accounts": reports, "more": more}
-				if len(silent) > 0 {
-					listed["unanswered_shards"] = silent
-				}
-				if len(moving) > 0 {
-					listed["moving_organisations"] = moving
-				}
-				return errors.Join(writeJSON(command.OutOrStdout(), listed), missing)
-			}
-			return errors.Join(writeList(command.OutOrStdout(), &rows, more,
-				"no such accounts: open one with `ledgerd account open ORGANISATION:NAME`"),
-				missing)
-		},
-		ValidArgsFunction: accountCompletion(&remote, 1),
-	}
-	remote.bind(command, false)
-	shard.bind(command, &remote, "the accounts of this shard only")
-	bindLimit(command, &limit, 100)
-	addJSONFlag(command, &asJSON)
-	return command
 }
 
 // row adds an account to a table, with one line for each asset.

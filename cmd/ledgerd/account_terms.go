@@ -35,16 +35,11 @@ func (o *accountOptions) change(command *cobra.Command, text string, by ledger.O
 		return err
 	}
 	defer done()
-	account, err := nodes.Account(ctx, path)
+	change, err := nodes.AccountChange(ctx, path)
 	if err != nil {
 		return err
 	}
-	terms, err := api.AccountTermsFromProto(account.GetTerms())
-	if err != nil {
-		return fmt.Errorf("the node's answer: %w", err)
-	}
-	change := &ledger.AccountChange{Account: path, Number: account.GetRevision() + 1,
-		Alias: account.GetAlias(), AccountTerms: terms.Clone()}
+	terms := change.Clone()
 	if err := do(ctx, nodes, change); err != nil {
 		return err
 	}
@@ -265,21 +260,23 @@ opened again. It must have no amounts, and wait for none. Its organisation signs
 func newAccountLabelCommand() *cobra.Command {
 	var options accountOptions
 	var alias, guardian string
+	var index []string
 	command := &cobra.Command{
 		Use:   "label ORGANISATION:NAME [KEY=VALUE...]",
 		Short: "Set metadata, the alias or the guardian of an account",
 		Long: `Set metadata, the alias or the guardian of an account. KEY=VALUE sets a value, and
-KEY= takes it away. No two accounts of an organisation have the same alias. A
+KEY= takes it away. ledgerd account list --where finds an account by the keys that
+--index names, as long as the account has them. No two accounts of an organisation have the same alias. A
 guardian is an organisation that may freeze the account, and lift its own freeze. The
 account's organisation signs.`,
-		Example: `  ledgerd account label acme:cash iban=DE02120300000000202051
+		Example: `  ledgerd account label acme:cash iban=DE02120300000000202051 --index iban
   ledgerd account label acme:cash --alias "petty cash"
   ledgerd account label acme:cash --guardian regulator`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			set := command.Flags().Changed
-			if len(arguments) == 1 && !set("alias") && !set("guardian") {
-				return usagef("nothing to set: name a KEY=VALUE, --alias or --guardian")
+			if len(arguments) == 1 && !set("alias") && !set("guardian") && len(index) == 0 {
+				return usagef("nothing to set: name a KEY=VALUE, --alias, --guardian or --index")
 			}
 			return options.change(command, arguments[0], "", func(_ context.Context,
 				_ *client.Client, change *ledger.AccountChange) error {
@@ -308,6 +305,15 @@ account's organisation signs.`,
 							ledger.Metadatum{Key: key, Value: value, Indexed: indexed})
 					}
 				}
+				for _, key := range index {
+					at := slices.IndexFunc(change.Metadata, func(m ledger.Metadatum) bool {
+						return m.Key == key
+					})
+					if at < 0 {
+						return usagef("--index %q: the account has no such key", key)
+					}
+					change.Metadata[at].Indexed = true
+				}
 				return nil
 			})
 		},
@@ -317,6 +323,7 @@ account's organisation signs.`,
 	command.Flags().StringVar(&alias, "alias", "", "another name, or empty for none")
 	command.Flags().StringVar(&guardian, "guardian", "",
 		"an organisation that may freeze the account, or empty for none")
+	command.Flags().StringSliceVar(&index, "index", nil, "find the account by these keys")
 	return command
 }
 

@@ -231,6 +231,14 @@ func (s *Store) AllAccounts() iter.Seq2[ledger.Account, error] {
 	}
 }
 
+// Aliased returns the account of an organisation that lives here with an alias, and whether there
+// is one that has terms.
+func (s *Store) Aliased(owner ledger.OrganisationName, alias string) (ledger.AccountPath, bool) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Aliased(owner, alias)
+}
+
 // AccountCount returns the number of open accounts.
 func (s *Store) AccountCount() int {
 	s.mutex.RLock()

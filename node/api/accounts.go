@@ -52,13 +52,20 @@ func (s *Service) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	if len(request.Msg.GetCut()) > 0 {
+		if request.Msg.GetAlias() != "" {
+			return nil, invalid("alias: not at a cut")
+		}
 		at, err := s.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
 		if err != nil {
 			return nil, err
 		}
 		return s.AccountAtCut(ctx, request.Msg.GetAccount(), at)
 	}
-	account, height, err := s.account(ctx, request.Msg.GetAccount())
+	text, err := s.aliased(request.Msg)
+	if err != nil {
+		return nil, err
+	}
+	account, height, err := s.account(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +141,9 @@ func (s *Service) pageOfAccounts(request *ledgerdv1.ListAccountsRequest) (size i
 	if len(prefix) > ledger.MaxAccountPath {
 		return 0, invalid("prefix: at most %d characters", ledger.MaxAccountPath)
 	}
+	if request.GetWhereKey() == "" && request.GetWhereValue() != "" {
+		return 0, invalid("where_value: without a where_key")
+	}
 	if len(after) > ledger.MaxAccountPath || !strings.HasPrefix(after, prefix) && after != "" {
 		return 0, badToken()
 	}
@@ -149,6 +159,9 @@ func (s *Service) ListAccounts(ctx context.Context,
 		return nil, err
 	}
 	if len(request.Msg.GetCut()) > 0 {
+		if request.Msg.GetWhereKey() != "" {
+			return nil, invalid("where_key: not at a cut")
+		}
 		at, err := s.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
 		if err != nil {
 			return nil, err
@@ -178,8 +191,11 @@ func (s *Service) accountsPage(request *ledgerdv1.ListAccountsRequest, size int)
 	*ledgerdv1.ListAccountsResponse, error) {
 	answer := &ledgerdv1.ListAccountsResponse{BookChanges: s.backend.Store().BookChanges(),
 		MovingOrganisations: s.comingWith(request.GetPrefix())}
-	accounts, more, err := s.accountsFrom(request.GetPrefix(),
-		ledger.AccountPath(request.GetPageToken()), size)
+	list := s.accountsOf
+	if request.GetWhereKey() != "" {
+		list = s.accountsWhere
+	}
+	accounts, last, more, err := list(request, size)
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +207,21 @@ func (s *Service) accountsPage(request *ledgerdv1.ListAccountsRequest, size int)
 		answer.Accounts = append(answer.Accounts, s.accountToProto(&accounts[i], height))
 	}
 	if more {
-		answer.NextPageToken = string(accounts[len(accounts)-1].Path)
+		answer.NextPageToken = string(last)
 	}
 	return answer, nil
+}
+
+// accountsOf lists the accounts of a page, and returns the last one's path, and whether there are
+// accounts after that.
+func (s *Service) accountsOf(request *ledgerdv1.ListAccountsRequest, size int) (
+	page []ledger.Account, last ledger.AccountPath, more bool, err error) {
+	page, more, err = s.accountsFrom(request.GetPrefix(),
+		ledger.AccountPath(request.GetPageToken()), size)
+	if len(page) > 0 {
+		last = page[len(page)-1].Path
+	}
+	return page, last, more, err
 }
 
 // accountsFrom lists at most limit accounts with a prefix that come after a path, and reports

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -97,4 +98,64 @@ func accountChangeFromProto(message *ledgerdv1.AccountChange) (*ledger.AccountCh
 	}
 	return &ledger.AccountChange{Account: ledger.AccountPath(message.GetAccount()),
 		Number: message.GetNumber(), Alias: message.GetAlias(), AccountTerms: terms}, nil
+}
+
+// aliased returns the path of the account that a request names, or the account of an organisation
+// with an alias.
+func (s *Service) aliased(request *ledgerdv1.GetAccountRequest) (string, error) {
+	if request.GetAlias() == "" && request.GetOrganisation() == "" {
+		return request.GetAccount(), nil
+	}
+	owner := ledger.OrganisationName(request.GetOrganisation())
+	if err := owner.Validate(); err != nil {
+		return "", invalid("organisation: %w", err)
+	}
+	if request.GetAccount() != "" || request.GetAlias() == "" {
+		return "", invalid("alias: an account, or an organisation and an alias")
+	}
+	if err := s.livesHere(owner); err != nil {
+		return "", err
+	}
+	path, known := s.backend.Store().Aliased(owner, request.GetAlias())
+	if !known {
+		return "", notFound("no account of %s has the alias %.150q", owner, request.GetAlias())
+	}
+	return string(path), nil
+}
+
+// Bounds of a search by metadata. maxLooked bounds the accounts that are looked at for a page, and
+// lookedAtOnce those that are in memory for it together.
+const (
+	maxLooked    = 10_000
+	lookedAtOnce = 500
+)
+
+// accountsWhere lists at most size accounts whose terms have an indexed metadatum. It returns the
+// path up to which it looked, and whether there are accounts after that.
+func (s *Service) accountsWhere(request *ledgerdv1.ListAccountsRequest, size int) (
+	found []ledger.Account, after ledger.AccountPath, more bool, err error) {
+	wanted := ledger.Metadatum{Key: request.GetWhereKey(), Value: request.GetWhereValue(),
+		Indexed: true}
+	after = ledger.AccountPath(request.GetPageToken())
+	for looked := 0; looked < maxLooked; looked += lookedAtOnce {
+		var page []ledger.Account
+		page, more, err = s.accountsFrom(request.GetPrefix(), after, lookedAtOnce)
+		if err != nil {
+			return nil, "", false, err
+		}
+		for i := range page {
+			after = page[i].Path
+			if standing := page[i].Standing; standing == nil ||
+				!slices.Contains(standing.Metadata, wanted) {
+				continue
+			}
+			if found = append(found, page[i]); len(found) == size {
+				return found, after, more || i+1 < len(page), nil
+			}
+		}
+		if !more {
+			break
+		}
+	}
+	return found, after, more, nil
 }

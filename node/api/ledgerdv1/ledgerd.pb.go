@@ -2629,7 +2629,9 @@ func (x *Account) GetTerms() *AccountTerms {
 type GetAccountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	Cut           []*Place               `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"` // as in ListAccountsRequest
+	Organisation  string                 `protobuf:"bytes,2,opt,name=organisation,proto3" json:"organisation,omitempty"` // with alias, instead of account, and not at a cut
+	Alias         string                 `protobuf:"bytes,3,opt,name=alias,proto3" json:"alias,omitempty"`               // of an account with terms
+	Cut           []*Place               `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`                  // as in ListAccountsRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2667,6 +2669,20 @@ func (*GetAccountRequest) Descriptor() ([]byte, []int) {
 func (x *GetAccountRequest) GetAccount() string {
 	if x != nil {
 		return x.Account
+	}
+	return ""
+}
+
+func (x *GetAccountRequest) GetOrganisation() string {
+	if x != nil {
+		return x.Organisation
+	}
+	return ""
+}
+
+func (x *GetAccountRequest) GetAlias() string {
+	if x != nil {
+		return x.Alias
 	}
 	return ""
 }
@@ -2737,6 +2753,10 @@ type ListAccountsRequest struct {
 	PageToken   string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	Shard       *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"`                          // selects the accounts of one shard; by default of all
 	BookChanges uint64                 `protobuf:"varint,5,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"` // a node answers only if its chain has so many changes of the book
+	// Selects accounts with this indexed metadatum, not at a cut. A node looks at 10,000 accounts for
+	// a page at most, so a page shorter than its size may not be the last.
+	WhereKey   string `protobuf:"bytes,6,opt,name=where_key,json=whereKey,proto3" json:"where_key,omitempty"`
+	WhereValue string `protobuf:"bytes,7,opt,name=where_value,json=whereValue,proto3" json:"where_value,omitempty"`
 	// The places of all shards, by number, as of GetCut, for the balances there, without those of 0.
 	// All shards with such accounts have to answer. A page shorter than its size may not be the last.
 	Cut           []*Place `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`
@@ -2807,6 +2827,20 @@ func (x *ListAccountsRequest) GetBookChanges() uint64 {
 		return x.BookChanges
 	}
 	return 0
+}
+
+func (x *ListAccountsRequest) GetWhereKey() string {
+	if x != nil {
+		return x.WhereKey
+	}
+	return ""
+}
+
+func (x *ListAccountsRequest) GetWhereValue() string {
+	if x != nil {
+		return x.WhereValue
+	}
+	return ""
 }
 
 func (x *ListAccountsRequest) GetCut() []*Place {
@@ -6985,20 +7019,25 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\b \x01(\rR\x05shard\x12\x1a\n" +
 	"\brevision\x18\t \x01(\x04R\brevision\x12.\n" +
 	"\x05terms\x18\n" +
-	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\"R\n" +
+	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\"\x8c\x01\n" +
 	"\x11GetAccountRequest\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\x12#\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
+	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x14\n" +
+	"\x05alias\x18\x03 \x01(\tR\x05alias\x12#\n" +
 	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cut\"Z\n" +
 	"\x12GetAccountResponse\x12-\n" +
 	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\x12\x15\n" +
-	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xd6\x01\n" +
+	"\x06at_cut\x182 \x01(\bR\x05atCut\"\x94\x02\n" +
 	"\x13ListAccountsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
 	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12!\n" +
-	"\fbook_changes\x18\x05 \x01(\x04R\vbookChanges\x12#\n" +
+	"\fbook_changes\x18\x05 \x01(\x04R\vbookChanges\x12\x1b\n" +
+	"\twhere_key\x18\x06 \x01(\tR\bwhereKey\x12\x1f\n" +
+	"\vwhere_value\x18\a \x01(\tR\n" +
+	"whereValue\x12#\n" +
 	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
 	"\x06_shard\"\x89\x02\n" +
 	"\x14ListAccountsResponse\x12/\n" +

@@ -267,7 +267,7 @@ type Metadatum struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Indexed       bool                   `protobuf:"varint,3,opt,name=indexed,proto3" json:"indexed,omitempty"` // programs want to find accounts by it; nodes keep no index
+	Indexed       bool                   `protobuf:"varint,3,opt,name=indexed,proto3" json:"indexed,omitempty"` // ListAccounts finds accounts by it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

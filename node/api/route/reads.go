@@ -127,7 +127,11 @@ func (r *router) GetAccount(ctx context.Context,
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	cut := request.Msg.GetCut()
 	if len(cut) == 0 {
-		if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
+		if name := ledger.OrganisationName(request.Msg.GetOrganisation()); name.Validate() == nil {
+			if shard, elsewhere := r.home(name); elsewhere {
+				return passOn(ctx, r, shard, request.Msg, client.GetAccount)
+			}
+		} else if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
 			return passOn(ctx, r, shard, request.Msg, client.GetAccount)
 		}
 		return r.Service.GetAccount(ctx, request)

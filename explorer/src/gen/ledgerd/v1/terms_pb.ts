@@ -172,7 +172,7 @@ export type Metadatum = Message<"ledgerd.v1.Metadatum"> & {
   value: string;
 
   /**
-   * programs want to find accounts by it; nodes keep no index
+   * ListAccounts finds accounts by it
    *
    * @generated from field: bool indexed = 3;
    */
