@@ -352,7 +352,7 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 	remote.bind(command, false)
 	cut.bind(command)
 	proof.bind(command)
-	command.Flags().StringVar(&alias, "alias", "", "the account of the organisation with this alias")
+	command.Flags().StringVar(&alias, "alias", "", "the organisation's account with this alias")
 	addJSONFlag(command, &asJSON)
 	return command
 }
