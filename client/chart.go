@@ -26,7 +26,7 @@ type ChartLine struct {
 	Totals []ChartTotal
 }
 
-// ChartTotal is the sum of the balances of accounts in one asset: those above zero less those below.
+// ChartTotal is the sum of the balances of accounts in one asset, of which some are below zero.
 type ChartTotal struct {
 	Asset  ledger.AssetName
 	Amount *big.Int
@@ -72,7 +72,9 @@ func (c *Client) Chart(ctx context.Context, under string, depth int,
 	}
 	sorted := make([]ChartLine, 0, len(lines))
 	for _, line := range lines {
-		slices.SortFunc(line.Totals, func(a, b ChartTotal) int { return cmp.Compare(a.Asset, b.Asset) })
+		slices.SortFunc(line.Totals, func(a, b ChartTotal) int {
+			return cmp.Compare(a.Asset, b.Asset)
+		})
 		sorted = append(sorted, *line)
 	}
 	slices.SortFunc(sorted, func(a, b ChartLine) int {

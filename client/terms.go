@@ -10,10 +10,10 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// AccountChange returns the change of an account's terms that leaves all as it is, for the caller to
-// edit and to Post as the Account of a transaction. Its number is that of the present terms and one,
-// so it is refused (ledger.AccountOutdated) if another change comes between. The signer is the
-// account's organisation, or its guardian for a freeze.
+// AccountChange returns the change of an account's terms that leaves all as it is, for the caller
+// to edit and to Post as the Account of a transaction. Its number is one above that of the present
+// terms, so it is refused (ledger.AccountOutdated) if another change comes between. The signer is
+// the account's organisation, or its guardian for a freeze.
 func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
 	*ledger.AccountChange, error) {
 	account, err := c.Account(ctx, path)

@@ -331,7 +331,8 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 			}
 			defer done()
 			if alias != "" {
-				found, err := nodes.AccountByAlias(ctx, ledger.OrganisationName(arguments[0]), alias)
+				found, err := nodes.AccountByAlias(ctx,
+					ledger.OrganisationName(arguments[0]), alias)
 				if err != nil {
 					return err
 				}
