@@ -14,8 +14,8 @@ import (
 // ErrHoldAnswer reports an answer about a hold that no node gives.
 var ErrHoldAnswer = errors.New("client: the node's answer about a hold is malformed")
 
-// Hold returns a hold that is open, from the shard where it is. The code of the error is NotFound if
-// it is not open. The node is believed: a posting that is made of its answer is refused by the chain
+// Hold returns a hold that is open, from the shard where it is. The code of the error is NotFound
+// if it is not open. The node is believed: the chain refuses a posting that is made of its answer
 // if the hold is another one.
 func (c *Client) Hold(ctx context.Context, id ledger.Hash) (*ledgerdv1.OpenHold, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetHoldRequest{HoldHex: id.String()},
@@ -88,8 +88,8 @@ func PostHold(id ledger.Hash, hold *ledger.Hold, to ...ledger.Posting) (ledger.T
 		}
 	}
 	if sum.Compare(hold.Amount) > 0 {
-		return ledger.Transaction{}, fmt.Errorf("client: the hold is of %s, and %s cannot be posted",
-			hold.Amount, sum)
+		return ledger.Transaction{}, fmt.Errorf("client: the hold is of %s, and %s cannot be "+
+			"posted", hold.Amount, sum)
 	}
 	taken, err := sum.Neg()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// holdReport is a hold that is open, as --json prints it. Amounts are exact integers in the smallest
-// unit, as text, with the decimal form beside them.
+// holdReport is a hold that is open, as --json prints it. Amounts are exact integers in the
+// smallest unit, as text, with the decimal form beside them.
 type holdReport struct {
 	ID            string   `json:"id"`
 	Account       string   `json:"account"`
@@ -183,8 +183,8 @@ func parseHold(arguments, to []string, poster, expires string, now time.Time) (h
 	case slices.ContainsFunc(hold.To, func(path ledger.AccountPath) bool {
 		return path.Organisation() != hold.Poster
 	}):
-		return hold, usagef("the accounts of --to are of several organisations: name the one that " +
-			"may post the hold with --poster")
+		return hold, usagef("the accounts of --to are of several organisations: name the one " +
+			"that may post the hold with --poster")
 	}
 	if hold.Expires, err = parseDeadline(expires, now); err != nil || hold.Expires == 0 {
 		return hold, usagef("--expires %q: name a time to come, such as 2026-01-31T12:00:00Z, or "+
@@ -247,8 +247,8 @@ func (o *endOptions) end(command *cobra.Command, text string,
 func parseHoldID(text string) (ledger.Hash, error) {
 	id, err := ledger.ParseHash(text)
 	if err != nil {
-		return id, usagef("hold %.80q: %w: the id of a hold is that of the transaction that placed "+
-			"it (ledgerd hold list)", text, err)
+		return id, usagef("hold %.80q: %w: the id of a hold is that of the transaction that "+
+			"placed it (ledgerd hold list)", text, err)
 	}
 	return id, nil
 }

@@ -9,21 +9,24 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
+// OpenHold is a hold that is open in this shard.
+type OpenHold = state.Held
+
 // holdsLooked bounds the holds that one call of OpenHolds looks at.
 const holdsLooked = 4096
 
-// OpenHold returns a hold that is open here as of the head. It is read-only.
-func (s *Store) OpenHold(id ledger.Hash) (state.Held, bool) {
+// FindHold returns a hold that is open here as of the head. It is read-only.
+func (s *Store) FindHold(id ledger.Hash) (OpenHold, bool) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Hold(id)
 }
 
-// OpenHolds returns at most limit holds that match, in the order of their ids, as of the head. It begins
-// after the given id, or with the first one if there is none. It looks at a bounded number of them.
-// next is the last one that it looked at, and more says that there may be others after it.
-func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*state.Held) bool) (
-	page []state.Held, next ledger.Hash, more bool, err error) {
+// OpenHolds returns at most limit holds that match, in the order of their ids, as of the head. It
+// begins after the given id, or with the first one if there is none. It looks at a bounded number
+// of them. next is the last one that it looked at, and more says that there may be others after it.
+func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*OpenHold) bool) (
+	page []OpenHold, next ledger.Hash, more bool, err error) {
 	height := s.AppendedHeight()
 	defer guard(height, &err)
 	from := state.AppendHoldKey(nil, ledger.Hash{})

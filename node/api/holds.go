@@ -8,7 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
@@ -81,7 +81,7 @@ func holdConcerns(organisation string, hold *ledgerdv1.Hold) bool {
 		})
 }
 
-func (s *Service) openHoldToProto(held *state.Held) *ledgerdv1.OpenHold {
+func (s *Service) openHoldToProto(held *store.OpenHold) *ledgerdv1.OpenHold {
 	shown := &ledgerdv1.OpenHold{HoldHex: held.ID.String(), Hold: holdToProto(&held.Hold),
 		Shard: uint32(s.backend.Store().Shard()), Decimals: s.decimalsOf(held.Asset)}
 	if held.Ending != (ledger.Hash{}) {
@@ -92,7 +92,7 @@ func (s *Service) openHoldToProto(held *state.Held) *ledgerdv1.OpenHold {
 
 // isHere reports whether a hold lives in this shard. An old home of an organisation that moved
 // keeps its holds as they were.
-func (s *Service) isHere(held *state.Held) bool {
+func (s *Service) isHere(held *store.OpenHold) bool {
 	opened := s.backend.Store()
 	return !opened.Genesis().Sharded() ||
 		opened.HomeShard(held.From.Organisation()) == opened.Shard()
@@ -111,7 +111,7 @@ func (s *Service) GetHold(_ context.Context,
 	}
 	opened := s.backend.Store()
 	height := opened.AppendedHeight()
-	held, open := opened.OpenHold(id)
+	held, open := opened.FindHold(id)
 	if !open || !s.isHere(&held) {
 		return nil, NoHold(id)
 	}
@@ -144,9 +144,8 @@ func (s *Service) ListHolds(_ context.Context,
 	if err != nil {
 		return nil, err
 	}
-	found, next, more, err := s.backend.Store().OpenHolds(after, size, func(held *state.Held) bool {
-		return wanted.matches(held) && s.isHere(held)
-	})
+	matches := func(held *store.OpenHold) bool { return wanted.matches(held) && s.isHere(held) }
+	found, next, more, err := s.backend.Store().OpenHolds(after, size, matches)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("reading holds: %w", err))
 	}
@@ -197,7 +196,7 @@ func newHoldFilter(request *ledgerdv1.ListHoldsRequest) (filter holdFilter, err 
 	return filter, nil
 }
 
-func (f *holdFilter) matches(held *state.Held) bool {
+func (f *holdFilter) matches(held *store.OpenHold) bool {
 	return (f.organisation == "" || held.From.Organisation() == f.organisation) &&
 		(f.poster == "" || held.Poster == f.poster) &&
 		(f.account == "" || held.From == f.account)

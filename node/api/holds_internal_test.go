@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// TestHoldsConcern: the organisation of the account, the poster and those that may get something see
-// a hold, and its end those that it ends for. No other one does.
+// TestHoldsConcern: the organisation of the account, the poster and those that may get something
+// see a hold. Its end is seen by the organisation of the account and the poster.
 func TestHoldsConcern(t *testing.T) {
 	t.Parallel()
 	hold := &ledger.Hold{From: "acme:a", Asset: "EUR", Amount: ledger.NewAmount(5),

@@ -23,9 +23,9 @@ import (
 func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
-	for _, file := range []string{"transaction.proto", "assets.proto", "holds.proto",
-		"chain.proto", "cut.proto", "genesis.proto", "history.proto", "figures.proto",
-		"rounds.proto", "shards.proto", "terms.proto", "ledgerd.proto"} {
+	for _, file := range []string{"transaction.proto", "accounts.proto", "assets.proto",
+		"holds.proto", "chain.proto", "cut.proto", "genesis.proto", "history.proto",
+		"figures.proto", "rounds.proto", "shards.proto", "terms.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -188,6 +188,7 @@ func apiPage(comments map[string]string) string {
 	for _, message := range byName(file.Messages(), bundles.Messages(), cuts.Messages(),
 		begins.Messages(), shards.Messages(), histories.Messages(),
 		ledgerdv1.File_ledgerd_v1_figures_proto.Messages(), watched.Messages(),
+		ledgerdv1.File_ledgerd_v1_accounts_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_assets_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_holds_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_chain_proto.Messages(),

@@ -2510,434 +2510,6 @@ func (x *ListBlocksResponse) GetHeadHeight() uint64 {
 	return 0
 }
 
-type Account struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	Organisation  string                 `protobuf:"bytes,2,opt,name=organisation,proto3" json:"organisation,omitempty"`
-	Issuer        bool                   `protobuf:"varint,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	Alias         string                 `protobuf:"bytes,4,opt,name=alias,proto3" json:"alias,omitempty"`
-	OpenedHeight  uint64                 `protobuf:"varint,5,opt,name=opened_height,json=openedHeight,proto3" json:"opened_height,omitempty"`
-	Balances      []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
-	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"`     // of the block after which the account has these balances
-	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`       // the account's home
-	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // the number of the last change of its terms; 0 without terms
-	Terms         *AccountTerms          `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`       // absent without terms
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Account) Reset() {
-	*x = Account{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Account) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Account) ProtoMessage() {}
-
-func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Account.ProtoReflect.Descriptor instead.
-func (*Account) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *Account) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *Account) GetOrganisation() string {
-	if x != nil {
-		return x.Organisation
-	}
-	return ""
-}
-
-func (x *Account) GetIssuer() bool {
-	if x != nil {
-		return x.Issuer
-	}
-	return false
-}
-
-func (x *Account) GetAlias() string {
-	if x != nil {
-		return x.Alias
-	}
-	return ""
-}
-
-func (x *Account) GetOpenedHeight() uint64 {
-	if x != nil {
-		return x.OpenedHeight
-	}
-	return 0
-}
-
-func (x *Account) GetBalances() []*Balance {
-	if x != nil {
-		return x.Balances
-	}
-	return nil
-}
-
-func (x *Account) GetHeight() uint64 {
-	if x != nil {
-		return x.Height
-	}
-	return 0
-}
-
-func (x *Account) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *Account) GetRevision() uint64 {
-	if x != nil {
-		return x.Revision
-	}
-	return 0
-}
-
-func (x *Account) GetTerms() *AccountTerms {
-	if x != nil {
-		return x.Terms
-	}
-	return nil
-}
-
-type GetAccountRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	Organisation  string                 `protobuf:"bytes,2,opt,name=organisation,proto3" json:"organisation,omitempty"` // with alias, instead of account, and not at a cut
-	Alias         string                 `protobuf:"bytes,3,opt,name=alias,proto3" json:"alias,omitempty"`               // of an account with terms
-	Cut           []*Place               `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`                  // as in ListAccountsRequest
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetAccountRequest) Reset() {
-	*x = GetAccountRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetAccountRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetAccountRequest) ProtoMessage() {}
-
-func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
-func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *GetAccountRequest) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *GetAccountRequest) GetOrganisation() string {
-	if x != nil {
-		return x.Organisation
-	}
-	return ""
-}
-
-func (x *GetAccountRequest) GetAlias() string {
-	if x != nil {
-		return x.Alias
-	}
-	return ""
-}
-
-func (x *GetAccountRequest) GetCut() []*Place {
-	if x != nil {
-		return x.Cut
-	}
-	return nil
-}
-
-type GetAccountResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	AtCut         bool                   `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"` // as in ListAccountsResponse
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetAccountResponse) Reset() {
-	*x = GetAccountResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetAccountResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetAccountResponse) ProtoMessage() {}
-
-func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
-func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *GetAccountResponse) GetAccount() *Account {
-	if x != nil {
-		return x.Account
-	}
-	return nil
-}
-
-func (x *GetAccountResponse) GetAtCut() bool {
-	if x != nil {
-		return x.AtCut
-	}
-	return false
-}
-
-type ListAccountsRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Prefix      string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	PageSize    uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
-	PageToken   string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard       *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"`                          // selects the accounts of one shard; by default of all
-	BookChanges uint64                 `protobuf:"varint,5,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"` // a node answers only if its chain has so many changes of the book
-	// Selects accounts with this indexed metadatum, not at a cut. A node looks at 10,000 accounts for
-	// a page at most, so a page shorter than its size may not be the last.
-	WhereKey   string `protobuf:"bytes,6,opt,name=where_key,json=whereKey,proto3" json:"where_key,omitempty"`
-	WhereValue string `protobuf:"bytes,7,opt,name=where_value,json=whereValue,proto3" json:"where_value,omitempty"`
-	// The places of all shards, by number, as of GetCut, for the balances there, without those of 0.
-	// All shards with such accounts have to answer. A page shorter than its size may not be the last.
-	Cut           []*Place `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListAccountsRequest) Reset() {
-	*x = ListAccountsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListAccountsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListAccountsRequest) ProtoMessage() {}
-
-func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
-func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *ListAccountsRequest) GetPrefix() string {
-	if x != nil {
-		return x.Prefix
-	}
-	return ""
-}
-
-func (x *ListAccountsRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListAccountsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *ListAccountsRequest) GetShard() uint32 {
-	if x != nil && x.Shard != nil {
-		return *x.Shard
-	}
-	return 0
-}
-
-func (x *ListAccountsRequest) GetBookChanges() uint64 {
-	if x != nil {
-		return x.BookChanges
-	}
-	return 0
-}
-
-func (x *ListAccountsRequest) GetWhereKey() string {
-	if x != nil {
-		return x.WhereKey
-	}
-	return ""
-}
-
-func (x *ListAccountsRequest) GetWhereValue() string {
-	if x != nil {
-		return x.WhereValue
-	}
-	return ""
-}
-
-func (x *ListAccountsRequest) GetCut() []*Place {
-	if x != nil {
-		return x.Cut
-	}
-	return nil
-}
-
-type ListAccountsResponse struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Accounts         []*Account             `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	NextPageToken    string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	UnansweredShards []uint32               `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered; their accounts are missing
-	// Organisations with the prefix that are on their way to another home, at most 100. Their accounts
-	// are missing until they have arrived.
-	MovingOrganisations []string `protobuf:"bytes,4,rep,name=moving_organisations,json=movingOrganisations,proto3" json:"moving_organisations,omitempty"`
-	BookChanges         uint64   `protobuf:"varint,5,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"` // changes of the book that all chains of the page have, without a cut
-	// The balances are those at the cut of the request. A node of a version before cuts does not set
-	// it, and answers with the balances of the present.
-	AtCut         bool `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListAccountsResponse) Reset() {
-	*x = ListAccountsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListAccountsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListAccountsResponse) ProtoMessage() {}
-
-func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
-func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *ListAccountsResponse) GetAccounts() []*Account {
-	if x != nil {
-		return x.Accounts
-	}
-	return nil
-}
-
-func (x *ListAccountsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-func (x *ListAccountsResponse) GetUnansweredShards() []uint32 {
-	if x != nil {
-		return x.UnansweredShards
-	}
-	return nil
-}
-
-func (x *ListAccountsResponse) GetMovingOrganisations() []string {
-	if x != nil {
-		return x.MovingOrganisations
-	}
-	return nil
-}
-
-func (x *ListAccountsResponse) GetBookChanges() uint64 {
-	if x != nil {
-		return x.BookChanges
-	}
-	return 0
-}
-
-func (x *ListAccountsResponse) GetAtCut() bool {
-	if x != nil {
-		return x.AtCut
-	}
-	return false
-}
-
 type GetRecordRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2947,7 +2519,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +2531,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +2544,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetRecordRequest) GetKey() string {
@@ -2993,7 +2565,7 @@ type GetRecordResponse struct {
 
 func (x *GetRecordResponse) Reset() {
 	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +2577,7 @@ func (x *GetRecordResponse) String() string {
 func (*GetRecordResponse) ProtoMessage() {}
 
 func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +2590,7 @@ func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetRecordResponse) GetRecord() *Record {
@@ -3062,7 +2634,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +2646,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +2659,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Organisation) GetName() string {
@@ -3163,7 +2735,7 @@ type EarlierHome struct {
 
 func (x *EarlierHome) Reset() {
 	*x = EarlierHome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +2747,7 @@ func (x *EarlierHome) String() string {
 func (*EarlierHome) ProtoMessage() {}
 
 func (x *EarlierHome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +2760,7 @@ func (x *EarlierHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlierHome.ProtoReflect.Descriptor instead.
 func (*EarlierHome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EarlierHome) GetShard() uint32 {
@@ -3214,7 +2786,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +2798,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +2811,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -3258,7 +2830,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +2842,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +2855,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -3303,7 +2875,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +2887,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +2900,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -3355,7 +2927,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +2939,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +2952,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -3407,7 +2979,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +2991,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3004,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -3458,7 +3030,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3042,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3055,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -3502,7 +3074,7 @@ type GetUseRequest struct {
 
 func (x *GetUseRequest) Reset() {
 	*x = GetUseRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3514,7 +3086,7 @@ func (x *GetUseRequest) String() string {
 func (*GetUseRequest) ProtoMessage() {}
 
 func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3527,7 +3099,7 @@ func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseRequest.ProtoReflect.Descriptor instead.
 func (*GetUseRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetUseRequest) GetOrganisation() string {
@@ -3547,7 +3119,7 @@ type GetUseResponse struct {
 
 func (x *GetUseResponse) Reset() {
 	*x = GetUseResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3131,7 @@ func (x *GetUseResponse) String() string {
 func (*GetUseResponse) ProtoMessage() {}
 
 func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3144,7 @@ func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseResponse.ProtoReflect.Descriptor instead.
 func (*GetUseResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetUseResponse) GetUse() *Quotas {
@@ -3600,7 +3172,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3184,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3197,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3668,7 +3240,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3252,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3265,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3807,7 +3379,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3391,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3404,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3865,7 +3437,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +3449,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +3462,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3916,7 +3488,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +3500,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +3513,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -3997,7 +3569,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +3581,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +3594,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -4056,7 +3628,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +3640,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +3653,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -4109,7 +3681,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4121,7 +3693,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4134,7 +3706,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -4174,7 +3746,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +3758,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +3771,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -4253,7 +3825,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +3837,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +3850,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -4298,7 +3870,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +3882,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +3895,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -4349,7 +3921,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +3933,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +3946,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4394,7 +3966,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +3978,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +3991,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4448,7 +4020,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4460,7 +4032,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4045,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4521,7 +4093,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4533,7 +4105,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4546,7 +4118,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4664,7 +4236,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4676,7 +4248,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4689,7 +4261,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -4968,7 +4540,7 @@ type ShardWait struct {
 
 func (x *ShardWait) Reset() {
 	*x = ShardWait{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +4552,7 @@ func (x *ShardWait) String() string {
 func (*ShardWait) ProtoMessage() {}
 
 func (x *ShardWait) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +4565,7 @@ func (x *ShardWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
 func (*ShardWait) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ShardWait) GetShard() uint32 {
@@ -5053,7 +4625,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5065,7 +4637,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5078,7 +4650,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -5151,7 +4723,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5163,7 +4735,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +4748,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5340,7 +4912,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +4924,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +4937,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5417,7 +4989,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5429,7 +5001,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5442,7 +5014,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5490,7 +5062,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5074,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5087,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5562,7 +5134,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5146,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5159,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5770,7 +5342,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5782,7 +5354,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +5367,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5944,7 +5516,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5956,7 +5528,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5969,7 +5541,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -6017,7 +5589,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +5601,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +5614,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6111,7 +5683,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6123,7 +5695,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6136,7 +5708,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6196,7 +5768,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6208,7 +5780,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6221,7 +5793,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 type GetTreeResponse struct {
@@ -6233,7 +5805,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6245,7 +5817,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6258,7 +5830,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6276,7 +5848,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +5860,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +5873,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 type WatchTreeResponse struct {
@@ -6313,7 +5885,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +5897,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +5910,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6357,7 +5929,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +5941,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +5954,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6401,7 +5973,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6413,7 +5985,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6426,7 +5998,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6445,7 +6017,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6457,7 +6029,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6470,7 +6042,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6489,7 +6061,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6501,7 +6073,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6514,7 +6086,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6532,7 +6104,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6544,7 +6116,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6557,7 +6129,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 type WatchClusterResponse struct {
@@ -6569,7 +6141,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6581,7 +6153,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6594,7 +6166,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6618,7 +6190,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6630,7 +6202,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6643,7 +6215,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6692,7 +6264,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6704,7 +6276,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6717,7 +6289,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6759,7 +6331,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +6343,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +6356,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -6806,7 +6378,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -7007,46 +6579,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06blocks\x18\x01 \x03(\v2\x17.ledgerd.v1.BlockHeaderR\x06blocks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vhead_height\x18\x03 \x01(\x04R\n" +
-	"headHeight\"\xc5\x02\n" +
-	"\aAccount\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
-	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x16\n" +
-	"\x06issuer\x18\x03 \x01(\bR\x06issuer\x12\x14\n" +
-	"\x05alias\x18\x04 \x01(\tR\x05alias\x12#\n" +
-	"\ropened_height\x18\x05 \x01(\x04R\fopenedHeight\x12/\n" +
-	"\bbalances\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\bbalances\x12\x16\n" +
-	"\x06height\x18\a \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\b \x01(\rR\x05shard\x12\x1a\n" +
-	"\brevision\x18\t \x01(\x04R\brevision\x12.\n" +
-	"\x05terms\x18\n" +
-	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\"\x8c\x01\n" +
-	"\x11GetAccountRequest\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
-	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x14\n" +
-	"\x05alias\x18\x03 \x01(\tR\x05alias\x12#\n" +
-	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cut\"Z\n" +
-	"\x12GetAccountResponse\x12-\n" +
-	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\x12\x15\n" +
-	"\x06at_cut\x182 \x01(\bR\x05atCut\"\x94\x02\n" +
-	"\x13ListAccountsRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
-	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12!\n" +
-	"\fbook_changes\x18\x05 \x01(\x04R\vbookChanges\x12\x1b\n" +
-	"\twhere_key\x18\x06 \x01(\tR\bwhereKey\x12\x1f\n" +
-	"\vwhere_value\x18\a \x01(\tR\n" +
-	"whereValue\x12#\n" +
-	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
-	"\x06_shard\"\x89\x02\n" +
-	"\x14ListAccountsResponse\x12/\n" +
-	"\baccounts\x18\x01 \x03(\v2\x13.ledgerd.v1.AccountR\baccounts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
-	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\x121\n" +
-	"\x14moving_organisations\x18\x04 \x03(\tR\x13movingOrganisations\x12!\n" +
-	"\fbook_changes\x18\x05 \x01(\x04R\vbookChanges\x12\x15\n" +
-	"\x06at_cut\x182 \x01(\bR\x05atCut\"$\n" +
+	"headHeight\"$\n" +
 	"\x10GetRecordRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"m\n" +
 	"\x11GetRecordResponse\x12*\n" +
@@ -7465,7 +6998,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7498,118 +7031,114 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetBlockResponse)(nil),          // 28: ledgerd.v1.GetBlockResponse
 	(*ListBlocksRequest)(nil),         // 29: ledgerd.v1.ListBlocksRequest
 	(*ListBlocksResponse)(nil),        // 30: ledgerd.v1.ListBlocksResponse
-	(*Account)(nil),                   // 31: ledgerd.v1.Account
-	(*GetAccountRequest)(nil),         // 32: ledgerd.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),        // 33: ledgerd.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),       // 34: ledgerd.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 35: ledgerd.v1.ListAccountsResponse
-	(*GetRecordRequest)(nil),          // 36: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 37: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 38: ledgerd.v1.Organisation
-	(*EarlierHome)(nil),               // 39: ledgerd.v1.EarlierHome
-	(*GetOrganisationRequest)(nil),    // 40: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 41: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 42: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 43: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 44: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 45: ledgerd.v1.GetNonceResponse
-	(*GetUseRequest)(nil),             // 46: ledgerd.v1.GetUseRequest
-	(*GetUseResponse)(nil),            // 47: ledgerd.v1.GetUseResponse
-	(*ProofStep)(nil),                 // 48: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 49: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 50: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 51: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 52: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 53: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 54: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 55: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 56: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 57: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 58: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 59: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 60: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 61: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 62: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 63: ledgerd.v1.NodeState
-	(*ShardWait)(nil),                 // 64: ledgerd.v1.ShardWait
-	(*Backfill)(nil),                  // 65: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 66: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 67: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 68: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 69: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 70: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 71: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 72: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 73: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 74: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 75: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 76: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 77: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 78: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 79: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 80: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 81: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 82: ledgerd.v1.GetClusterResponse
-	(*WatchClusterRequest)(nil),       // 83: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 84: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 85: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 86: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 87: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 88: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 89: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 90: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 91: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 92: ledgerd.v1.MembershipChange
-	(*BookChange)(nil),                // 93: ledgerd.v1.BookChange
-	(*AssetChange)(nil),               // 94: ledgerd.v1.AssetChange
-	(*Hold)(nil),                      // 95: ledgerd.v1.Hold
-	(*HoldEnd)(nil),                   // 96: ledgerd.v1.HoldEnd
-	(*AccountChange)(nil),             // 97: ledgerd.v1.AccountChange
-	(*Balance)(nil),                   // 98: ledgerd.v1.Balance
-	(*AccountTerms)(nil),              // 99: ledgerd.v1.AccountTerms
-	(*Place)(nil),                     // 100: ledgerd.v1.Place
-	(*Record)(nil),                    // 101: ledgerd.v1.Record
-	(*Policy)(nil),                    // 102: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 103: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 104: ledgerd.v1.Charter
-	(*ShardRefusal)(nil),              // 105: ledgerd.v1.ShardRefusal
-	(*ShardChange)(nil),               // 106: ledgerd.v1.ShardChange
-	(*ReadChainRequest)(nil),          // 107: ledgerd.v1.ReadChainRequest
-	(*GetAccountProofRequest)(nil),    // 108: ledgerd.v1.GetAccountProofRequest
-	(*ListHistoryRequest)(nil),        // 109: ledgerd.v1.ListHistoryRequest
-	(*GetAssetRequest)(nil),           // 110: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 111: ledgerd.v1.ListAssetsRequest
-	(*GetHoldRequest)(nil),            // 112: ledgerd.v1.GetHoldRequest
-	(*ListHoldsRequest)(nil),          // 113: ledgerd.v1.ListHoldsRequest
-	(*GetCutRequest)(nil),             // 114: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 115: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 116: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 117: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 118: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 119: ledgerd.v1.GetSeedRequest
-	(*GetRoundsRequest)(nil),          // 120: ledgerd.v1.GetRoundsRequest
-	(*WatchRoundsRequest)(nil),        // 121: ledgerd.v1.WatchRoundsRequest
-	(*ReadChainResponse)(nil),         // 122: ledgerd.v1.ReadChainResponse
-	(*GetAccountProofResponse)(nil),   // 123: ledgerd.v1.GetAccountProofResponse
-	(*ListHistoryResponse)(nil),       // 124: ledgerd.v1.ListHistoryResponse
-	(*GetAssetResponse)(nil),          // 125: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 126: ledgerd.v1.ListAssetsResponse
-	(*GetHoldResponse)(nil),           // 127: ledgerd.v1.GetHoldResponse
-	(*ListHoldsResponse)(nil),         // 128: ledgerd.v1.ListHoldsResponse
-	(*GetCutResponse)(nil),            // 129: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 130: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 131: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 132: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 133: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 134: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 135: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 136: ledgerd.v1.WatchRoundsResponse
+	(*GetRecordRequest)(nil),          // 31: ledgerd.v1.GetRecordRequest
+	(*GetRecordResponse)(nil),         // 32: ledgerd.v1.GetRecordResponse
+	(*Organisation)(nil),              // 33: ledgerd.v1.Organisation
+	(*EarlierHome)(nil),               // 34: ledgerd.v1.EarlierHome
+	(*GetOrganisationRequest)(nil),    // 35: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 36: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 37: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 38: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 39: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 40: ledgerd.v1.GetNonceResponse
+	(*GetUseRequest)(nil),             // 41: ledgerd.v1.GetUseRequest
+	(*GetUseResponse)(nil),            // 42: ledgerd.v1.GetUseResponse
+	(*ProofStep)(nil),                 // 43: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 44: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 45: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 46: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 47: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 48: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 49: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 50: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 51: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 52: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 53: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 54: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 55: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 56: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 57: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 58: ledgerd.v1.NodeState
+	(*ShardWait)(nil),                 // 59: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 60: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 61: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 62: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 63: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 64: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 65: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 66: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 67: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 68: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 69: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 70: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 71: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 72: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 73: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 74: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 75: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 76: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 77: ledgerd.v1.GetClusterResponse
+	(*WatchClusterRequest)(nil),       // 78: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 79: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 80: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 81: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 82: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 83: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 84: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 85: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 86: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 87: ledgerd.v1.MembershipChange
+	(*BookChange)(nil),                // 88: ledgerd.v1.BookChange
+	(*AssetChange)(nil),               // 89: ledgerd.v1.AssetChange
+	(*Hold)(nil),                      // 90: ledgerd.v1.Hold
+	(*HoldEnd)(nil),                   // 91: ledgerd.v1.HoldEnd
+	(*AccountChange)(nil),             // 92: ledgerd.v1.AccountChange
+	(*Record)(nil),                    // 93: ledgerd.v1.Record
+	(*Policy)(nil),                    // 94: ledgerd.v1.Policy
+	(*Quotas)(nil),                    // 95: ledgerd.v1.Quotas
+	(*Charter)(nil),                   // 96: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 97: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 98: ledgerd.v1.ShardChange
+	(*ReadChainRequest)(nil),          // 99: ledgerd.v1.ReadChainRequest
+	(*GetAccountRequest)(nil),         // 100: ledgerd.v1.GetAccountRequest
+	(*GetAccountProofRequest)(nil),    // 101: ledgerd.v1.GetAccountProofRequest
+	(*ListAccountsRequest)(nil),       // 102: ledgerd.v1.ListAccountsRequest
+	(*ListHistoryRequest)(nil),        // 103: ledgerd.v1.ListHistoryRequest
+	(*GetAssetRequest)(nil),           // 104: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 105: ledgerd.v1.ListAssetsRequest
+	(*GetHoldRequest)(nil),            // 106: ledgerd.v1.GetHoldRequest
+	(*ListHoldsRequest)(nil),          // 107: ledgerd.v1.ListHoldsRequest
+	(*GetCutRequest)(nil),             // 108: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 109: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 110: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 111: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 112: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 113: ledgerd.v1.GetSeedRequest
+	(*GetRoundsRequest)(nil),          // 114: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 115: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 116: ledgerd.v1.ReadChainResponse
+	(*GetAccountResponse)(nil),        // 117: ledgerd.v1.GetAccountResponse
+	(*GetAccountProofResponse)(nil),   // 118: ledgerd.v1.GetAccountProofResponse
+	(*ListAccountsResponse)(nil),      // 119: ledgerd.v1.ListAccountsResponse
+	(*ListHistoryResponse)(nil),       // 120: ledgerd.v1.ListHistoryResponse
+	(*GetAssetResponse)(nil),          // 121: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 122: ledgerd.v1.ListAssetsResponse
+	(*GetHoldResponse)(nil),           // 123: ledgerd.v1.GetHoldResponse
+	(*ListHoldsResponse)(nil),         // 124: ledgerd.v1.ListHoldsResponse
+	(*GetCutResponse)(nil),            // 125: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 126: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 127: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 128: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 129: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 130: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 131: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 132: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	88,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	83,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	88,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	83,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7618,12 +7147,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	89,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	84,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	89,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	90,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	84,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	85,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
 	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
@@ -7634,154 +7163,148 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	24,  // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	26,  // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	91,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	92,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	93,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
-	94,  // 31: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
-	95,  // 32: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
-	96,  // 33: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
-	97,  // 34: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
+	86,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	87,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	88,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
+	89,  // 31: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
+	90,  // 32: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
+	91,  // 33: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
+	92,  // 34: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
 	25,  // 35: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
 	24,  // 36: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	98,  // 37: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	99,  // 38: ledgerd.v1.Account.terms:type_name -> ledgerd.v1.AccountTerms
-	100, // 39: ledgerd.v1.GetAccountRequest.cut:type_name -> ledgerd.v1.Place
-	31,  // 40: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	100, // 41: ledgerd.v1.ListAccountsRequest.cut:type_name -> ledgerd.v1.Place
-	31,  // 42: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	101, // 43: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	102, // 44: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	39,  // 45: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	38,  // 46: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	38,  // 47: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	103, // 48: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	103, // 49: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	48,  // 50: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 51: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	49,  // 52: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	53,  // 53: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	52,  // 54: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	52,  // 55: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	52,  // 56: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	56,  // 57: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	61,  // 58: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 59: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	62,  // 60: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	65,  // 61: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	64,  // 62: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	64,  // 63: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	64,  // 64: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 65: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 66: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	69,  // 67: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	66,  // 68: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	63,  // 69: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	67,  // 70: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	68,  // 71: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	104, // 72: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	73,  // 73: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	72,  // 74: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	64,  // 75: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	64,  // 76: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	64,  // 77: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	71,  // 78: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	105, // 79: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	106, // 80: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	74,  // 81: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	74,  // 82: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	63,  // 83: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	70,  // 84: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	70,  // 85: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	87,  // 86: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 87: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	87,  // 88: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 89: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 90: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 91: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 92: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 93: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 94: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 95: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 96: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 97: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	107, // 98: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
-	32,  // 99: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	108, // 100: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	34,  // 101: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	109, // 102: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	36,  // 103: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	40,  // 104: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	42,  // 105: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	110, // 106: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	111, // 107: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	112, // 108: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
-	113, // 109: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	44,  // 110: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	46,  // 111: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	114, // 112: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	115, // 113: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	50,  // 114: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	54,  // 115: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	57,  // 116: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	116, // 117: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	59,  // 118: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	79,  // 119: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	81,  // 120: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	75,  // 121: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	117, // 122: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	118, // 123: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	119, // 124: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	85,  // 125: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	83,  // 126: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	77,  // 127: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	120, // 128: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	121, // 129: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 130: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 131: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 132: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 133: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 134: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 135: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 136: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 137: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 138: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	122, // 139: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	33,  // 140: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	123, // 141: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	35,  // 142: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	124, // 143: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	37,  // 144: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	41,  // 145: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	43,  // 146: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	125, // 147: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	126, // 148: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	127, // 149: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	128, // 150: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	45,  // 151: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	47,  // 152: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	129, // 153: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	130, // 154: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	51,  // 155: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	55,  // 156: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	58,  // 157: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	131, // 158: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	60,  // 159: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	80,  // 160: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	82,  // 161: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	76,  // 162: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	132, // 163: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	133, // 164: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	134, // 165: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	86,  // 166: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	84,  // 167: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78,  // 168: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	135, // 169: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	136, // 170: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	130, // [130:171] is the sub-list for method output_type
-	89,  // [89:130] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	93,  // 37: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	94,  // 38: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	34,  // 39: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	33,  // 40: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	33,  // 41: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	95,  // 42: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	95,  // 43: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	43,  // 44: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	24,  // 45: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	44,  // 46: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	48,  // 47: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	47,  // 48: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	47,  // 49: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	47,  // 50: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	51,  // 51: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	56,  // 52: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 53: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	57,  // 54: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	60,  // 55: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	59,  // 56: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	59,  // 57: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	59,  // 58: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 59: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 60: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	64,  // 61: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	61,  // 62: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	58,  // 63: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	62,  // 64: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	63,  // 65: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	96,  // 66: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	68,  // 67: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	67,  // 68: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	59,  // 69: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	59,  // 70: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	59,  // 71: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	66,  // 72: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	97,  // 73: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	98,  // 74: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	69,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	69,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	58,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	65,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	65,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	82,  // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	25,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	82,  // 82: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 83: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 84: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 85: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 86: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 87: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 88: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	22,  // 89: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	27,  // 90: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	29,  // 91: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	99,  // 92: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	100, // 93: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	101, // 94: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	102, // 95: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	103, // 96: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	31,  // 97: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	35,  // 98: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	37,  // 99: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	104, // 100: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	105, // 101: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	106, // 102: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
+	107, // 103: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
+	39,  // 104: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	41,  // 105: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	108, // 106: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	109, // 107: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	45,  // 108: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	49,  // 109: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	52,  // 110: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	110, // 111: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	54,  // 112: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	74,  // 113: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	76,  // 114: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	70,  // 115: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	111, // 116: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	112, // 117: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	113, // 118: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	80,  // 119: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	78,  // 120: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	72,  // 121: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	114, // 122: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	115, // 123: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 124: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 125: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 126: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 127: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 128: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 129: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 130: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 131: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 132: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	116, // 133: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	117, // 134: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	118, // 135: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	119, // 136: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	120, // 137: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	32,  // 138: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	36,  // 139: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	38,  // 140: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	121, // 141: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	122, // 142: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	123, // 143: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	124, // 144: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	40,  // 145: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	42,  // 146: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	125, // 147: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	126, // 148: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	46,  // 149: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	50,  // 150: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	53,  // 151: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	127, // 152: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	55,  // 153: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	75,  // 154: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	77,  // 155: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	71,  // 156: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	128, // 157: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	129, // 158: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	130, // 159: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	81,  // 160: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	79,  // 161: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	73,  // 162: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	131, // 163: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	132, // 164: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	124, // [124:165] is the sub-list for method output_type
+	83,  // [83:124] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7789,6 +7312,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	if File_ledgerd_v1_ledgerd_proto != nil {
 		return
 	}
+	file_ledgerd_v1_accounts_proto_init()
 	file_ledgerd_v1_assets_proto_init()
 	file_ledgerd_v1_chain_proto_init()
 	file_ledgerd_v1_cut_proto_init()
@@ -7807,20 +7331,19 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		(*GetBlockRequest_Head)(nil),
 	}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[30].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[46].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[50].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[59].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[75].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[77].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[41].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[45].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[48].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[54].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[70].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   84,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
