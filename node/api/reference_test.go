@@ -168,7 +168,9 @@ func apiPage(comments map[string]string) string {
 	service := file.Services().Get(0)
 	fmt.Fprintf(&b, "\nA call over JSON is a POST to `/%s/CALL`:\n\n```\ncurl -H 'Content-Type: "+
 		"application/json' -d '{\"account\":\"acme:cash\"}' \\\n  http://127.0.0.1:8080/%s/"+
-		"GetAccount\n```\n\n## Calls\n\n| call | takes | answers with | what it does |\n"+
+		"GetAccount\n```\n\nEvery node serves a description of these calls over JSON in "+
+		"OpenAPI 3.1, at `/openapi.json`.\nReleases have it in `api/openapi.json`, beside the "+
+		"`.proto` files.\n\n## Calls\n\n| call | takes | answers with | what it does |\n"+
 		"|---|---|---|---|\n", service.FullName(), service.FullName())
 	for i := range service.Methods().Len() {
 		method := service.Methods().Get(i)

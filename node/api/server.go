@@ -159,6 +159,7 @@ func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.H
 	mux.Handle(path, withBodyDeadline(requests.within(rpcs), s.options.MaxBodyPatience))
 	s.probes(mux, doors.Readers)
 	s.reflection(mux)
+	mux.HandleFunc("GET /openapi.json", serveDescription)
 	if s.options.Docs != nil {
 		mux.Handle("/docs/", s.options.Docs)
 	}
