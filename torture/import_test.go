@@ -91,15 +91,14 @@ func (in input) matches(t *testing.T, balances string) {
 	decoder := json.NewDecoder(strings.NewReader(balances))
 	for decoder.More() {
 		var line struct {
-			Account, Asset string
-			Amount         *big.Int
+			Account, Asset, Amount string
 		}
 		if err := decoder.Decode(&line); err != nil {
 			t.Fatal(err)
 		}
 		sum := in.sums[line.Account]
-		if sum == nil || sum.Cmp(line.Amount) != 0 || line.Asset != "unit" || seen[line.Account] {
-			t.Fatalf("account %s holds %v %s, the file's sum is %v (seen before: %v)", line.Account,
+		if sum == nil || sum.String() != line.Amount || line.Asset != "unit" || seen[line.Account] {
+			t.Fatalf("account %s holds %q %s, the file's sum is %v (seen before: %v)", line.Account,
 				line.Amount, line.Asset, sum, seen[line.Account])
 		}
 		seen[line.Account] = true

@@ -27,12 +27,55 @@ type lineBuilder struct {
 	// conflicting reports whether conflicts between lines matter. They do not if all lines go one
 	// way.
 	conflicting bool
+	decimals    map[ledger.AssetName]int // of the assets whose amounts had a point so far
 }
 
 type linePosting struct {
-	Account *string        `json:"account"`
-	Amount  *ledger.Amount `json:"amount"`
-	Asset   string         `json:"asset"`
+	Account *string     `json:"account"`
+	Amount  *lineAmount `json:"amount"`
+	Asset   string      `json:"asset"`
+}
+
+// lineAmount is an amount of a line: an integer of the smallest unit, as text or as number, or text
+// with a point and all decimals of a registered asset.
+type lineAmount struct {
+	ledger.Amount
+	decimal string // the text with a point
+}
+
+// UnmarshalJSON reads an amount. What has a point is read with the decimals of its asset, later.
+func (a *lineAmount) UnmarshalJSON(data []byte) error {
+	if bytes.IndexByte(data, '.') >= 0 && data[0] == '"' {
+		return json.Unmarshal(data, &a.decimal)
+	}
+	return a.Amount.UnmarshalJSON(data)
+}
+
+// unknownDecimals is the error of a line whose amount has a point: nobody asked for the decimals of
+// its asset yet.
+type unknownDecimals struct{ asset ledger.AssetName }
+
+func (e *unknownDecimals) Error() string {
+	return fmt.Sprintf("the decimals of %s are not known", e.asset)
+}
+
+// amount returns the amount of a posting. It has to be written with all decimals: they never change,
+// so the same line is the same transaction in every run.
+func (b *lineBuilder) amount(posting *linePosting, asset ledger.AssetName) (ledger.Amount, error) {
+	text := posting.Amount.decimal
+	if text == "" {
+		return posting.Amount.Amount, nil
+	}
+	count, known := b.decimals[asset]
+	if !known {
+		return ledger.Amount{}, &unknownDecimals{asset}
+	}
+	amount, err := ledger.ParseDecimal(text, count)
+	if _, fraction, _ := strings.Cut(text, "."); err == nil && len(fraction) < count {
+		return amount, fmt.Errorf("%s has %d decimals: write all of them, %s", asset, count,
+			amount.Decimal(count))
+	}
+	return amount, err
 }
 
 // line is an entry under way.
@@ -155,7 +198,11 @@ func (b *lineBuilder) build(text []byte, number uint64) (*line, error) {
 		if asset == "" {
 			asset = ledger.DefaultAsset
 		}
-		debit := posting.Amount.Sign() < 0
+		amount, err := b.amount(&posting, asset)
+		if err != nil {
+			return nil, fmt.Errorf("posting %d: %w", i+1, err)
+		}
+		debit := amount.Sign() < 0
 		if debit && signer < 0 {
 			signer = owners[place]
 		}
@@ -163,7 +210,7 @@ func (b *lineBuilder) build(text []byte, number uint64) (*line, error) {
 			made.touch(openings[place].Account, debit)
 		}
 		transaction.Postings = append(transaction.Postings,
-			ledger.Posting{Account: openings[place].Account, Asset: asset, Amount: *posting.Amount})
+			ledger.Posting{Account: openings[place].Account, Asset: asset, Amount: amount})
 	}
 	if signer < 0 && len(owners) > 0 {
 		signer = owners[0] // nothing is debited

@@ -131,6 +131,7 @@ func FuzzLine(f *testing.F) {
 		[]byte(
 			`{"postings":[{"account":"a","amount":"-1"},{"account":"a:b","amount":1,"asset":"EUR"}],"x":{"y":[]}}`))
 	f.Add([]byte(`{"postings":null}`))
+	f.Add([]byte(`{"postings":[{"account":"a","amount":"-1.50","asset":"EUR"}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		transaction, size, err := builderForTest().transaction(line, 3)
 		if err != nil {

@@ -23,6 +23,7 @@ type Nodes interface {
 		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
 	Packs(ctx context.Context) (bool, error)
 	NeedsDeadlines(ctx context.Context) (bool, error)
+	Asset(ctx context.Context, name ledger.AssetName) (*ledgerdv1.Asset, error)
 	Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse, error)
 	Submit(ctx context.Context, bundle *ledger.Bundle,
 		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)

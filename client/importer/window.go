@@ -8,9 +8,15 @@ import (
 	"sort"
 	"time"
 
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
+
+// maxKnownDecimals bounds the assets whose decimals an import keeps in mind.
+const maxKnownDecimals = 1_024
 
 // fill reads lines until as many are under way as allowed, or the source ends.
 func (r *run) fill(ctx context.Context) error {
@@ -25,7 +31,9 @@ func (r *run) fill(ctx context.Context) error {
 		}
 		current := r.current()
 		if text != nil {
-			r.begin(current, text, number)
+			if err := r.begin(ctx, current, text, number); err != nil {
+				return err
+			}
 		}
 		if r.isFull(current, number) {
 			r.closeSegment(current)
@@ -104,14 +112,61 @@ func (r *run) take() ([]byte, uint64, error) {
 	return text, r.number, err
 }
 
+// build makes a line. It asks the nodes for the decimals of assets that it meets.
+func (r *run) build(ctx context.Context, text []byte, number uint64) (*line, error) {
+	for asked := 0; ; asked++ {
+		l, err := r.builder.line(text, number)
+		unknown := (*unknownDecimals)(nil)
+		if !errors.As(err, &unknown) || asked > ledger.MaxAssets {
+			return l, err
+		}
+		if r.builder.decimals == nil {
+			r.builder.decimals = make(map[ledger.AssetName]int)
+		}
+		if len(r.builder.decimals) == maxKnownDecimals {
+			clear(r.builder.decimals)
+		}
+		if r.builder.decimals[unknown.asset], err = r.decimals(ctx, unknown.asset); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// decimals returns the decimals of an asset: none if it is not registered. It retries while no node
+// answers.
+func (r *run) decimals(ctx context.Context, name ledger.AssetName) (int, error) {
+	for {
+		asset, err := r.nodes.Asset(ctx, name)
+		switch code := client.CodeOf(err); {
+		case err == nil, code == connect.CodeNotFound, code == connect.CodeUnimplemented,
+			code == connect.CodeInvalidArgument:
+			return int(asset.GetTerms().GetDecimals()), nil
+		case ctx.Err() != nil || !r.mayRetry(err) || !r.patient():
+			return 0, &decimalsError{err}
+		}
+		r.nodes.Rotate()
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return 0, &decimalsError{err}
+		}
+	}
+}
+
+// decimalsError ends an import: the nodes do not say how many decimals an asset has.
+type decimalsError struct{ error }
+
+func (e *decimalsError) Unwrap() error { return e.error }
+
 // begin makes a line and puts it under way.
-func (r *run) begin(current *segment, text []byte, number uint64) {
-	l, err := r.builder.line(text, number)
+func (r *run) begin(ctx context.Context, current *segment, text []byte, number uint64) error {
+	l, err := r.build(ctx, text, number)
+	if errors.As(err, new(*decimalsError)) {
+		return fmt.Errorf("line %d: the decimals of its assets: %w", number, err)
+	}
 	if err != nil {
 		current.bad++
 		r.noteFailure(current, LineFailure{Line: number, Code: "malformed_line",
 			Reason: err.Error()})
-		return
+		return nil
 	}
 	l.segment = current
 	current.lines++
@@ -125,9 +180,10 @@ func (r *run) begin(current *segment, text []byte, number uint64) {
 	}
 	if r.packs {
 		r.join(l, len(text))
-		return
+		return nil
 	}
 	r.proceed(l)
+	return nil
 }
 
 // open makes sure that the accounts of an opening are open before its line continues.

@@ -40,11 +40,11 @@ func TestCommandsAtACut(t *testing.T) {
 	}
 	was := s.run("export --balances %n")
 	if !strings.Contains(was.errs, "balances at the cut 0:") || !strings.Contains(was.out,
-		`{"account":"org2:a","asset":"unit","amount":5}`) {
+		`{"account":"org2:a","asset":"unit","amount":"5"}`) {
 		t.Errorf("%+v", was)
 	}
 	s.must("tx transfer org1:mint org2:a 2 --wait durable-everywhere %n %k")
-	if now := s.must("export --balances %n"); !strings.Contains(now, `"amount":7}`) {
+	if now := s.must("export --balances %n"); !strings.Contains(now, `"amount":"7"}`) {
 		t.Error(now)
 	}
 	// The cut of before, from the standard input, at all nodes and in the folders.

@@ -18,11 +18,13 @@ import (
 	nodereport "github.com/ledgerd/ledgerd/node/report"
 )
 
-// balanceLine is a balance in an export. The amount is a JSON integer, as in an import.
+// balanceLine is a balance in an export.
 type balanceLine struct {
 	Account string           `json:"account"`
 	Asset   ledger.AssetName `json:"asset"`
-	Amount  json.Number      `json:"amount"`
+	Amount  ledger.Amount    `json:"amount"` // as text
+	// Decimal is the amount with the decimals of the asset, if it has any.
+	Decimal string `json:"amount_decimal,omitempty"`
 }
 
 // blockLine is a block in an export.
@@ -48,6 +50,8 @@ type entryLine struct {
 type exporter interface {
 	ExportBlocks(ctx context.Context, visit func(blockLine) error) error
 	ExportBalances(ctx context.Context, visit func(store.BalanceLine) error) error
+	// decimals returns those of a registered asset, and 0 for others.
+	decimals(ctx context.Context, asset ledger.AssetName) (int, error)
 }
 
 // newExportCommand returns the `ledgerd export` command.
@@ -71,8 +75,9 @@ write the same bytes.
               shards), passed (it is only for other shards) or verdict (another
               shard's verdict about an entry), and whether it crossed shards
   --balances  by account and asset: account, asset, amount. An account that was
-              imported is named as in the file; the amount is an integer of up
-              to 39 digits.
+              imported is named as in the file; the amount is text with the digits
+              of an integer, of the smallest unit. Of a registered asset with
+              decimals, amount_decimal is the same amount with all of them.
   --journal   from block 1 to the head, or to --at: every transaction with its
               postings, records, note, signatures and outcome
 
@@ -142,7 +147,7 @@ shard at that cut, and in a book of one shard with --at those at a block.`,
 					return asUsage(err)
 				}
 				defer node.Close()
-				from = nodeExporter{node, &cut, command}
+				from = nodeExporter{node, &cut, command, newDecimals(node)}
 			} else {
 				h, err := loadHome(dir)
 				if err != nil {
@@ -201,8 +206,12 @@ func export(ctx context.Context, out io.Writer, from exporter, blocks bool) erro
 		err = from.ExportBlocks(ctx, func(line blockLine) error { return encoder.Encode(line) })
 	} else {
 		err = from.ExportBalances(ctx, func(line store.BalanceLine) error {
+			count, err := from.decimals(ctx, line.Asset)
+			if err != nil {
+				return err
+			}
 			return encoder.Encode(balanceLine{Account: line.Account, Asset: line.Asset,
-				Amount: json.Number(line.Amount.String())})
+				Amount: line.Amount, Decimal: decimalForm(line.Amount.String(), count)})
 		})
 	}
 	return errors.Join(err, buffered.Flush())
@@ -212,6 +221,11 @@ func export(ctx context.Context, out io.Writer, from exporter, blocks bool) erro
 type storeExporter struct {
 	*store.Store
 	place *store.Place // for balances; nil for those of now
+}
+
+func (e storeExporter) decimals(_ context.Context, name ledger.AssetName) (int, error) {
+	asset, _ := e.Asset(name)
+	return int(asset.Decimals), nil
 }
 
 // ExportBlocks calls visit with every block from 1 to the head, until it fails or ctx ends.
@@ -305,6 +319,11 @@ type nodeExporter struct {
 	node    *client.Client
 	cut     *cutFlags
 	command *cobra.Command // its standard error gets the cut
+	assets  *decimals
+}
+
+func (e nodeExporter) decimals(ctx context.Context, asset ledger.AssetName) (int, error) {
+	return e.assets.of(ctx, asset)
 }
 
 // ExportBlocks calls visit with every block from 1 to the node's head at the time of the call.

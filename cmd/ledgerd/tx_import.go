@@ -66,10 +66,11 @@ standard input:
   {"postings":[{"account":"alice","amount":-5},{"account":"bob","amount":5}]}
 
 The postings of a line add up to zero for each asset ("asset"; without it
-"unit"). Everything else on a line becomes the entry's note. A name in the file
-becomes the account ORGANISATION:NAME, which is opened as needed; exports show
-it under the file's name again. A balance may not fall below zero unless
---issuer names its account.
+"unit"). Amounts are integers of the smallest unit, as number or as text, or text
+with a point and all decimals of a registered asset: "-12.50". Everything else on a
+line becomes the entry's note. A name in the file becomes the account
+ORGANISATION:NAME, which is opened as needed; exports show it under the file's name
+again. A balance may not fall below zero unless --issuer names its account.
 
 Nothing has to be prepared: the command makes the organisation, "import" without
 --org, and its key, if they are missing.

@@ -53,9 +53,9 @@ func TestImportOverShards(t *testing.T) {
 		}
 	}
 	if balances := s.must("export --balances %n"); !strings.Contains(balances,
-		`{"account":"holder-12","asset":"unit","amount":7}`) ||
-		!strings.Contains(balances, `{"account":"mint","asset":"unit","amount":-7}`) ||
-		strings.Count(balances, `"amount":0`) != 11 {
+		`{"account":"holder-12","asset":"unit","amount":"7"}`) ||
+		!strings.Contains(balances, `{"account":"mint","asset":"unit","amount":"-7"}`) ||
+		strings.Count(balances, `"amount":"0"`) != 11 {
 		t.Error(balances)
 	}
 

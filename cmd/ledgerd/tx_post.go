@@ -51,9 +51,45 @@ type draftAccount struct {
 }
 
 type draftPosting struct {
-	Account string        `json:"account"`
-	Amount  ledger.Amount `json:"amount"`
-	Asset   string        `json:"asset"`
+	Account string      `json:"account"`
+	Amount  draftAmount `json:"amount"`
+	Asset   string      `json:"asset"`
+}
+
+// draftAmount is an amount in a file: an integer of the smallest unit, as text or as number, or text
+// with a point and all decimals of a registered asset.
+type draftAmount struct {
+	ledger.Amount
+	decimal string // the text with a point, until it is resolved
+}
+
+// UnmarshalJSON reads an amount. What has a point is resolved later, since a node knows the asset.
+func (a *draftAmount) UnmarshalJSON(data []byte) error {
+	if text := ""; bytes.ContainsRune(data, '.') && json.Unmarshal(data, &text) == nil {
+		a.decimal = text
+		return nil
+	}
+	if err := a.Amount.UnmarshalJSON(data); err != nil {
+		return fmt.Errorf("%w: write a number with decimals as text, \"12.50\"", err)
+	}
+	return nil
+}
+
+// resolve reads the amounts with a point, with the decimals that a node says the assets have.
+func (o *txPostOptions) resolve(command *cobra.Command, parts *draft) error {
+	for i := range parts.Postings {
+		posting := &parts.Postings[i]
+		text := posting.Amount.decimal
+		if text == "" {
+			continue
+		}
+		amount, err := o.amount(command, text, posting.Asset)
+		if err != nil {
+			return fmt.Errorf("posting %d: %w", i+1, err)
+		}
+		posting.Amount = draftAmount{Amount: amount}
+	}
+	return nil
 }
 
 type draftRecord struct {
@@ -97,8 +133,9 @@ or to cancel a transaction at a shard, as ledgerd tx cancel does:
   {"cancellation": {"transaction": "6a0c9f…", "shard": 2},
    "signer": "acme", "deadline": "2026-01-31T12:00:00Z"}
 
-Amounts in the file are exact integers in the smallest unit of the asset, and
-those of --posting have all of its decimals (ledgerd asset): -12.50:EUR.
+Amounts in the file are exact integers in the smallest unit of the asset, or text
+with a point and all decimals of the asset (ledgerd asset): "-12.50". Those of
+--posting always have all of its decimals: -12.50:EUR.
 
 Postings add up to zero for each asset. Every organisation that gives something
 has to sign; the keyring needs the key of each. The first of them is the signer,
@@ -154,15 +191,26 @@ func (o *txPostOptions) run(command *cobra.Command, arguments []string) error {
 		if parts, err = parseDraft(content); err != nil {
 			return fmt.Errorf("%s: %w", arguments[0], err)
 		}
+		if err := o.resolve(command, &parts); err != nil {
+			return fmt.Errorf("%s: %w", arguments[0], err)
+		}
 	}
+	return o.submit(command, parts)
+}
+
+// submit makes the transaction of the parts and of the flags, signs it, and submits it or writes it
+// to a file.
+func (o *txPostOptions) submit(command *cobra.Command, parts draft) error {
 	for _, text := range o.postings {
 		posting, sum, err := parsePosting(text)
 		if err != nil {
 			return err
 		}
-		if posting.Amount, err = o.amount(command, sum, posting.Asset); err != nil {
+		amount, err := o.amount(command, sum, posting.Asset)
+		if err != nil {
 			return usagef("--posting %q: %w", text, err)
 		}
+		posting.Amount = draftAmount{Amount: amount}
 		parts.Postings = append(parts.Postings, posting)
 	}
 	transaction, err := parts.transaction()
@@ -285,7 +333,7 @@ func (d *draft) transaction() (ledger.Transaction, error) {
 			return made, err
 		}
 		made.Postings = append(made.Postings, ledger.Posting{Account: path, Asset: asset,
-			Amount: posting.Amount})
+			Amount: posting.Amount.Amount})
 	}
 	for _, record := range d.Records {
 		key, err := parseRecordKey(record.Key)
