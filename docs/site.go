@@ -60,7 +60,7 @@ func sections() []section {
 		{Title: "Start", names: []string{indexName, "tutorial"}},
 		{Title: "How to", names: []string{"membership", "access", "keys", "disks", "journals",
 			"shards", "assets", "account-terms", "holds", "sinks", "statements", "watching",
-			"python", "typescript"}},
+			"python", "typescript", "templates"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "encoding", "glossary", "status",
 			"licences"}},

@@ -447,6 +447,12 @@ var rooms = []room{
 			"node/doors", "node/api/..."},
 		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
 	},
+	{folder: "client/template",
+		purpose: "templates of entries that people post again and again: small files with " +
+			"parameters, checked and filled in",
+		imports: []string{"ledger"},
+		modules: []string{"github.com/pelletier/go-toml/v2"},
+	},
 	{folder: "client/sink",
 		purpose: "streams the entries of all chains to other systems, each once: follows the " +
 			"chains, filters, retries; the targets are below it",

@@ -59,8 +59,8 @@ func (e *unknownDecimals) Error() string {
 	return fmt.Sprintf("the decimals of %s are not known", e.asset)
 }
 
-// amount returns the amount of a posting. It has to be written with all decimals: they never change,
-// so the same line is the same transaction in every run.
+// amount returns the amount of a posting. It has to be written with all decimals. They never
+// change, so the same line is the same transaction in every run.
 func (b *lineBuilder) amount(posting *linePosting, asset ledger.AssetName) (ledger.Amount, error) {
 	text := posting.Amount.decimal
 	if text == "" {

@@ -132,7 +132,9 @@ var asking = map[string]string{
 	"tx put":            "acme:r x",
 	"tx status":         strings.Repeat("ab", 32),
 	"tx submit":         "%d/payment.tx",
-	"tx transfer":       "acme:cash acme:vault 5",
+	"tx template post": "../../examples/templates/sale.toml --set net=1.00 --set tax=0.20 " +
+		"--set gross=1.20 --set receipt=7 --set day=2026-01-31",
+	"tx transfer": "acme:cash acme:vault 5",
 }
 
 // notAsking are the commands with a flag --node of another meaning, or that need no node.
@@ -181,8 +183,8 @@ webhook = {url = "http://127.0.0.1:2", secret_file = "secret", allow_http = true
 	})
 }
 
-// TestAmountsAsText: files take amounts as integers of the smallest unit, as text or as numbers, and
-// as text with all decimals of the asset. What commands write is text.
+// TestAmountsAsText: files take amounts as integers of the smallest unit, as text or as numbers,
+// and as text with all decimals of the asset. What commands write is text.
 func TestAmountsAsText(t *testing.T) {
 	t.Parallel()
 	s := newAssetShell(t)

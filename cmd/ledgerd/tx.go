@@ -40,7 +40,8 @@ The state of a transaction is its outcome so far:
   ledgerd tx import entries.jsonl.gz --issuer coinbase
   ledgerd tx status 5d0c6a…`,
 	}, newTxTransferCommand(), newTxPostCommand(), newTxPutCommand(), newTxGetCommand(),
-		newTxSubmitCommand(), newTxStatusCommand(), newTxCancelCommand(), newTxImportCommand())
+		newTxSubmitCommand(), newTxStatusCommand(), newTxCancelCommand(), newTxImportCommand(),
+		newTxTemplateCommand())
 }
 
 // statusReport is a transaction's state as --json prints it.

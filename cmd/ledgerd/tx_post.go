@@ -56,8 +56,8 @@ type draftPosting struct {
 	Asset   string      `json:"asset"`
 }
 
-// draftAmount is an amount in a file: an integer of the smallest unit, as text or as number, or text
-// with a point and all decimals of a registered asset.
+// draftAmount is an amount in a file: an integer of the smallest unit, as text or as number, or
+// text with a point and all decimals of a registered asset.
 type draftAmount struct {
 	ledger.Amount
 	decimal string // the text with a point, until it is resolved
@@ -85,7 +85,7 @@ func (o *txPostOptions) resolve(command *cobra.Command, parts *draft) error {
 		}
 		amount, err := o.amount(command, text, posting.Asset)
 		if err != nil {
-			return fmt.Errorf("posting %d: %w", i+1, err)
+			return fmt.Errorf("posting %d: %w", i+1, inFile(err))
 		}
 		posting.Amount = draftAmount{Amount: amount}
 	}
@@ -243,6 +243,14 @@ func (o *txPostOptions) submit(command *cobra.Command, parts draft) error {
 		return o.sign(command, signers, transaction)
 	}
 	return o.post.post(command, signers, transaction)
+}
+
+// inFile returns an error about what a file says: the command line is not what is wrong.
+func inFile(err error) error {
+	if misused := (*usageError)(nil); errors.As(err, &misused) {
+		return misused.err
+	}
+	return err
 }
 
 // parseDraft parses a transaction in JSON. It refuses unknown fields.
