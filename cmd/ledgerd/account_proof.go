@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/client"
@@ -68,11 +70,12 @@ func (o *accountProofOptions) prove(command *cobra.Command, remote *remoteOption
 	path ledger.AccountPath, asJSON bool) error {
 	var proof *ledger.AccountProof
 	var genesis *ledger.Genesis
+	var known map[ledger.AssetName]int
 	var err error
 	if o.home != "" {
-		proof, genesis, err = o.fromHome(command, cut, path)
+		proof, genesis, known, err = o.fromHome(command, cut, path)
 	} else {
-		proof, genesis, err = o.fromNode(command, remote, path)
+		proof, genesis, known, err = o.fromNode(command, remote, path)
 	}
 	if err != nil {
 		return err
@@ -81,6 +84,7 @@ func (o *accountProofOptions) prove(command *cobra.Command, remote *remoteOption
 	if err != nil {
 		return err
 	}
+	report.fillDecimals(known)
 	if o.out != "" {
 		if err := home.WriteFile(o.out, proof.Encode(), 0o644); err != nil {
 			return err
@@ -90,51 +94,89 @@ func (o *accountProofOptions) prove(command *cobra.Command, remote *remoteOption
 }
 
 func (o *accountProofOptions) fromNode(command *cobra.Command, remote *remoteOptions,
-	path ledger.AccountPath) (*ledger.AccountProof, *ledger.Genesis, error) {
+	path ledger.AccountPath) (*ledger.AccountProof, *ledger.Genesis, map[ledger.AssetName]int,
+	error) {
 	genesis, err := home.ReadGenesis(o.genesis)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	nodes, ctx, done, err := remote.connect(command.Context())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer done()
 	proven, err := nodes.ProvenAccount(ctx, path, genesis)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return proven.Proof, genesis, nil
+	known, err := provenDecimals(ctx, nodes, &proven.Account, ledger.ShardID(proven.Shard), genesis)
+	return proven.Proof, genesis, known, err
+}
+
+// provenDecimals returns the decimals of an account's assets that the shard's chain proves: a node
+// cannot place the point elsewhere. Of the others, amounts stay in the smallest unit.
+func provenDecimals(ctx context.Context, nodes *client.Client, account *ledger.Account,
+	shard ledger.ShardID, genesis *ledger.Genesis) (map[ledger.AssetName]int, error) {
+	known := make(map[ledger.AssetName]int)
+	for i := range account.Balances {
+		name := account.Balances[i].Asset
+		if name == ledger.DefaultAsset {
+			continue
+		}
+		asset, _, err := nodes.CertifiedAsset(ctx, name, shard, genesis)
+		switch code := client.CodeOf(err); {
+		case err == nil:
+			known[name] = int(asset.Decimals)
+		case code != connect.CodeNotFound && code != connect.CodeUnimplemented &&
+			code != connect.CodeFailedPrecondition:
+			return nil, err
+		}
+	}
+	return known, nil
 }
 
 func (o *accountProofOptions) fromHome(command *cobra.Command, cut *cutFlags,
-	path ledger.AccountPath) (proof *ledger.AccountProof, genesis *ledger.Genesis, err error) {
+	path ledger.AccountPath) (proof *ledger.AccountProof, genesis *ledger.Genesis,
+	known map[ledger.AssetName]int, err error) {
 	h, err := loadHome(o.home)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := hasData(h); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	opened, err := store.Open(h.Data(), h.Genesis, storeOptions(h))
 	if err != nil {
-		return nil, nil, explainStore(h, err)
+		return nil, nil, nil, explainStore(h, err)
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	height := opened.CertifiedHeight()
 	if command.Flags().Changed("at") {
 		if height, err = cut.at.inStore(opened); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	genesis = h.Genesis
 	if o.genesis != "" {
 		if genesis, err = home.ReadGenesis(o.genesis); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
+	known = make(map[ledger.AssetName]int)
+	for _, asset := range opened.Assets(0, ledger.MaxRegisteredAssets) {
+		known[asset.Name] = int(asset.Decimals)
+	}
 	proof, err = opened.ProveAccountAfter(command.Context(), path, height)
-	return proof, genesis, explainStore(h, err)
+	return proof, genesis, known, explainStore(h, err)
+}
+
+// fillDecimals gives the balances the decimals that are known of their assets.
+func (r *accountProofReport) fillDecimals(known map[ledger.AssetName]int) {
+	for i := range r.Balances {
+		each := &r.Balances[i]
+		each.Decimals = known[ledger.AssetName(each.Asset)]
+		each.Decimal = decimalForm(each.Amount, each.Decimals)
+	}
 }
 
 // reportAccountProof checks a proof from the genesis on.

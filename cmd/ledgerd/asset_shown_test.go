@@ -59,6 +59,17 @@ func TestAmountsHaveTheirDecimals(t *testing.T) {
 		t.Errorf("%d bytes: %v", len(document), err)
 	}
 
+	proven := s.object("account show acme:cash --proof --genesis %d/genesis --out %d/kept %n")
+	if got, want := fmt.Sprint(proven["balances"]), "[map[amount:1234795 "+
+		"amount_decimal:12347.95 asset:EUR decimals:2] map[amount:7 asset:gold]]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// A file proves the account alone: nothing in it says how many decimals an asset has.
+	if text := s.must("verify --proof %d/kept --genesis %d/genesis"); !strings.Contains(text,
+		"1234795  EUR") {
+		t.Error(text)
+	}
+
 	if text := s.must("trial-balance --accounts --format csv %n"); !strings.Contains(text,
 		"account,acme:mint,EUR,,12347.95\n") || !strings.Contains(text,
 		"total,,EUR,12347.95,12347.95\n") || !strings.Contains(text, "total,,gold,7,7\n") {

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,7 +56,7 @@ type Config struct {
 	// Nodes to ask, if the command line names none.
 	Nodes []string `koanf:"nodes"`
 	// Shards to stream; all by default.
-	Shards  []uint32      `koanf:"shards"`
+	Shards  []int64       `koanf:"shards"`
 	Filter  FilterConfig  `koanf:"filter"`
 	Batch   BatchConfig   `koanf:"batch"`
 	Retry   RetryConfig   `koanf:"retry"`
@@ -190,6 +191,11 @@ func Read(path string) (*Config, error) {
 	if !sinkName.MatchString(config.Name) {
 		return nil, fmt.Errorf("%w: %s: name %q: use up to 40 letters, digits, - and _", ErrConfig,
 			path, config.Name)
+	}
+	for _, shard := range config.Shards {
+		if shard < 0 || shard > math.MaxUint32 {
+			return nil, fmt.Errorf("%w: %s: shards: there is no shard %d", ErrConfig, path, shard)
+		}
 	}
 	options := config.Options()
 	if err := options.Filter.Validate(); err != nil {
