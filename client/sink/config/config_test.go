@@ -122,10 +122,11 @@ func TestTargets(t *testing.T) {
 		{"postgres", "[postgres]\nurl_env = \"LEDGERD_TEST_NOT_SET\"",
 			"the environment has no LEDGERD_TEST_NOT_SET"},
 		{"kafka", "[kafka]\nbrokers = [\"127.0.0.1:9092\"]\ntopic = \"t\"", ""},
-		{"kafka", "[kafka]\nbrokers = [\"127.0.0.1:9092\"]\ntopic = \"t\"\nmechanism = \"plain\"\n" +
-			"user = \"u\"\npassword_file = \"secret\"", "readable on the way"},
-		{"kafka", "[kafka]\nbrokers = [\"127.0.0.1:9092\"]\ntopic = \"t\"\nmechanism = \"plain\"\n" +
-			"user = \"u\"\npassword_file = \"secret\"\ntls = true", ""},
+		{"kafka", "[kafka]\nbrokers = [\"127.0.0.1:9092\"]\ntopic = \"t\"\n" +
+			"mechanism = \"plain\"\nuser = \"u\"\npassword_file = \"secret\"",
+			"readable on the way"},
+		{"kafka", "[kafka]\nbrokers = [\"127.0.0.1:9092\"]\ntopic = \"t\"\n" +
+			"mechanism = \"plain\"\nuser = \"u\"\npassword_file = \"secret\"\ntls = true", ""},
 		{"kafka", "[kafka]\nca = \"ca.pem\"", "ca.pem has no certificate"},
 		{"kafka", "[kafka]\nca = \"none.pem\"", "ca: open"},
 		{"nats", "[nats]\nservers = [\"nats://127.0.0.1:4222\"]\nstream = \"s\"\n" +

@@ -64,6 +64,7 @@ from .merkle import ProofError
 from .packed import PackedBody, PackedBundle, Transfer
 from .proof import Header, Placing, Proof, Result
 from .sender import Sender
+from .supply import AssetProof, Issuance, ProvenAsset, ShardProof, Supply, SupplyProof, supply_of
 from .transaction import (
     Cancellation,
     Member,
@@ -85,6 +86,7 @@ __all__ = [
     "Account",
     "ApiError",
     "AssetChange",
+    "AssetProof",
     "Auditor",
     "Balance",
     "Block",
@@ -106,6 +108,7 @@ __all__ = [
     "Header",
     "HistoryEntry",
     "InvalidArgument",
+    "Issuance",
     "Issuer",
     "LedgerdError",
     "MalformedAnswer",
@@ -126,6 +129,7 @@ __all__ = [
     "PrivateKey",
     "Proof",
     "ProofError",
+    "ProvenAsset",
     "Record",
     "Registration",
     "ResourceExhausted",
@@ -134,8 +138,11 @@ __all__ = [
     "Seal",
     "Sender",
     "Shard",
+    "ShardProof",
     "Signature",
     "Status",
+    "Supply",
+    "SupplyProof",
     "Transaction",
     "TransactionExpired",
     "TransactionFailed",
@@ -148,6 +155,7 @@ __all__ = [
     "home",
     "parse_decimal",
     "require",
+    "supply_of",
     "transaction_id",
     "transfer",
     "verify",

@@ -48,6 +48,28 @@ class Issuer:
                    r.boolean())
 
 
+def check_terms(decimals: int, supply: int, cap: int, issuers: List[Issuer]) -> None:
+    """Raise MalformedError unless an asset may have the terms."""
+    if not 0 <= decimals <= names.DECIMALS_MAX:
+        raise MalformedError(f"{decimals} decimals, at most {names.DECIMALS_MAX} allowed")
+    if supply not in (UNLIMITED, CAPPED, FIXED):
+        raise MalformedError(f"a supply of kind {supply}")
+    if cap < 0 or cap and supply == UNLIMITED:
+        raise MalformedError(f"a cap of {cap}")
+    if len(issuers) > names.ISSUERS_MAX:
+        raise MalformedError(f"{len(issuers)} issuers, at most {names.ISSUERS_MAX} "
+                             "allowed")
+    for each in issuers:
+        names.organisation(each.organisation)
+        if each.allowance < 0:
+            raise MalformedError(f"an allowance of {each.allowance}")
+    called = [each.organisation for each in issuers]
+    if any(one >= other for one, other in zip(called, called[1:])):
+        raise MalformedError("issuers out of order")
+    if sum(each.allowance for each in issuers) > cap:
+        raise MalformedError("the allowances add up to more than the cap")
+
+
 @dataclass
 class AssetChange:
     """Registers an asset (number 1), or replaces its terms (one above the number that they have).
@@ -95,24 +117,7 @@ class AssetChange:
                                  "never registered")
         if self.number < 1:
             raise MalformedError("a change of an asset has a number above 0")
-        if not 0 <= self.decimals <= names.DECIMALS_MAX:
-            raise MalformedError(f"{self.decimals} decimals, at most {names.DECIMALS_MAX} allowed")
-        if self.supply not in (UNLIMITED, CAPPED, FIXED):
-            raise MalformedError(f"a supply of kind {self.supply}")
-        if self.cap < 0 or self.cap and self.supply == UNLIMITED:
-            raise MalformedError(f"a cap of {self.cap}")
-        if len(self.issuers) > names.ISSUERS_MAX:
-            raise MalformedError(f"{len(self.issuers)} issuers, at most {names.ISSUERS_MAX} "
-                                 "allowed")
-        for each in self.issuers:
-            names.organisation(each.organisation)
-            if each.allowance < 0:
-                raise MalformedError(f"an allowance of {each.allowance}")
-        called = [each.organisation for each in self.issuers]
-        if any(one >= other for one, other in zip(called, called[1:])):
-            raise MalformedError("issuers out of order")
-        if sum(each.allowance for each in self.issuers) > self.cap:
-            raise MalformedError("the allowances add up to more than the cap")
+        check_terms(self.decimals, self.supply, self.cap, self.issuers)
         if len(utf8(self.note)) > names.NOTE_MAX:
             raise MalformedError("a note that is too long")
 

@@ -33,7 +33,7 @@ _PROOF_BYTES_MAX = names.BODY_MAX + HEADER_SIZE + 3 * (1 + names.PATH_HASHES_MAX
     + 64 + names.BUNDLE_SIGNATURES_MAX * (names.ORGANISATION_MAX + 100)
 _CERTIFICATE_BYTES_MAX = 1 + 8 + 8 + 32 + 5 + names.MEMBERS_MAX * (4 + SIGNATURE_SIZE) + 1 + 5 \
     + _PROOF_BYTES_MAX
-_FINALITY_BYTES_MAX = 64 << 20
+FINALITY_BYTES_MAX = 64 << 20
 
 
 class CertificateError(ValueError):
@@ -268,5 +268,5 @@ class CertifiedProof:
         if data[:1] != b"\2":
             return cls(Proof.decode(data))
         r = Reader(data[1:])
-        finality = Finality.decode(r.string("bytes of finality", _FINALITY_BYTES_MAX))
+        finality = Finality.decode(r.string("bytes of finality", FINALITY_BYTES_MAX))
         return cls(Proof.decode(r.take(r.left)), finality)

@@ -20,10 +20,19 @@ from . import answers
 from .answers import DURABLE, LEVELS, Account, Block, BlockHeader, HistoryEntry, Json, Node, Status
 from .bundle import Bundle
 from .certificate import Auditor, CertifiedProof, Finality
-from .errors import ApiError, ConnectionFailed, MalformedAnswer, api_error
+from .errors import (
+    ApiError,
+    ConnectionFailed,
+    FailedPrecondition,
+    MalformedAnswer,
+    NotFound,
+    api_error,
+)
 from .genesis import Genesis
+from .merkle import ProofError
 from .packed import PackedBundle
 from .proof import Proof
+from .supply import AssetProof, ShardProof, SupplyProof
 
 _SERVICE = "/ledgerd.v1.LedgerService/"
 _ANSWER_BYTES_MAX = 128 << 20
@@ -297,6 +306,38 @@ class Client:
             proof.proof.verify()
             if time.monotonic() >= deadline:
                 raise ConnectionFailed("GetProof: the block has no certificate yet")
+            time.sleep(0.05)
+
+    def proven_supply(self, asset: str, genesis: Genesis,
+                      timeout: Optional[float] = None) -> SupplyProof:
+        """Return the proof of an asset's supply in the whole book, verified from the genesis on.
+
+        The genesis is that of any shard. Waits until the blocks are certified, and raises as
+        certified_proof does.
+        """
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        shards = []
+        for shard in range(genesis.book_shards()):
+            found = self.call("GetAsset", {"name": asset, "shard": shard, "prove": True})
+            proof = _read("GetAsset", lambda: AssetProof.decode(answers.data(found, "proof")))
+            opened, header = proof.open()
+            if opened.name != asset:
+                raise ProofError("a proof of another asset")
+            shards.append(ShardProof(proof, self._certificate_of(header.height, shard, deadline)))
+        made = SupplyProof(shards)
+        made.verify(genesis)
+        return made
+
+    def _certificate_of(self, height: int, shard: int, deadline: float) -> Finality:
+        """Wait for the certificate of a block that may be a moment old."""
+        while True:
+            try:
+                found = self.call("GetCertificate", {"height": str(height), "shard": shard})
+                return _read("GetCertificate",
+                             lambda: Finality.decode(answers.data(found, "finality")))
+            except (NotFound, FailedPrecondition):
+                if time.monotonic() >= deadline:
+                    raise
             time.sleep(0.05)
 
     def certified_block(self, height: int, genesis: Genesis) -> Auditor:

@@ -110,6 +110,22 @@ class Genesis:
         """Return the identity of the book, which transactions name as their ledger."""
         return sha256(_BOOK_DOMAIN, self._book_bytes()) if self.shards else self.hash()
 
+    def book_shards(self) -> int:
+        """Return how many shards the book has, as far as this genesis knows."""
+        return len(self.shards) + len(self.added) or 1
+
+    def for_shard(self, shard: int) -> "Genesis":
+        """Return the genesis of another shard of the book, or raise MalformedError."""
+        if not 0 <= shard < self.book_shards():
+            raise MalformedError(f"shard {shard} of {self.book_shards()}")
+        if not self.shards:
+            return self
+        if shard < len(self.shards):
+            return Genesis.decode(self._book_bytes() + uvarint(shard))
+        added = self.added[:shard - len(self.shards) + 1]
+        return Genesis.decode(bytes([_GROWN]) + self._book_bytes() + elements(
+            [each.encode() for each in added]))
+
     def home(self, organisation: str) -> int:
         """Return the shard of an organisation that is neither pinned nor has moved."""
         return home(organisation, len(self.shards) or 1)

@@ -301,6 +301,19 @@ class Cancellation:
         """Return who has to sign: the signer."""
         return {self.signer}
 
+    @classmethod
+    def decode(cls, body: bytes) -> "Cancellation":
+        """Decode a body, or raise MalformedError."""
+        r = Reader(body)
+        if r.byte() != VERSION_CANCELLATION:
+            raise MalformedError("the transaction cancels nothing")
+        made = cls(r.hash(), r.text("bytes of organisation", names.ORGANISATION_MAX), r.uvarint(),
+                   r.uvarint(), r.uvarint(), r.hash(), r.uvarint32(),
+                   r.text("bytes of note", names.NOTE_MAX))
+        r.end()
+        made.encode()  # which checks names and bounds
+        return made
+
 
 @dataclass
 class Member:
@@ -426,6 +439,8 @@ def check_body(body: bytes) -> None:
         Transaction.decode(body)
     elif version == VERSION_MEMBERSHIP:
         MembershipChange.decode(body)
+    elif version == VERSION_CANCELLATION:
+        Cancellation.decode(body)
     elif version == VERSION_ASSET:
         from .asset import AssetChange  # that module needs this one
         AssetChange.decode(body)

@@ -222,6 +222,65 @@ def test_proofs_hold_offline_and_tampered_ones_do_not(ledger: Ledger, tmp_path: 
     assert refused > len(encoded) // 20
 
 
+def test_proofs_of_supplies_hold_offline(ledger: Ledger, tmp_path: Path) -> None:
+    genesis = ledgerd.Genesis.read(ledger.genesis_file)
+    with ledgerd.Client(ledger.addresses) as client:
+        sender = registered(ledger, client, "issues")
+        for name in ("EUR", "USD"):
+            change = ledgerd.AssetChange(genesis.book(), "issues", 0, 0, name, decimals=2,
+                                         supply=1, cap=100_000,
+                                         issuers=[ledgerd.Issuer("issues", 60_000)])
+            register = ledgerd.Bundle([change.encode()]).sign("issues", sender._key)
+            ledgerd.require(client.submit(register), ledgerd.DURABLE)
+        for value in (12_345, -345):
+            posted = sender.post(sender.transaction(postings=[
+                ledgerd.Posting("issues:mint", -value, "EUR"),
+                ledgerd.Posting("issues:till", value, "EUR")]))
+            ledgerd.require(posted, ledgerd.DURABLE)
+        proof = client.proven_supply("EUR", genesis)
+        with pytest.raises(ledgerd.NotFound):
+            client.proven_supply("NONE", genesis)
+    encoded = proof.encode()
+    kept = ledgerd.SupplyProof.decode(encoded)
+    supply, shards = kept.verify(genesis)
+    assert supply == ledgerd.Supply(12_345, 345, 12_000)
+    (asset, _), = shards
+    assert (asset.name, asset.owner, asset.decimals, asset.cap) == ("EUR", "issues", 2, 100_000)
+    # The product's own command agrees about the same bytes.
+    file = tmp_path / "supply.proof"
+    file.write_bytes(encoded)
+    told = subprocess.run([str(ledger.binary), "verify", "--proof", str(file), "--genesis",
+                           str(ledger.genesis_file)], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0 and "120.00" in told.stdout, told.stdout + told.stderr
+    other = ledgerd.Genesis.read(ledger.genesis_file)
+    other.time += 1
+    with pytest.raises(ledgerd.CertificateError):
+        kept.verify(other)
+    for at in range(0, len(encoded), 7):
+        changed = bytearray(encoded)
+        changed[at] ^= 1
+        with pytest.raises((ledgerd.MalformedError, ledgerd.ProofError,
+                            ledgerd.CertificateError)):
+            ledgerd.SupplyProof.decode(bytes(changed)).verify(genesis)
+    with pytest.raises(ledgerd.ProofError):
+        ledgerd.SupplyProof([]).verify(genesis)
+
+
+def test_supplies_add_up_where_issuers_came_to_last() -> None:
+    def asset(issued: int, arrived: int, decimals: int = 2) -> ledgerd.ProvenAsset:
+        return ledgerd.ProvenAsset(1, "EUR", "a", 1, 1, decimals, 0, 0, False,
+                                   [ledgerd.Issuer("a")],
+                                   [ledgerd.Issuance(issued, arrived=arrived)])
+
+    assert ledgerd.supply_of([]) == ledgerd.Supply()
+    assert ledgerd.supply_of([asset(5, 0), asset(0, 0)]).issued == 5
+    assert ledgerd.supply_of([asset(0, 0), asset(5, 0)]).issued == 5
+    assert ledgerd.supply_of([asset(5, 0), asset(7, 3)]).issued == 7  # it moved with its 5
+    for wrong in ([asset(5, 0), asset(7, 0)], [asset(5, 0), asset(0, 0, 3)]):
+        with pytest.raises(ledgerd.ProofError):
+            ledgerd.supply_of(wrong)
+
+
 def test_key_files(ledger: Ledger, tmp_path: Path) -> None:
     environment: Dict[str, str] = {**os.environ, "LEDGERD_KEYS": str(tmp_path / "keys"),
                                    "HOME": str(tmp_path)}

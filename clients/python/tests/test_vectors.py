@@ -95,6 +95,10 @@ def test_transactions(vector: Vector) -> None:
             shard=codec.Reader(bytes.fromhex(parts["shard"])).uvarint(),
             note=bytes.fromhex(parts.get("note", "")).decode())
         assert made.encode() == body
+        assert ledgerd.Cancellation.decode(body) == made
+        for wrong in (body[:-1], body + b"\0", b"\1" + body[1:]):
+            with pytest.raises(ledgerd.MalformedError):
+                ledgerd.Cancellation.decode(wrong)
 
 
 def test_a_transfer_is_made_from_its_words() -> None:

@@ -44,10 +44,44 @@ export interface AssetTerms {
 }
 
 function encodeIssuer(each: Issuer): Uint8Array {
-  const allowance = each.allowance ?? 0n;
-  if (allowance < 0n) throw new MalformedError(`an allowance of ${allowance}`);
-  const organisation = string(names.organisation(each.organisation));
-  return concat(organisation, amount(allowance), boolean(each.withdrawn ?? false));
+  const [organisation, allowance] = [string(each.organisation), amount(each.allowance ?? 0n)];
+  return concat(organisation, allowance, boolean(each.withdrawn ?? false));
+}
+
+/** Takes the terms of an asset, as its registration and the state of a chain have them. */
+export function readTerms(r: Reader) {
+  const [decimals, kind] = [r.byte(), r.byte()];
+  const supply = SUPPLIES[kind];
+  if (!supply) throw new MalformedError(`a supply of kind ${kind}`);
+  const [cap, closed] = [r.amount(), r.boolean()];
+  const issuers = r.list("issuers", names.ISSUERS_MAX, 3, () => ({
+    organisation: r.text("bytes of organisation", names.ORGANISATION_MAX),
+    allowance: r.amount(),
+    withdrawn: r.boolean(),
+  }));
+  checkTerms({ decimals, supply, cap, issuers });
+  return { decimals, supply, cap, closed, issuers };
+}
+
+// Throws MalformedError unless an asset may have the terms.
+function checkTerms(terms: Pick<AssetTerms, "decimals" | "supply" | "cap" | "issuers">): void {
+  const { decimals = 0, supply = "unlimited", cap = 0n, issuers = [] } = terms;
+  if (decimals > names.DECIMALS_MAX) throw new MalformedError(`${decimals} decimals`);
+  if (cap < 0n || (cap && supply === "unlimited")) throw new MalformedError(`a cap of ${cap}`);
+  if (issuers.length > names.ISSUERS_MAX) throw new MalformedError(`${issuers.length} issuers`);
+  issuers.forEach((each, i) => {
+    names.organisation(each.organisation);
+    if ((each.allowance ?? 0n) < 0n) {
+      throw new MalformedError(`an allowance of ${each.allowance}`);
+    }
+    const before = issuers[i - 1];
+    if (before && before.organisation >= each.organisation) {
+      throw new MalformedError("issuers out of order");
+    }
+  });
+  if (issuers.reduce((sum, each) => sum + (each.allowance ?? 0n), 0n) > cap) {
+    throw new MalformedError("the allowances add up to more than the cap");
+  }
 }
 
 /**
@@ -65,18 +99,7 @@ export class AssetChange {
       throw new MalformedError(`${t.asset} is the asset of amounts that name none`);
     }
     if (number < 1n) throw new MalformedError("a change of an asset has a number above 0");
-    if (decimals > names.DECIMALS_MAX) throw new MalformedError(`${decimals} decimals`);
-    if (cap < 0n || (cap && supply === "unlimited")) throw new MalformedError(`a cap of ${cap}`);
-    if (issuers.length > names.ISSUERS_MAX) throw new MalformedError(`${issuers.length} issuers`);
-    issuers.forEach((each, i) => {
-      const before = issuers[i - 1];
-      if (before && before.organisation >= each.organisation) {
-        throw new MalformedError("issuers out of order");
-      }
-    });
-    if (issuers.reduce((sum, each) => sum + (each.allowance ?? 0n), 0n) > cap) {
-      throw new MalformedError("the allowances add up to more than the cap");
-    }
+    checkTerms(t);
     return concat(
       Uint8Array.of(VERSION_ASSET),
       fixed(t.ledger, HASH_SIZE, "a ledger"),
@@ -106,20 +129,11 @@ export class AssetChange {
     const [ledger, signer] = [r.hash(), r.text("bytes of organisation", names.ORGANISATION_MAX)];
     const [stream, sequence] = [r.uvarint(), r.uvarint()];
     const [asset, number] = [r.text("bytes of asset", names.ASSET_MAX), r.uvarint()];
-    const [decimals, kind] = [r.byte(), r.byte()];
-    const supply = SUPPLIES[kind];
-    if (!supply) throw new MalformedError(`a supply of kind ${kind}`);
-    const [cap, closed] = [r.amount(), r.boolean()];
-    const issuers = r.list("issuers", names.ISSUERS_MAX, 3, () => ({
-      organisation: r.text("bytes of organisation", names.ORGANISATION_MAX),
-      allowance: r.amount(),
-      withdrawn: r.boolean(),
-    }));
+    const terms = readTerms(r);
     const note = r.text("bytes of note", names.NOTE_MAX);
     r.end();
     const nonce = { stream, sequence };
-    const terms = { asset, number, decimals, supply, cap, closed, issuers, note };
-    const change = new AssetChange({ ledger, signer, ...nonce, ...terms });
+    const change = new AssetChange({ ledger, signer, ...nonce, asset, number, ...terms, note });
     change.encode(); // which checks names and bounds
     return change;
   }

@@ -4,10 +4,12 @@ import { AssetChange } from "./asset.js";
 import { MalformedError } from "./codec.js";
 import { CharterChange, PolicyChange } from "./policy.js";
 import {
+  Cancellation,
   MembershipChange,
   Transaction,
   VERSION,
   VERSION_ASSET,
+  VERSION_CANCELLATION,
   VERSION_CHARTER,
   VERSION_CHARTER_LAST,
   VERSION_DEADLINE,
@@ -19,7 +21,7 @@ import {
 /**
  * Throws MalformedError if the body is of a kind that this package decodes, and malformed.
  *
- * Of the other kinds (verdicts, cancellations, changes of a book, arrivals) only the version is
+ * Of the other kinds (verdicts, changes of a book, arrivals) only the version is
  * checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
  */
 export function checkBody(body: Uint8Array): void {
@@ -27,6 +29,7 @@ export function checkBody(body: Uint8Array): void {
   if (version === VERSION || version === VERSION_DEADLINE) Transaction.decode(body);
   else if (version === VERSION_MEMBERSHIP) MembershipChange.decode(body);
   else if (version === VERSION_ASSET) AssetChange.decode(body);
+  else if (version === VERSION_CANCELLATION) Cancellation.decode(body);
   else if (version === VERSION_POLICY) PolicyChange.decode(body);
   else if (version >= VERSION_CHARTER && version <= VERSION_CHARTER_LAST) {
     CharterChange.decode(body);

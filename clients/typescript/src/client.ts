@@ -5,15 +5,18 @@
 // version may say more.
 
 import type { Bundle } from "./bundle.js";
-import { base64, equal, fromBase64, fromHex, hex, MalformedError } from "./codec.js";
+import { base64, concat, equal, fromBase64, fromHex, hex, MalformedError } from "./codec.js";
 import { BalanceProof } from "./balance.js";
 import { type Auditor, certified, CertifiedProof, Finality } from "./certificate.js";
 import { Genesis } from "./genesis.js";
+import { ProofError } from "./merkle.js";
 import { DEFAULT_ASSET } from "./names.js";
 import { PackedBundle } from "./packed.js";
 import { blockHash, decodeHeader, Proof } from "./proof.js";
+import { AssetProof, type ShardProof, SupplyProof } from "./supply.js";
 
 const SERVICE = "/ledgerd.v1.LedgerService/";
+const ANSWER_MAX = 128 << 20; // bytes of an answer; a finality has at most 64 MiB before base64
 const STATES = ["pending", "ordered", "stored", "durable"];
 
 /** How far a submission waits. */
@@ -211,8 +214,9 @@ export class Client {
         body: JSON.stringify(request),
         signal: AbortSignal.timeout(left),
       });
-      text = await response.text();
+      text = await bounded(name, response);
     } catch (error) {
+      if (error instanceof MalformedAnswer) throw error;
       throw new ConnectionFailed(`${name}: ${address}: ${error}`);
     }
     return answerOf(name, response, text);
@@ -401,20 +405,36 @@ export class Client {
       return proof;
     });
     const { header } = new BalanceProof(parts).open();
-    for (;;) {
-      try {
-        const finality = await this.#finality(header.height, genesis);
-        const proof = new BalanceProof({ ...parts, finality });
-        proof.verify(genesis);
-        return proof;
-      } catch (error) {
-        // The block is a moment old, and not certified yet.
-        const early =
-          error instanceof ApiError && ["not_found", "failed_precondition"].includes(error.code);
-        if (!early || Date.now() >= deadline) throw error;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    const finality = await this.#certificateOf(header.height, genesis, deadline);
+    const proof = new BalanceProof({ ...parts, finality });
+    proof.verify(genesis);
+    return proof;
+  }
+
+  /**
+   * Resolves to the proof of an asset's supply in the whole book, verified from the genesis on, and
+   * to what it proves. The genesis is that of any shard. Waits until the blocks are certified, and
+   * rejects as certifiedProof does.
+   */
+  async provenSupply(
+    asset: string,
+    genesis: Genesis,
+    timeout = this.#options.timeout,
+  ): Promise<{ proof: SupplyProof } & ReturnType<SupplyProof["verify"]>> {
+    const deadline = Date.now() + timeout;
+    const shards: ShardProof[] = [];
+    for (let shard = 0; shard < genesis.bookShards(); shard++) {
+      const request = { name: asset, shard, prove: true };
+      const answer = await this.call("GetAsset", request, Math.max(1, deadline - Date.now()));
+      const proof = read("GetAsset", () => AssetProof.decode(fromBase64(text(answer["proof"]))));
+      const opened = proof.open();
+      if (opened.asset.name !== asset) throw new ProofError("a proof of another asset");
+      const chain = genesis.forShard(shard);
+      const finality = await this.#certificateOf(opened.header.height, chain, deadline);
+      shards.push({ proof, finality });
     }
+    const proof = new SupplyProof(shards);
+    return { proof, ...proof.verify(genesis) };
   }
 
   /**
@@ -430,10 +450,41 @@ export class Client {
     return { block, auditor: certified(genesis, finality, height, block.hash) };
   }
 
+  // Waits for the certificate of a block that may be a moment old.
+  async #certificateOf(height: bigint, genesis: Genesis, deadline: number): Promise<Finality> {
+    for (;;) {
+      try {
+        return await this.#finality(height, genesis);
+      } catch (error) {
+        const early =
+          error instanceof ApiError && ["not_found", "failed_precondition"].includes(error.code);
+        if (!early || Date.now() >= deadline) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
   async #finality(height: bigint, genesis: Genesis): Promise<Finality> {
     const request = ofShard({ height: String(height) }, shardOf(genesis));
     const found = await this.call("GetCertificate", request);
     return read("GetCertificate", () => Finality.decode(fromBase64(text(found["finality"]))));
+  }
+}
+
+// Reads an answer of a bounded size, so that a node cannot fill the memory.
+async function bounded(name: string, response: Response): Promise<string> {
+  const reader = response.body?.getReader();
+  if (!reader) return "";
+  const parts: Uint8Array[] = [];
+  for (let size = 0; ; ) {
+    const { done, value } = await reader.read();
+    if (done) return new TextDecoder().decode(concat(...parts));
+    size += value.length;
+    if (size > ANSWER_MAX) {
+      await reader.cancel();
+      throw new MalformedAnswer(`${name}: an answer of more than ${ANSWER_MAX} bytes`);
+    }
+    parts.push(value);
   }
 }
 

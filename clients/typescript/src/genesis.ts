@@ -100,6 +100,23 @@ export class Genesis {
     return this.shards.length ? sha256(BOOK_DOMAIN, this.#book()) : this.hash();
   }
 
+  /** Returns how many shards the book has, as far as this genesis knows. */
+  bookShards(): number {
+    return this.shards.length + this.added.length || 1;
+  }
+
+  /** Returns the genesis of another shard of the book, or throws MalformedError. */
+  forShard(shard: number): Genesis {
+    if (!Number.isInteger(shard) || shard < 0 || shard >= this.bookShards()) {
+      throw new MalformedError(`shard ${shard} of ${this.bookShards()}`);
+    }
+    if (!this.shards.length) return this;
+    if (shard < this.shards.length) return Genesis.decode(concat(this.#book(), uvarint(shard)));
+    const added = this.added.slice(0, shard - this.shards.length + 1);
+    const content = elements(added.map(encodeShard));
+    return Genesis.decode(concat(Uint8Array.of(GROWN), this.#book(), content));
+  }
+
   /** Decodes a genesis, or throws MalformedError. */
   static decode(data: Uint8Array): Genesis {
     const r = new Reader(data);

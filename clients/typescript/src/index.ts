@@ -7,7 +7,13 @@
 // all other bytes; what is said to be verified was verified with the genesis alone, whatever a node
 // says; a call ends within its time.
 
-export * from "./asset.js";
+export {
+  AssetChange,
+  type AssetTerms,
+  decimal,
+  type Issuer,
+  parseDecimal,
+} from "./asset.js";
 export * from "./balance.js";
 export * from "./body.js";
 export * from "./bundle.js";
@@ -24,4 +30,5 @@ export * from "./policy.js";
 export * from "./proof.js";
 export { APPLIED, CODES, NO_ITEM, reasonCode } from "./results.js";
 export * from "./sender.js";
+export * from "./supply.js";
 export * from "./transaction.js";

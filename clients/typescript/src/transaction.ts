@@ -27,7 +27,7 @@ export const VERSION_CHARTER = 5;
 export const VERSION_CHARTER_LAST = 7;
 export const VERSION_PACKED = 8;
 export const VERSION_DEADLINE = 9;
-const VERSION_CANCELLATION = 10;
+export const VERSION_CANCELLATION = 10;
 export const VERSION_ASSET = 13;
 const TIME_LIMIT = 1n << 63n;
 
@@ -319,6 +319,28 @@ export class Cancellation {
 
   id(): Uint8Array {
     return transactionId(this.encode());
+  }
+
+  /** Decodes a body, or throws MalformedError. */
+  static decode(body: Uint8Array): Cancellation {
+    const r = new Reader(body);
+    if (r.byte() !== VERSION_CANCELLATION) {
+      throw new MalformedError("the transaction cancels nothing");
+    }
+    const parts = {
+      ledger: r.hash(),
+      signer: r.text("bytes of organisation", names.ORGANISATION_MAX),
+      stream: r.uvarint(),
+      sequence: r.uvarint(),
+      deadline: r.uvarint(),
+      transaction: r.hash(),
+      shard: r.uvarint32(),
+      note: r.text("bytes of note", names.NOTE_MAX),
+    };
+    r.end();
+    const found = new Cancellation(parts);
+    found.encode(); // which checks names and bounds
+    return found;
   }
 }
 

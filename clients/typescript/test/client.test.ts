@@ -85,6 +85,31 @@ test("calls end, and go on at the next address", async (t) => {
   assert.equal(down.seen.length, 1);
 });
 
+test("an answer of any size does not fill the memory", { timeout: 60_000 }, async (t) => {
+  const chunk = Buffer.alloc(1 << 20, 0x20);
+  let sent = 0;
+  const server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(200, { "Content-Type": "application/json" });
+    const more = (): void => {
+      // It never ends by itself.
+      while (!response.destroyed && response.write(chunk)) sent += chunk.length;
+      sent += chunk.length;
+    };
+    response.on("drain", more);
+    more();
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const client = new ledgerd.Client(url, { timeout: 50_000 });
+  await assert.rejects(client.mode(), /more than 134217728 bytes/);
+  assert.ok(sent < 256 << 20, `${sent} bytes`);
+});
+
 test("answers that are not what the API promises", async (t) => {
   for (const body of [
     "no JSON",

@@ -108,6 +108,12 @@ each(TRANSACTIONS.transactions, "transaction", (v) => {
       note: Buffer.from(part("note")).toString(),
     });
     assert.equal(ledgerd.hex(made.encode()), v.encoded);
+    assert.deepEqual(ledgerd.Cancellation.decode(body), made);
+    assert.throws(() => ledgerd.Cancellation.decode(body.slice(0, -1)), ledgerd.MalformedError);
+    const late = new ledgerd.Cancellation({ ...made.parts, shard: 2 ** 32 });
+    assert.throws(() => late.encode(), ledgerd.MalformedError);
+    const other = bytes(TRANSACTIONS.transactions[0].encoded);
+    assert.throws(() => ledgerd.Cancellation.decode(other), ledgerd.MalformedError);
   }
 });
 
