@@ -194,6 +194,9 @@ func addSchemas(message protoreflect.MessageDescriptor, schemas fields,
 			comment = strings.TrimSpace("one of " + string(one.Name()) + "; " + comment)
 			comment = strings.TrimSuffix(comment, ";")
 		}
+		if field.IsMap() {
+			panic("no schema for the map " + string(field.FullName()))
+		}
 		value := valueSchema(field)
 		if field.IsList() {
 			value = fields{"type": "array", "items": value}

@@ -1,8 +1,8 @@
 """Proofs of supplies: what the chains of a book have of a registered asset, and how much there is.
 
 In chains of version 8 and later the state digest has a tree over the assets, and an asset says what
-each of its issuers issued and redeemed there. The supply of a book is the sum over the issuers, each
-with the shard to which it came last. docs/encoding.md has the form.
+each of its issuers issued and redeemed there. The supply of a book is the sum over the issuers,
+each with the shard to which it came last. docs/encoding.md has the form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Proofs of supplies: what the chains of a book have of a registered asset, and what of it there is.
+// Proofs of supplies: what the chains of a book have of a registered asset, and how much there is.
 //
 // In chains of version 8 and later the state digest has a tree over the assets, and an asset says
 // what each of its issuers issued and redeemed there. The supply of a book is the sum over the
