@@ -297,9 +297,9 @@ func checkExports(t *testing.T, blocks, balances string) {
 		previous = block["hash"].(string)
 	}
 	for _, want := range []string{
-		`{"account":"a \"b\" <ü>","asset":"unit","amount":-4611686018427387904}`,
-		`{"account":"acme:c","asset":"unit","amount":4611686018427387904}`,
-		`{"account":"northgate:members:atlas-fund","asset":"EUR","amount":300000000}`,
+		`{"account":"a \"b\" <ü>","asset":"unit","amount":"-4611686018427387904"}`,
+		`{"account":"acme:c","asset":"unit","amount":"4611686018427387904"}`,
+		`{"account":"northgate:members:atlas-fund","asset":"EUR","amount":"300000000"}`,
 	} {
 		if !strings.Contains(balances, want+"\n") {
 			t.Errorf("no %s in\n%s", want, balances)

@@ -99,7 +99,7 @@ func TestShardsAdd(t *testing.T) {
 		t.Error(table)
 	}
 	balances := must(t, "export", "--balances", "--node", url)
-	if !strings.Contains(balances, `{"account":"deep:a","asset":"unit","amount":4}`) {
+	if !strings.Contains(balances, `{"account":"deep:a","asset":"unit","amount":"4"}`) {
 		t.Error(balances)
 	}
 	// A node joins the added shard, and executes its blocks from the beginning.
