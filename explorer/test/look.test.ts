@@ -15,6 +15,7 @@ import {
   newestRanges,
   rangesBefore,
 } from "../src/lib/look";
+import { parseAmount } from "../src/lib/moment";
 import { FakeChain, summary } from "./fake-chain";
 
 interface Subscribed {
@@ -24,6 +25,8 @@ interface Subscribed {
 }
 const calls = vi.hoisted(() => ({
   subscribe: vi.fn<(request: Subscribed) => AsyncIterable<SubscribeResponse>>(),
+  listAssets:
+    vi.fn<(request: { names: string[] }) => Promise<{ assets: object[] }>>(),
   listBlocks: vi.fn<(request: { fromHeight: bigint }) => Promise<ListBlocksResponse>>(),
 }));
 vi.mock("../src/lib/api", () => ({ api: calls, callTimeoutMs: 1000 }));
@@ -66,6 +69,16 @@ test("notes and amounts match, verdicts do not", () => {
   expect(matches({ ...row, postings }, "1812 eur")).toBe("amount");
   expect(matches({ ...row, postings }, "1812 USD")).toBeUndefined();
   expect(matches({ ...row, postings }, "181")).toBeUndefined();
+  const cents = new Map([["EUR", 2]]);
+  const at = (typed: string): string | undefined =>
+    matches({ ...row, postings }, typed, parseAmount(typed), cents);
+  for (const typed of ["18.12", "18.12 eur", "-18.120", "1812"]) expect(at(typed)).toBe("amount");
+  for (const typed of ["18.121", "181.2", "1.812", "18.1", "18", "18.12 USD", "1812.00"])
+    expect(at(typed)).toBeUndefined();
+  const round = [{ account: "a:b", amount: "500", asset: "EUR" }] as never[];
+  for (const typed of ["5", "5.0", "5.00", "500"])
+    expect(matches({ ...row, postings: round }, typed, parseAmount(typed), cents)).toBe("amount");
+  expect(matches({ ...row, postings: round }, "50", parseAmount("50"), cents)).toBeUndefined();
   expect(matches({ ...row, verdict: "good" }, "rent")).toBeUndefined();
 });
 

@@ -26,15 +26,18 @@ test.each([...others, "12:00x"])("“%s” is no moment", (typed) => {
 });
 
 test.each([
-  ["1812", "1812", undefined],
-  ["-1,812 EUR", "1812", "EUR"],
-  ["007", "7", undefined],
-  ["0", "0", undefined],
-  ["170'141'183 unit", "170141183", "unit"],
-])("%s is an amount", (typed, digits, asset) => {
-  expect(parseAmount(typed)).toEqual({ digits, asset });
+  ["1812", "1812", 0, undefined],
+  ["-1,812 EUR", "1812", 0, "EUR"],
+  ["007", "7", 0, undefined],
+  ["0", "0", 0, undefined],
+  ["170'141'183 unit", "170141183", 0, "unit"],
+  ["1,234.50 EUR", "123450", 2, "EUR"],
+  ["0.05", "5", 2, undefined],
+  ["0.00", "0", 2, undefined],
+])("%s is an amount", (typed, digits, decimals, asset) => {
+  expect(parseAmount(typed)).toEqual({ digits, decimals, asset });
 });
 
-test.each(["", "rent", "1812x", "12 34", "EUR 12", "1.5"])("“%s” is no amount", (typed) => {
+test.each(["", "rent", "1812x", "12 34", "EUR 12", "1.", ".5", "1.2.3"])("“%s” is no amount", (typed) => {
   expect(parseAmount(typed)).toBeUndefined();
 });

@@ -122,6 +122,32 @@ test.describe("rounds", () => {
     }
   });
 
+  test("a tab that nobody sees does not watch", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, servers: 5 });
+    const see = (state: string): Promise<void> =>
+      page.evaluate((value) => {
+        Object.defineProperty(document, "visibilityState", { value, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, state);
+    try {
+      await page.goto(`${node.url}/rounds`);
+      await expect(page.getByTestId("place")).toHaveText("65 of 65 events");
+      await see("hidden");
+      await expect(page.getByRole("button", { name: "Record live" })).toBeVisible();
+      await see("visible");
+      await expect(page.getByRole("button", { name: "Stop recording" })).toBeVisible();
+      await expect(page).toHaveURL(/\/rounds$/);
+
+      // What was stopped before stays so.
+      await page.getByRole("button", { name: "Stop recording" }).click();
+      await see("hidden");
+      await see("visible");
+      await expect(page.getByRole("button", { name: "Record live" })).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("an idle group and a refusal are said", async ({ page }) => {
     for (const [rounds, text] of [
       ["idle", "Nothing has passed yet."],

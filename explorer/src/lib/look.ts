@@ -1,6 +1,7 @@
 // Looks through recent blocks for what no node keeps an index of: the notes and amounts of
 // transactions. Each look is bounded, says which blocks it covered, and can go on before them.
 // Blocks at a moment are found exactly, since blocks of a chain never become younger.
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { BlockHeader, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, callTimeoutMs } from "./api";
 import { parseAmount, type TypedAmount } from "./moment";
@@ -42,18 +43,41 @@ export interface Looked {
   unanswered: readonly number[];
 }
 
-/** Returns where a transaction has the text or the amount; undefined if it has neither. */
+/**
+ * Whether an amount of the smallest unit is what was typed, for an asset with so many decimals.
+ * Typed without a point, it may be of the smallest unit or of the whole one. A typed decimal that
+ * the asset does not have is no match, unless it is zero.
+ */
+function isTyped(digits: string, typed: TypedAmount, decimals: number): boolean {
+  if (typed.decimals === 0 && digits === typed.digits) return true;
+  const beyond = typed.decimals - decimals;
+  if (beyond <= 0) return digits === (typed.digits + "0".repeat(-beyond)).replace(/^0+(?=\d)/, "");
+  return digits + "0".repeat(beyond) === typed.digits || (digits === "0" && typed.digits === "0");
+}
+
+/** Whether isTyped holds for any number of decimals. */
+function mayBeTyped(digits: string, typed: TypedAmount): boolean {
+  return digits.replace(/0+$/, "") === typed.digits.replace(/0+$/, "");
+}
+
+/**
+ * Returns where a transaction has the text or the amount; undefined if it has neither. Without
+ * decimals of the assets it returns where the transaction may have them.
+ */
 export function matches(
   transaction: Pick<TransactionSummary, "note" | "postings" | "verdict">,
   wanted: string,
   amount: TypedAmount | undefined = parseAmount(wanted),
+  decimals?: ReadonlyMap<string, number>,
 ): "note" | "amount" | undefined {
   if (transaction.verdict !== "" || wanted === "") return undefined;
   if (
     amount &&
     transaction.postings.some(
       (posting) =>
-        posting.amount.replace(/^-/, "") === amount.digits &&
+        (decimals
+          ? isTyped(posting.amount.replace(/^-/, ""), amount, decimals.get(posting.asset) ?? 0)
+          : mayBeTyped(posting.amount.replace(/^-/, ""), amount)) &&
         (amount.asset === undefined ||
           (posting.asset || "unit").toLowerCase() === amount.asset.toLowerCase()),
     )
@@ -135,6 +159,17 @@ export async function look(
   } finally {
     ending.abort();
   }
+  if (amount) {
+    const names = [...found.values()].flatMap(({ transaction }) =>
+      transaction.postings.map(({ asset }) => asset),
+    );
+    const decimals = await decimalsOf(names, signal);
+    for (const [id, each] of found) {
+      const where = matches(each.transaction, wanted, amount, decimals);
+      if (where) found.set(id, { ...each, where });
+      else found.delete(id);
+    }
+  }
   return {
     found: [...found.values()].sort((a, b) => Number(b.timeMs - a.timeMs)).slice(0, maxFound),
     count: found.size,
@@ -146,6 +181,30 @@ export async function look(
     clipped,
     unanswered: ranges.map(({ shard }) => shard).filter((shard) => !covered.has(shard)),
   };
+}
+
+/** How many names a node takes at once. */
+const namesAtOnce = 100;
+
+/** The decimals of those of the assets that are registered. */
+async function decimalsOf(
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, number>> {
+  const decimals = new Map<string, number>();
+  const wanted = [...new Set(names)].filter((name) => name !== "" && name !== "unit");
+  for (let first = 0; first < wanted.length; first += namesAtOnce)
+    try {
+      const { assets } = await api.listAssets(
+        { names: wanted.slice(first, first + namesAtOnce) },
+        { signal, timeoutMs: callTimeoutMs },
+      );
+      for (const { name, terms } of assets) decimals.set(name, terms?.decimals ?? 0);
+    } catch (error) {
+      // A node of a version without assets has whole numbers.
+      if (ConnectError.from(error).code !== Code.Unimplemented) throw error;
+    }
+  return decimals;
 }
 
 /** The blocks of a period in one chain. */

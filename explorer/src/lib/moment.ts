@@ -52,15 +52,18 @@ export function parseMoment(typed: string, nowMs: number): Moment | undefined {
 }
 
 export interface TypedAmount {
-  /** Without sign, separators and leading zeros. */
+  /** Without sign, separators and leading zeros; with the typed decimals, without the point. */
   digits: string;
+  /** How many decimals were typed; 0 if there was no point. */
+  decimals: number;
   asset: string | undefined;
 }
 
-/** Reads "1812", "1,812", "-1,812 EUR". Anything else is undefined. */
+/** Reads "1812", "1,812", "-1,812 EUR", "18.12", "0.50 EUR". Anything else is undefined. */
 export function parseAmount(typed: string): TypedAmount | undefined {
-  const match = /^[+-]?(\d[\d,_']{0,60})(?:\s+([A-Za-z][A-Za-z0-9._-]{0,31}))?$/.exec(typed.trim());
+  const match = /^[+-]?(\d[\d,_']{0,60})(?:\.(\d{1,38}))?(?:\s+([A-Za-z][A-Za-z0-9._-]{0,31}))?$/.exec(typed.trim());
   if (!match?.[1]) return undefined;
-  const digits = match[1].replace(/\D/g, "").replace(/^0+(?=\d)/, "");
-  return { digits, asset: match[2] };
+  const decimals = match[2] ?? "";
+  const digits = (match[1] + decimals).replace(/\D/g, "").replace(/^0+(?=\d)/, "");
+  return { digits, decimals: decimals.length, asset: match[3] };
 }
