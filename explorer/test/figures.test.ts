@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { barsOf, bookTotal, countedPercent, type ShardFigures } from "../src/lib/figures";
+import {
+  barsOf,
+  bookTotal,
+  countedPercent,
+  periodName,
+  periodRows,
+  startsOf,
+  type ShardFigures,
+} from "../src/lib/figures";
 
 const hour = 3_600_000;
 function shardOf(
@@ -17,6 +25,7 @@ function shardOf(
       headHeight: 50n,
       hours: [],
       days: [],
+      months: [],
       ...other,
     },
   };
@@ -51,4 +60,28 @@ test("bars add up the shards by hour, and have the hours without blocks", () => 
     [9, 7],
     [10, 0],
   ]);
+});
+
+test("months are of the calendar, over a year's end and from its last day", () => {
+  const starts = startsOf("months", 4, Date.UTC(2027, 0, 31, 23, 59));
+  expect(starts.map((startMs) => periodName("months", startMs))).toEqual([
+    "2026-10",
+    "2026-11",
+    "2026-12",
+    "2027-01",
+  ]);
+  const month = { startMs: BigInt(Date.UTC(2026, 10)), first: 6n } as never;
+  const shards = [0, 1].map((shard) => shardOf(shard, [0n, 0n, 0n], { months: [month] }));
+  const bars = barsOf(shards, "months", 4, Date.UTC(2027, 0, 31));
+  expect(bars.map(({ transactions }) => transactions)).toEqual([0, 12, 0, 0]);
+});
+
+test("a file of figures has a row for each shard and period", () => {
+  const day = { startMs: 86_400_000n, transactions: 3n, first: 2n, failed: 1n, between: 4n };
+  const shards = [
+    shardOf(1, [0n, 0n, 0n], { days: [day as never] }),
+    { shard: 2, answer: undefined },
+  ];
+  expect(periodRows(shards, "days")).toEqual([[1, "1970-01-02", 3n, 2n, 1n, 4n]]);
+  expect(periodName("hours", 90_000_000)).toBe("1970-01-02 01:00");
 });

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -17,6 +18,7 @@ const (
 	countedEntries = 50_000
 	maxHours       = 31 * 24
 	maxDays        = 3_660
+	maxMonths      = 1_200
 
 	hour ledger.Milliseconds = 3_600_000
 	day                      = 24 * hour
@@ -33,8 +35,10 @@ func (s *Service) GetFigures(ctx context.Context,
 	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
 	}
-	if request.Msg.GetHours() > maxHours || request.Msg.GetDays() > maxDays {
-		return nil, invalid("hours: at most %d; days: at most %d", maxHours, maxDays)
+	if request.Msg.GetHours() > maxHours || request.Msg.GetDays() > maxDays ||
+		request.Msg.GetMonths() > maxMonths {
+		return nil, invalid("hours: at most %d; days: at most %d; months: at most %d", maxHours,
+			maxDays, maxMonths)
 	}
 	select {
 	case s.figures.turn <- struct{}{}:
@@ -52,6 +56,7 @@ func (s *Service) GetFigures(ctx context.Context,
 		HeadHeight: uint64(opened.Head().Height),
 		Hours:      newest(f.hours, int(request.Msg.GetHours())),
 		Days:       newest(f.days, int(request.Msg.GetDays())),
+		Months:     newest(f.months, int(request.Msg.GetMonths())),
 	}), nil
 }
 
@@ -62,6 +67,7 @@ type figures struct {
 	hash         ledger.Hash // of the last counted block
 	total        figure
 	hours, days  []figure // by time
+	months       []figure // by time
 }
 
 func newFigures() *figures { return &figures{turn: make(chan struct{}, 1)} }
@@ -128,15 +134,22 @@ func (f *figures) take(opened *store.Store, block *ledger.Block) {
 	}
 	f.height, f.hash = block.Header.Height, block.Hash
 	f.total.add(&counted)
-	f.hours = inPeriod(f.hours, &counted, block.Header.Time, hour, maxHours)
-	f.days = inPeriod(f.days, &counted, block.Header.Time, day, maxDays)
+	at := block.Header.Time
+	f.hours = inPeriod(f.hours, &counted, at-at%hour, maxHours)
+	f.days = inPeriod(f.days, &counted, at-at%day, maxDays)
+	f.months = inPeriod(f.months, &counted, monthOf(at), maxMonths)
 }
 
-// inPeriod adds a block's figure to that of its period, and forgets the oldest period if there are
+// monthOf returns the beginning of the calendar month of a moment, in UTC.
+func monthOf(at ledger.Milliseconds) ledger.Milliseconds {
+	year, month, _ := time.UnixMilli(int64(at)).UTC().Date()
+	return ledger.Milliseconds(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+}
+
+// inPeriod adds a block's figure to that of the period that begins at start, and forgets the oldest period if there are
 // too many. Blocks never become younger, so the period is the last one or a new one.
-func inPeriod(periods []figure, counted *figure, time, length ledger.Milliseconds,
+func inPeriod(periods []figure, counted *figure, start ledger.Milliseconds,
 	most int) []figure {
-	start := time - time%length
 	if last := len(periods) - 1; last < 0 || periods[last].start < start {
 		if len(periods) == most {
 			periods = append(periods[:0], periods[1:]...)

@@ -10,13 +10,14 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// Figures count transactions and failed ones, in all, by hour and by day, and go on with the chain.
+// Figures count transactions and failed ones, in all and by hour, day and month, and go on with the chain.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
 	ask := func() *ledgerdv1.GetFiguresResponse {
 		answer, err := b.client.GetFigures(b.context(), connect.NewRequest(
-			&ledgerdv1.GetFiguresRequest{Hours: 744, Days: 3660}))
+			&ledgerdv1.GetFiguresRequest{Hours: 744, Days: 3660,
+				Months: 1200}))
 		must(t, err)
 		return answer.Msg
 	}
@@ -29,25 +30,31 @@ func TestFigures(t *testing.T) {
 			got.GetCountedHeight() != got.GetHeadHeight() || got.GetFromHeight() != 1 {
 			t.Errorf("%v, wanted %d transactions", got, want)
 		}
-		var hours, days uint64
+		var hours, days, months uint64
 		for _, hour := range got.GetHours() {
 			hours += hour.GetTransactions()
 		}
 		for _, day := range got.GetDays() {
 			days += day.GetTransactions()
 		}
-		if hours != want || days != want {
-			t.Errorf("%d by hour, %d by day: %v", hours, days, got)
+		for _, month := range got.GetMonths() {
+			months += month.GetTransactions()
+		}
+		if hours != want || days != want || months != want {
+			t.Errorf("%d by hour, %d by day, %d by month: %v", hours, days, months, got)
 		}
 		b.done(transfer("bank:mint", "bank:b", 1))
 	}
 	plain, err := b.client.GetFigures(b.context(), connect.NewRequest(
 		&ledgerdv1.GetFiguresRequest{}))
 	must(t, err)
-	if len(plain.Msg.GetHours())+len(plain.Msg.GetDays()) > 0 {
+	if len(plain.Msg.GetHours())+len(plain.Msg.GetDays())+
+		len(plain.Msg.GetMonths()) > 0 {
 		t.Errorf("periods without being asked for: %v", plain.Msg)
 	}
-	_, err = b.client.GetFigures(b.context(), connect.NewRequest(
-		&ledgerdv1.GetFiguresRequest{Hours: 745}))
-	codeIs(t, err, connect.CodeInvalidArgument)
+	for _, wrong := range []*ledgerdv1.GetFiguresRequest{{Hours: 745}, {Days: 3661},
+		{Months: 1201}} {
+		_, err = b.client.GetFigures(b.context(), connect.NewRequest(wrong))
+		codeIs(t, err, connect.CodeInvalidArgument)
+	}
 }

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
 import { BookChangeSchema } from "../../src/gen/ledgerd/v1/transaction_pb";
@@ -434,6 +435,15 @@ test.describe("a book of several shards", () => {
         await expect(panel.getByRole("img")).toHaveAttribute("aria-label", /last 48 hours/);
         await panel.getByRole("button", { name: "90 days" }).click();
         await expect(panel.getByRole("img")).toHaveAttribute("aria-label", /last 90 days/);
+        await panel.getByRole("button", { name: "24 months" }).click();
+        await expect(panel.getByRole("img")).toHaveAttribute("aria-label", /last 24 months/);
+        const download = page.waitForEvent("download");
+        await panel.getByRole("button", { name: "CSV download of this list" }).click();
+        const saved = await download;
+        expect(saved.suggestedFilename()).toMatch(/^figures-.*-months\.csv$/);
+        const text = await readFile(await saved.path(), "utf8");
+        expect(text.trim().split("\r\n")).toHaveLength(3);
+        expect(text).toMatch(/^shard,period,transactions,first,failed,between\r\n0,\d{4}-\d{2},/);
       }
     } finally {
       await node.stop();

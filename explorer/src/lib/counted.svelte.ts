@@ -1,15 +1,13 @@
 import { untrack } from "svelte";
 import { api, callTimeoutMs } from "./api";
 import { sleep } from "./backoff";
-import type { ShardFigures } from "./figures";
+import { periodsShown, type ShardFigures } from "./figures";
 import { live } from "./live.svelte";
 import { inShard } from "./shards";
 
 const againMs = 10_000;
 /** While a node still counts, each question makes it count some more. */
 const onMs = 200;
-export const hoursShown = 48;
-export const daysShown = 90;
 
 /**
  * What the nodes of all shards, or of one, have counted. Create it during a component's
@@ -38,7 +36,7 @@ export class Counted {
       const answers = await Promise.allSettled(
         wanted.map((shard) =>
           api.getFigures(
-            { ...inShard(shard), hours: hoursShown, days: daysShown },
+            { ...inShard(shard), ...periodsShown },
             { signal, timeoutMs: callTimeoutMs },
           ),
         ),

@@ -1,5 +1,6 @@
 // The transactions of the book and of each shard, as their nodes counted them: users' transactions
-// apart from the entries between shards, in all and by hour and day.
+// apart from the entries between shards, in all and by hour,
+// day and month.
 import type { Figures, GetFiguresResponse } from "../gen/ledgerd/v1/figures_pb";
 
 export interface ShardFigures {
@@ -7,7 +8,7 @@ export interface ShardFigures {
   /** Undefined if the shard did not answer. */
   answer: Pick<
     GetFiguresResponse,
-    "total" | "fromHeight" | "countedHeight" | "headHeight" | "hours" | "days"
+    "total" | "fromHeight" | "countedHeight" | "headHeight" | "hours" | "days" | "months"
   >
     | undefined;
 }
@@ -44,21 +45,67 @@ export interface Bar {
   transactions: number;
 }
 
+export const periodKinds = ["hours", "days", "months"] as const;
+export type PeriodKind = (typeof periodKinds)[number];
+
+/** How many periods are drawn. */
+export const periodsShown: { readonly [kind in PeriodKind]: number } = {
+  hours: 48,
+  days: 90,
+  months: 24,
+};
+
+/** The beginnings of the last periods in UTC, the present one last. Months are of the calendar. */
+export function startsOf(kind: PeriodKind, count: number, nowMs: number): number[] {
+  if (kind === "months") {
+    const now = new Date(nowMs);
+    return Array.from({ length: count }, (_, i) =>
+      Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - (count - 1 - i), 1),
+    );
+  }
+  const length = kind === "hours" ? 3_600_000 : 86_400_000;
+  const last = nowMs - (nowMs % length);
+  return Array.from({ length: count }, (_, i) => last - (count - 1 - i) * length);
+}
+
+/** The name of a period, by its beginning in UTC: "2026-11-28 14:00", "2026-11-28", "2026-11". */
+export function periodName(kind: PeriodKind, startMs: number): string {
+  const length = { hours: 16, days: 10, months: 7 }[kind];
+  return new Date(startMs).toISOString().slice(0, length).replace("T", " ");
+}
+
+export const periodHeader = ["shard", "period", "transactions", "first", "failed", "between"];
+
+/** What the nodes answered for the periods that are drawn, a row for each shard and period. */
+export function periodRows(
+  shards: readonly ShardFigures[],
+  kind: PeriodKind,
+): (string | number | bigint)[][] {
+  return shards.flatMap(({ shard, answer }) =>
+    (answer?.[kind] ?? []).map(({ startMs, transactions, first, failed, between }) => [
+      shard,
+      periodName(kind, Number(startMs)),
+      transactions,
+      first,
+      failed,
+      between,
+    ]),
+  );
+}
+
 /** The book's transactions in each of the last periods, the present one last. */
 export function barsOf(
   shards: readonly ShardFigures[],
-  kind: "hours" | "days",
+  kind: PeriodKind,
   count: number,
   nowMs: number,
 ): Bar[] {
-  const length = kind === "hours" ? 3_600_000 : 86_400_000;
   const counts = new Map<number, number>();
   for (const { answer } of shards)
     for (const { startMs, first } of answer?.[kind] ?? [])
       counts.set(Number(startMs), (counts.get(Number(startMs)) ?? 0) + Number(first));
-  const last = nowMs - (nowMs % length);
-  return Array.from({ length: count }, (_, i) => {
-    const startMs = last - (count - 1 - i) * length;
-    return { startMs, transactions: counts.get(startMs) ?? 0 };
-  });
+  return startsOf(kind, count, nowMs).map((startMs) => ({
+    startMs,
+    transactions: counts.get(startMs) ?? 0,
+  }));
 }

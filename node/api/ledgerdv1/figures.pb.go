@@ -29,6 +29,7 @@ type GetFiguresRequest struct {
 	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
 	Hours         uint32                 `protobuf:"varint,2,opt,name=hours,proto3" json:"hours,omitempty"`       // how many of the newest hours to answer with, at most 744
 	Days          uint32                 `protobuf:"varint,3,opt,name=days,proto3" json:"days,omitempty"`         // how many of the newest days to answer with, at most 3,660
+	Months        uint32                 `protobuf:"varint,4,opt,name=months,proto3" json:"months,omitempty"`     // how many of the newest months to answer with, at most 1,200
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -84,6 +85,13 @@ func (x *GetFiguresRequest) GetDays() uint32 {
 	return 0
 }
 
+func (x *GetFiguresRequest) GetMonths() uint32 {
+	if x != nil {
+		return x.Months
+	}
+	return 0
+}
+
 // A node counts when it is asked, a bounded number of blocks for each question. While
 // counted_height is below head_height, ask again.
 type GetFiguresResponse struct {
@@ -94,6 +102,7 @@ type GetFiguresResponse struct {
 	HeadHeight    uint64                 `protobuf:"varint,4,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"`
 	Hours         []*Figures             `protobuf:"bytes,5,rep,name=hours,proto3" json:"hours,omitempty"` // by time, in UTC; hours without blocks are left out
 	Days          []*Figures             `protobuf:"bytes,6,rep,name=days,proto3" json:"days,omitempty"`
+	Months        []*Figures             `protobuf:"bytes,7,rep,name=months,proto3" json:"months,omitempty"` // of the calendar, in UTC
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -170,9 +179,16 @@ func (x *GetFiguresResponse) GetDays() []*Figures {
 	return nil
 }
 
+func (x *GetFiguresResponse) GetMonths() []*Figures {
+	if x != nil {
+		return x.Months
+	}
+	return nil
+}
+
 type Figures struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	StartMs uint64                 `protobuf:"varint,1,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"` // of the hour or day; of the first block in the total
+	StartMs uint64                 `protobuf:"varint,1,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"` // of the hour, day or month; of the first block in the total
 	// Transactions of users and operators that concern the shard, those that failed included.
 	Transactions uint64 `protobuf:"varint,2,opt,name=transactions,proto3" json:"transactions,omitempty"`
 	// Those of them of which the shard is the lowest that they concern. Added up over all shards, this
@@ -257,12 +273,13 @@ var File_ledgerd_v1_figures_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_figures_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/figures.proto\x12\n" +
-	"ledgerd.v1\"b\n" +
+	"ledgerd.v1\"z\n" +
 	"\x11GetFiguresRequest\x12\x19\n" +
 	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x14\n" +
 	"\x05hours\x18\x02 \x01(\rR\x05hours\x12\x12\n" +
-	"\x04days\x18\x03 \x01(\rR\x04daysB\b\n" +
-	"\x06_shard\"\xfc\x01\n" +
+	"\x04days\x18\x03 \x01(\rR\x04days\x12\x16\n" +
+	"\x06months\x18\x04 \x01(\rR\x06monthsB\b\n" +
+	"\x06_shard\"\xa9\x02\n" +
 	"\x12GetFiguresResponse\x12)\n" +
 	"\x05total\x18\x01 \x01(\v2\x13.ledgerd.v1.FiguresR\x05total\x12\x1f\n" +
 	"\vfrom_height\x18\x02 \x01(\x04R\n" +
@@ -271,7 +288,8 @@ const file_ledgerd_v1_figures_proto_rawDesc = "" +
 	"\vhead_height\x18\x04 \x01(\x04R\n" +
 	"headHeight\x12)\n" +
 	"\x05hours\x18\x05 \x03(\v2\x13.ledgerd.v1.FiguresR\x05hours\x12'\n" +
-	"\x04days\x18\x06 \x03(\v2\x13.ledgerd.v1.FiguresR\x04days\"\x90\x01\n" +
+	"\x04days\x18\x06 \x03(\v2\x13.ledgerd.v1.FiguresR\x04days\x12+\n" +
+	"\x06months\x18\a \x03(\v2\x13.ledgerd.v1.FiguresR\x06months\"\x90\x01\n" +
 	"\aFigures\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x01(\x04R\astartMs\x12\"\n" +
 	"\ftransactions\x18\x02 \x01(\x04R\ftransactions\x12\x14\n" +
@@ -301,11 +319,12 @@ var file_ledgerd_v1_figures_proto_depIdxs = []int32{
 	2, // 0: ledgerd.v1.GetFiguresResponse.total:type_name -> ledgerd.v1.Figures
 	2, // 1: ledgerd.v1.GetFiguresResponse.hours:type_name -> ledgerd.v1.Figures
 	2, // 2: ledgerd.v1.GetFiguresResponse.days:type_name -> ledgerd.v1.Figures
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2, // 3: ledgerd.v1.GetFiguresResponse.months:type_name -> ledgerd.v1.Figures
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_figures_proto_init() }

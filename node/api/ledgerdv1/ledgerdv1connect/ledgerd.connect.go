@@ -228,7 +228,7 @@ type LedgerServiceClient interface {
 	// Pairs of signed statements of members that cannot both be true, as far as this node has met any.
 	ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error)
 	// GetFigures counts the transactions of a shard's chain, apart from the entries between shards: in
-	// all, by hour and by day.
+	// all, by hour, by day and by month.
 	GetFigures(context.Context, *connect.Request[ledgerdv1.GetFiguresRequest]) (*connect.Response[ledgerdv1.GetFiguresResponse], error)
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
@@ -887,7 +887,7 @@ type LedgerServiceHandler interface {
 	// Pairs of signed statements of members that cannot both be true, as far as this node has met any.
 	ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error)
 	// GetFigures counts the transactions of a shard's chain, apart from the entries between shards: in
-	// all, by hour and by day.
+	// all, by hour, by day and by month.
 	GetFigures(context.Context, *connect.Request[ledgerdv1.GetFiguresRequest]) (*connect.Response[ledgerdv1.GetFiguresResponse], error)
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.

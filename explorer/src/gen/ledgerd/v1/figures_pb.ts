@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/figures.proto.
  */
 export const file_ledgerd_v1_figures: GenFile = /*@__PURE__*/
-  fileDesc("ChhsZWRnZXJkL3YxL2ZpZ3VyZXMucHJvdG8SCmxlZGdlcmQudjEiTgoRR2V0RmlndXJlc1JlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBARINCgVob3VycxgCIAEoDRIMCgRkYXlzGAMgASgNQggKBl9zaGFyZCLBAQoSR2V0RmlndXJlc1Jlc3BvbnNlEiIKBXRvdGFsGAEgASgLMhMubGVkZ2VyZC52MS5GaWd1cmVzEhMKC2Zyb21faGVpZ2h0GAIgASgEEhYKDmNvdW50ZWRfaGVpZ2h0GAMgASgEEhMKC2hlYWRfaGVpZ2h0GAQgASgEEiIKBWhvdXJzGAUgAygLMhMubGVkZ2VyZC52MS5GaWd1cmVzEiEKBGRheXMYBiADKAsyEy5sZWRnZXJkLnYxLkZpZ3VyZXMiYQoHRmlndXJlcxIQCghzdGFydF9tcxgBIAEoBBIUCgx0cmFuc2FjdGlvbnMYAiABKAQSDQoFZmlyc3QYAyABKAQSDgoGZmFpbGVkGAQgASgEEg8KB2JldHdlZW4YBSABKARCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
+  fileDesc("ChhsZWRnZXJkL3YxL2ZpZ3VyZXMucHJvdG8SCmxlZGdlcmQudjEiXgoRR2V0RmlndXJlc1JlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBARINCgVob3VycxgCIAEoDRIMCgRkYXlzGAMgASgNEg4KBm1vbnRocxgEIAEoDUIICgZfc2hhcmQi5gEKEkdldEZpZ3VyZXNSZXNwb25zZRIiCgV0b3RhbBgBIAEoCzITLmxlZGdlcmQudjEuRmlndXJlcxITCgtmcm9tX2hlaWdodBgCIAEoBBIWCg5jb3VudGVkX2hlaWdodBgDIAEoBBITCgtoZWFkX2hlaWdodBgEIAEoBBIiCgVob3VycxgFIAMoCzITLmxlZGdlcmQudjEuRmlndXJlcxIhCgRkYXlzGAYgAygLMhMubGVkZ2VyZC52MS5GaWd1cmVzEiMKBm1vbnRocxgHIAMoCzITLmxlZGdlcmQudjEuRmlndXJlcyJhCgdGaWd1cmVzEhAKCHN0YXJ0X21zGAEgASgEEhQKDHRyYW5zYWN0aW9ucxgCIAEoBBINCgVmaXJzdBgDIAEoBBIOCgZmYWlsZWQYBCABKAQSDwoHYmV0d2VlbhgFIAEoBEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
 
 /**
  * @generated from message ledgerd.v1.GetFiguresRequest
@@ -39,6 +39,13 @@ export type GetFiguresRequest = Message<"ledgerd.v1.GetFiguresRequest"> & {
    * @generated from field: uint32 days = 3;
    */
   days: number;
+
+  /**
+   * how many of the newest months to answer with, at most 1,200
+   *
+   * @generated from field: uint32 months = 4;
+   */
+  months: number;
 };
 
 /**
@@ -90,6 +97,13 @@ export type GetFiguresResponse = Message<"ledgerd.v1.GetFiguresResponse"> & {
    * @generated from field: repeated ledgerd.v1.Figures days = 6;
    */
   days: Figures[];
+
+  /**
+   * of the calendar, in UTC
+   *
+   * @generated from field: repeated ledgerd.v1.Figures months = 7;
+   */
+  months: Figures[];
 };
 
 /**
@@ -104,7 +118,7 @@ export const GetFiguresResponseSchema: GenMessage<GetFiguresResponse> = /*@__PUR
  */
 export type Figures = Message<"ledgerd.v1.Figures"> & {
   /**
-   * of the hour or day; of the first block in the total
+   * of the hour, day or month; of the first block in the total
    *
    * @generated from field: uint64 start_ms = 1;
    */

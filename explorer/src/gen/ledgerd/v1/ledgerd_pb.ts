@@ -3946,7 +3946,7 @@ export const LedgerService: GenService<{
   },
   /**
    * GetFigures counts the transactions of a shard's chain, apart from the entries between shards: in
-   * all, by hour and by day.
+   * all, by hour, by day and by month.
    *
    * @generated from rpc ledgerd.v1.LedgerService.GetFigures
    */
