@@ -574,7 +574,7 @@ export class FakeNode {
           headHeight: chain.head,
           hours: [of(time - (time % 3_600_000n))],
           days: [of(time - (time % 86_400_000n))],
-          months: [of(BigInt(Date.parse(`${new Date(Number(time)).toISOString().slice(0, 7)}-01`)))],
+          months: [of(BigInt(Date.parse(new Date(Number(time)).toISOString().slice(0, 7))))],
         };
       },
       getTree: () => ({ tree: this.shards.tree() }),

@@ -146,8 +146,9 @@ func monthOf(at ledger.Milliseconds) ledger.Milliseconds {
 	return ledger.Milliseconds(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 }
 
-// inPeriod adds a block's figure to that of the period that begins at start, and forgets the oldest period if there are
-// too many. Blocks never become younger, so the period is the last one or a new one.
+// inPeriod adds a block's figure to that of the period that begins at start, and forgets the oldest
+// period if there are too many. Blocks never become younger, so the period is the last one or a new
+// one.
 func inPeriod(periods []figure, counted *figure, start ledger.Milliseconds,
 	most int) []figure {
 	if last := len(periods) - 1; last < 0 || periods[last].start < start {

@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// Figures count transactions and failed ones, in all and by hour, day and month, and go on with the chain.
+// Figures count transactions and failed ones, in all and by hour, day and month, and go on with the
+// chain.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})

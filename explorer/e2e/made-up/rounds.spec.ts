@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { FakeNode } from "../../test/fake-node";
-import { expect, test } from "../fixtures";
+import { expect, expectNoSidewaysScroll, test } from "../fixtures";
 
 test.describe("rounds", () => {
   test.use({
@@ -117,6 +117,25 @@ test.describe("rounds", () => {
       );
       expect(await dot.getAttribute("cx")).toBe(before);
       await expect(page.getByTestId("place")).toHaveText("3 of 65 events");
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("an eon of five digits is on one line on a phone", async ({ page }) => {
+    await page.setViewportSize({ width: 390, height: 900 });
+    const node = await FakeNode.start({ blocks: 5, servers: 9, wide: true });
+    try {
+      await page.goto(`${node.url}/rounds?at=51`);
+      const eons = page.getByTestId("eon");
+      await expect(eons).toHaveText(["0", "65535"]);
+      const lines = await eons.last().evaluate((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getClientRects().length;
+      });
+      expect(lines).toBe(1);
+      await expectNoSidewaysScroll(page);
     } finally {
       await node.stop();
     }

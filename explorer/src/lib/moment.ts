@@ -59,9 +59,12 @@ export interface TypedAmount {
   asset: string | undefined;
 }
 
+const typedAmount =
+  /^[+-]?(\d[\d,_']{0,60})(?:\.(\d{1,38}))?(?:\s+([A-Za-z][A-Za-z0-9._-]{0,31}))?$/;
+
 /** Reads "1812", "1,812", "-1,812 EUR", "18.12", "0.50 EUR". Anything else is undefined. */
 export function parseAmount(typed: string): TypedAmount | undefined {
-  const match = /^[+-]?(\d[\d,_']{0,60})(?:\.(\d{1,38}))?(?:\s+([A-Za-z][A-Za-z0-9._-]{0,31}))?$/.exec(typed.trim());
+  const match = typedAmount.exec(typed.trim());
   if (!match?.[1]) return undefined;
   const decimals = match[2] ?? "";
   const digits = (match[1] + decimals).replace(/\D/g, "").replace(/^0+(?=\d)/, "");
