@@ -9,17 +9,16 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
 import {
-  AccountSchema,
   BlockSchema,
   ClusterStateSchema,
   LedgerService,
   MemberStanding,
   NodeMode,
   TransactionState,
-  type Account,
   type ClusterState,
   type EvidenceSchema,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { AccountSchema, type Account } from "../src/gen/ledgerd/v1/accounts_pb";
 import type { AssetSchema } from "../src/gen/ledgerd/v1/assets_pb";
 import type { Recording } from "../src/gen/ledgerd/v1/rounds_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";

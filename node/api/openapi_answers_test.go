@@ -186,6 +186,8 @@ func TestOpenAPI(t *testing.T) {
 		"ListOrganisations": `{}`,
 		"GetAsset":          `{"name":"EUR"}`,
 		"ListAssets":        `{}`,
+		"GetHold":           `{"holdHex":"` + strings.Repeat("ab", 32) + `"}`,
+		"ListHolds":         `{"organisation":"bank"}`,
 		"GetNonce":          `{"organisation":"bank"}`,
 		"GetUse":            `{"organisation":"bank"}`,
 		"GetCut":            `{}`,
@@ -201,7 +203,8 @@ func TestOpenAPI(t *testing.T) {
 		"GetGenesis":        `{}`,
 		"GetRounds":         `{}`,
 	}
-	mayFail := []string{"GetAccountProof", "GetAsset", "GetCertificate", "GetPlace", "GetRounds"}
+	mayFail := []string{"GetAccountProof", "GetAsset", "GetCertificate", "GetHold", "GetPlace",
+		"GetRounds"}
 	streams := map[string]string{
 		"GetSnapshot":  `{}`,
 		"GetSeed":      `{}`,

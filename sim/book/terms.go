@@ -74,7 +74,8 @@ func (g *group) judgeTerms(m *member, r *record) {
 	before := g.last().accounts
 	for _, path := range g.world.paths {
 		account, open := m.account(path)
-		if !open {
+		// An account whose holds have not arrived yet has nothing set aside for them.
+		if !open || m.state.IsComing(path.Organisation()) {
 			continue
 		}
 		if account.Standing != nil {
