@@ -29,7 +29,7 @@ VERSION_PACKED = 8
 VERSION_DEADLINE = 9
 VERSION_CANCELLATION = 10
 VERSION_ASSET = 13
-VERSION_LAST = 15
+VERSION_LAST = 16
 
 _ID_DOMAIN = domain("ledgerd/transaction/1")
 
@@ -431,8 +431,9 @@ class MembershipChange:
 def check_body(body: bytes) -> None:
     """Raise MalformedError if the body is of a kind that this package decodes, and malformed.
 
-    Of the other kinds (policies, charters, verdicts, changes of a book, arrivals) only the version
-    is checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
+    Of the other kinds (policies, charters, verdicts, changes of a book, arrivals, holds, terms of
+    accounts) only the version is checked. Their ids are hashes of their bytes, so a proof of one
+    holds as any other.
     """
     version = body[0] if body else 0
     if version in (VERSION, VERSION_DEADLINE):

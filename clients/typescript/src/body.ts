@@ -13,6 +13,7 @@ import {
   VERSION_CHARTER,
   VERSION_CHARTER_LAST,
   VERSION_DEADLINE,
+  VERSION_LAST,
   VERSION_MEMBERSHIP,
   VERSION_PACKED,
   VERSION_POLICY,
@@ -21,8 +22,8 @@ import {
 /**
  * Throws MalformedError if the body is of a kind that this package decodes, and malformed.
  *
- * Of the other kinds (verdicts, changes of a book, arrivals) only the version is
- * checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
+ * Of the other kinds (verdicts, changes of a book, arrivals, holds, terms of accounts) only the
+ * version is checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
  */
 export function checkBody(body: Uint8Array): void {
   const version = body[0] ?? 0;
@@ -33,7 +34,7 @@ export function checkBody(body: Uint8Array): void {
   else if (version === VERSION_POLICY) PolicyChange.decode(body);
   else if (version >= VERSION_CHARTER && version <= VERSION_CHARTER_LAST) {
     CharterChange.decode(body);
-  } else if (version === 0 || version === VERSION_PACKED || version > VERSION_ASSET) {
+  } else if (version === 0 || version === VERSION_PACKED || version > VERSION_LAST) {
     throw new MalformedError(`transaction version ${version}`);
   }
 }
