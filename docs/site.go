@@ -65,7 +65,7 @@ func sections() []section {
 			"reference/api", "reference/metrics", "encoding", "glossary", "status",
 			"licences"}},
 		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",
-			"performance", "figures", "testing"}},
+			"performance", "figures", "testing", "conformance"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/cuts",
 			"design/moves", "design/tree", "design/storage", "design/lone", "design/rounds",
 			"design/prompt", "design/interleaving", "design/invariants", "design/deviations",

@@ -33,6 +33,8 @@ const (
 //	again name=x            the bundle once more
 //	hold name=x by=acme from=acme:a to=(shop:a) amount=10 [poster=shop] seconds=60
 //	end hold=x by=shop      posts what the line says of the hold, or voids it without one
+//	terms account=acme:a [floor=5] [ceiling=9] [velocity=3 seconds=60] [no-debits] [no-credits]
+//	      [freeze=owner] [closed]   replaces the terms of the account
 //	clock seconds=5         the clock goes on, at most ten seconds
 //	show                    the balances that are not zero
 func TestConformance(t *testing.T) {
@@ -106,6 +108,8 @@ type conforming struct {
 	bundles map[string]*ledger.Bundle
 	holds   map[string]ledger.Transaction
 	ids     map[string]ledger.Hash
+	// changes counts those of the terms of each account.
+	changes map[ledger.AccountPath]uint64
 }
 
 func newConforming(t *testing.T, acme, shop ledger.ShardID) *conforming {
@@ -115,7 +119,7 @@ func newConforming(t *testing.T, acme, shop ledger.ShardID) *conforming {
 		homes:   map[ledger.OrganisationName]ledger.ShardID{"acme": acme, "shop": shop},
 		clients: make(map[ledger.OrganisationName]*ledgertest.Client),
 		bundles: make(map[string]*ledger.Bundle), holds: make(map[string]ledger.Transaction),
-		ids: make(map[string]ledger.Hash)}
+		ids: make(map[string]ledger.Hash), changes: make(map[ledger.AccountPath]uint64)}
 	for _, name := range slices.Sorted(maps.Keys(c.homes)) {
 		client := ledgertest.NewClient(genesis, name)
 		c.clients[name] = client
@@ -189,7 +193,9 @@ func (c *conforming) command(t *testing.T, d *datadriven.TestData) string {
 	// signed puts the transactions into a bundle that all of by sign.
 	signed := func(transactions ...ledger.Transaction) *ledger.Bundle {
 		for i := range transactions {
-			transactions[i].Deadline = c.time + 1000
+			if transactions[i].Account == nil { // it does not expire
+				transactions[i].Deadline = c.time + 1000
+			}
 		}
 		bundle, err := ledger.NewBundle(transactions...)
 		for _, name := range argument(d, "by") {
@@ -268,6 +274,18 @@ func (c *conforming) command(t *testing.T, d *datadriven.TestData) string {
 			return "invalid: " + err.Error()
 		}
 		return c.outcomes(signed(transaction))
+	case "terms":
+		path := ledger.AccountPath(text("account"))
+		transaction := c.clients[path.Organisation()].ChangeAccount(path, c.changes[path]+1, "",
+			c.terms(t, d))
+		if err := transaction.Validate(); err != nil {
+			return "invalid: " + err.Error()
+		}
+		outcome := c.outcomes(c.clients[path.Organisation()].Bundle(transaction))
+		if outcome == "applied" {
+			c.changes[path]++
+		}
+		return outcome
 	case "clock":
 		c.time += seconds()
 		return ""
@@ -277,6 +295,27 @@ func (c *conforming) command(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "there is no command %s", d.Cmd)
 		return ""
 	}
+}
+
+// terms returns the terms that a command has.
+func (c *conforming) terms(t *testing.T, d *datadriven.TestData) ledger.AccountTerms {
+	number := func(key string) int64 {
+		value := int64(-1)
+		if d.HasArg(key) {
+			d.ScanArgs(t, key, &value)
+		}
+		return value
+	}
+	terms := ledger.AccountTerms{NoDebits: d.HasArg("no-debits"),
+		NoCredits: d.HasArg("no-credits"), Closed: d.HasArg("closed")}
+	if d.HasArg("floor") || d.HasArg("ceiling") || d.HasArg("velocity") {
+		terms.Limits = ledgertest.Limited(number("floor"), number("ceiling"), number("velocity"),
+			uint32(max(0, number("seconds")))).Limits
+	}
+	if d.HasArg("freeze") {
+		terms.Freeze = ledger.FreezeOwner
+	}
+	return terms
 }
 
 // argument returns the values of an argument of a command.
