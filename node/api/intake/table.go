@@ -55,7 +55,7 @@ var calls = map[string]Limits{
 }
 
 // ofCut bounds the calls that may name a cut: a place of each shard, which is short.
-var ofCut = Limits{Bytes: 256 << 10, Growth: 64, Memory: 512 << 10}
+var ofCut = Limits{Bytes: 256 << 10, Growth: 64, Memory: 640 << 10}
 
 // MaxWaited bounds the transactions of one WaitTransactions call.
 const MaxWaited = 16_384
