@@ -24,7 +24,7 @@ const (
 	MaxVelocitySeconds = 366 * 24 * 60 * 60
 )
 
-// Freeze says who froze an account. Its text form is none, owner or guardian.
+// Freeze says who froze an account. Its text form is none, owner, guardian or both.
 type Freeze uint8
 
 // The freezes. Their numbers are part of transactions' ids and never change.
@@ -35,13 +35,34 @@ const (
 	// FreezeGuardian is lifted by the account's guardian only. Until then the organisation may
 	// change nothing of the terms.
 	FreezeGuardian Freeze = 2
+	// FreezeBoth has both. When the guardian lifts its own, that of the organisation is left.
+	FreezeBoth Freeze = 3
 
-	freezes = 3
+	freezes = 4
 )
 
-var freezeNames = [freezes]string{"none", "owner", "guardian"}
+var freezeNames = [freezes]string{"none", "owner", "guardian", "both"}
 
-// String returns none, owner or guardian.
+// ByOwner reports whether the account's organisation froze it.
+func (f Freeze) ByOwner() bool { return f == FreezeOwner || f == FreezeBoth }
+
+// ByGuardian reports whether the account's guardian froze it.
+func (f Freeze) ByGuardian() bool { return f == FreezeGuardian || f == FreezeBoth }
+
+// WithGuardian returns the freeze with that of the guardian, or without it.
+func (f Freeze) WithGuardian(frozen bool) Freeze {
+	switch {
+	case f.ByOwner() && frozen:
+		return FreezeBoth
+	case f.ByOwner():
+		return FreezeOwner
+	case frozen:
+		return FreezeGuardian
+	}
+	return FreezeNone
+}
+
+// String returns none, owner, guardian or both.
 func (f Freeze) String() string {
 	if f < freezes {
 		return freezeNames[f]
@@ -49,14 +70,14 @@ func (f Freeze) String() string {
 	return fmt.Sprintf("freeze %d", uint8(f))
 }
 
-// MarshalText returns none, owner or guardian.
+// MarshalText returns none, owner, guardian or both.
 func (f Freeze) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText parses the output of MarshalText, or returns ErrMalformed.
 func (f *Freeze) UnmarshalText(text []byte) error {
 	at := slices.Index(freezeNames[:], string(text))
 	if at < 0 {
-		return fmt.Errorf("%w: %.20q is no freeze: none, owner or guardian", ErrMalformed, text)
+		return fmt.Errorf("%w: %.20q is no freeze: none, owner, guardian or both", ErrMalformed, text)
 	}
 	*f = Freeze(at)
 	return nil
@@ -180,7 +201,7 @@ func (t *AccountTerms) Validate() error {
 	if t.Freeze >= freezes {
 		return fmt.Errorf("%w: %s", ErrMalformed, t.Freeze)
 	}
-	if t.Freeze == FreezeGuardian && t.Guardian == "" {
+	if t.Freeze.ByGuardian() && t.Guardian == "" {
 		return fmt.Errorf("%w: an account without guardian that its guardian froze", ErrMalformed)
 	}
 	if t.Guardian != "" {
@@ -233,16 +254,16 @@ func (l *AccountLimit) validate() error {
 }
 
 // MayBecome reports whether the account's organisation, or else its guardian, may replace the terms
-// by others. Closed is final. A guardian changes the freeze and nothing else; its own freeze nobody
-// else makes or lifts, and it keeps the organisation from changing anything.
+// by others. Closed is final. A guardian makes or lifts its own freeze and changes nothing else,
+// also not the organisation's freeze. Its own nobody else makes or lifts, and it keeps the
+// organisation from changing anything.
 func (t *AccountTerms) MayBecome(next *AccountTerms, guardian bool) bool {
 	switch {
 	case t.Closed:
 		return false
 	case !guardian:
-		return t.Freeze != FreezeGuardian && next.Freeze != FreezeGuardian
-	case (t.Freeze == FreezeGuardian) == (next.Freeze == FreezeGuardian),
-		t.Freeze == FreezeGuardian && next.Freeze != FreezeNone:
+		return !t.Freeze.ByGuardian() && !next.Freeze.ByGuardian()
+	case next.Freeze != t.Freeze.WithGuardian(!t.Freeze.ByGuardian()):
 		return false
 	}
 	same := *t

@@ -68,7 +68,7 @@ func TestFormOfTerms(t *testing.T) {
 		return ledger.AccountTerms{Limits: limits}
 	}
 	for _, bad := range []ledger.AccountTerms{
-		{Freeze: 3}, {Freeze: ledger.FreezeGuardian}, {Guardian: "a b"},
+		{Freeze: 4}, {Freeze: ledger.FreezeGuardian}, {Freeze: ledger.FreezeBoth}, {Guardian: "a b"},
 		limit(ledger.AccountLimit{Asset: "EUR"}),
 		limit(ledger.AccountLimit{Asset: "", Floor: amount(1)}),
 		limit(ledger.AccountLimit{Asset: "EUR", Floor: amount(2), Ceiling: amount(1)}),
@@ -110,7 +110,7 @@ func TestFormOfTerms(t *testing.T) {
 			t.Errorf("%+v is well-formed", transaction.Account)
 		}
 	}
-	for freeze := ledger.FreezeNone; freeze <= ledger.FreezeGuardian; freeze++ {
+	for freeze := ledger.FreezeNone; freeze <= ledger.FreezeBoth; freeze++ {
 		text, _ := freeze.MarshalText()
 		var again ledger.Freeze
 		if err := again.UnmarshalText(text); err != nil || again != freeze {
@@ -122,6 +122,31 @@ func TestFormOfTerms(t *testing.T) {
 	}
 }
 
+// TestFreezesAreTheirOwners: a guardian neither makes nor lifts the freeze of the organisation, on
+// no way, and the organisation not that of the guardian.
+func TestFreezesAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	has := func(freeze ledger.Freeze, who string) bool {
+		return freeze.String() == who || freeze.String() == "both"
+	}
+	for from := range ledger.FreezeBoth + 1 {
+		for to := range ledger.FreezeBoth + 1 {
+			before := ledger.AccountTerms{Guardian: "bank", Freeze: from}
+			after := before
+			after.Freeze = to
+			owners := has(from, "owner") != has(to, "owner")
+			guardians := has(from, "guardian") != has(to, "guardian")
+			if may := before.MayBecome(&after, true); may != (guardians && !owners) {
+				t.Errorf("the guardian may make %s of %s: %t", to, from, may)
+			}
+			if may := before.MayBecome(&after, false); may != (!guardians &&
+				!has(from, "guardian")) {
+				t.Errorf("the organisation may make %s of %s: %t", to, from, may)
+			}
+		}
+	}
+}
+
 func FuzzAccountChange(f *testing.F) {
 	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	terms := ledgertest.Limited(1, 20, 3, 60)
@@ -129,7 +154,7 @@ func FuzzAccountChange(f *testing.F) {
 	terms.Metadata = []ledger.Metadatum{{Key: "iban", Value: "DE12", Indexed: true}}
 	f.Add(client.Bundle(client.ChangeAccount("acme:a", 1, "cash", terms)).Body(0)[1:])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		transaction, err := ledger.DecodeBody(append([]byte{15}, data...))
+		transaction, err := ledger.DecodeBody(append([]byte{16}, data...))
 		if err != nil {
 			return
 		}

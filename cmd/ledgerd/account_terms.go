@@ -190,7 +190,7 @@ operators of the ledger included.`,
 	if lift {
 		command.Use, command.Short = "unfreeze ORGANISATION:NAME", "Lift the freeze of an account"
 		command.Long = `Lift the freeze of an account. Whoever froze it signs: its organisation or, with
---as, its guardian.`
+--as, its guardian. If both froze it, each lifts its own, the guardian first.`
 		command.Example = `  ledgerd account unfreeze acme:cash
   ledgerd account unfreeze acme:cash --as regulator`
 	}
@@ -204,18 +204,19 @@ operators of the ledger included.`,
 		}
 		return options.change(command, arguments[0], by, func(_ context.Context, _ *client.Client,
 			change *ledger.AccountChange) error {
+			guards := by != "" && by != change.Account.Organisation()
 			freeze := ledger.FreezeOwner
 			switch {
+			case guards: // the freeze of the organisation stays as it is
+				freeze = change.Freeze.WithGuardian(!lift)
 			case lift:
 				freeze = ledger.FreezeNone
-			case by != "" && by != change.Account.Organisation():
-				freeze = ledger.FreezeGuardian
 			}
 			if change.Freeze == freeze {
 				return fmt.Errorf("nothing to change: the freeze of %s is %s", change.Account,
 					freeze)
 			}
-			if by != "" && by != change.Account.Organisation() && change.Guardian != by {
+			if guards && change.Guardian != by {
 				return usagef("%s is not the guardian of %s", by, change.Account)
 			}
 			change.Freeze = freeze
@@ -355,8 +356,8 @@ func accountTermsRows(rows *table, terms *ledger.AccountTerms,
 		is   bool
 		text string
 	}{{terms.Closed, "closed: it takes no postings any more"},
-		{terms.Freeze == ledger.FreezeOwner, "frozen by its organisation"},
-		{terms.Freeze == ledger.FreezeGuardian, "frozen by its guardian"},
+		{terms.Freeze.ByOwner(), "frozen by its organisation"},
+		{terms.Freeze.ByGuardian(), "frozen by its guardian"},
 		{terms.NoDebits, "nothing may be taken"}, {terms.NoCredits, "nothing may be given"}} {
 		if each.is {
 			rows.add("terms", each.text)

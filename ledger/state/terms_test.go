@@ -116,12 +116,21 @@ func TestRulesOfTerms(t *testing.T) {
 			number++
 		}
 	}
-	guarded, free := frozen, frozen
+	guarded, free, twice := frozen, frozen, frozen
 	guarded.Freeze, free.Freeze = ledger.FreezeGuardian, ledger.FreezeNone
+	twice.Freeze = ledger.FreezeBoth
 	guard(ledger.AccountFixed, "cash", free) // the organisation's own freeze
 	guard(ledger.AccountFixed, "other", guarded)
 	guard(ledger.AccountFixed, "cash", ledger.AccountTerms{Freeze: ledger.FreezeGuardian,
 		Guardian: "bank", NoDebits: true})
+	guard(ledger.AccountFixed, "cash", guarded) // it would lift the organisation's freeze later
+	guard(ledger.Applied, "cash", twice)
+	expect(ledger.AccountFrozen, acme, take(1))
+	set(ledger.AccountFixed, guarded)
+	set(ledger.AccountFixed, frozen)
+	guard(ledger.AccountFixed, "cash", free)
+	guard(ledger.Applied, "cash", frozen) // what is left is the organisation's
+	set(ledger.Applied, free)
 	guard(ledger.Applied, "cash", guarded)
 	set(ledger.AccountFixed, free)
 	set(ledger.AccountFixed, plain)

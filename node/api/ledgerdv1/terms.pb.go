@@ -98,7 +98,7 @@ type AccountTerms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NoDebits      bool                   `protobuf:"varint,1,opt,name=no_debits,json=noDebits,proto3" json:"no_debits,omitempty"`
 	NoCredits     bool                   `protobuf:"varint,2,opt,name=no_credits,json=noCredits,proto3" json:"no_credits,omitempty"`
-	Freeze        string                 `protobuf:"bytes,3,opt,name=freeze,proto3" json:"freeze,omitempty"`     // none, owner or guardian; empty stands for none
+	Freeze        string                 `protobuf:"bytes,3,opt,name=freeze,proto3" json:"freeze,omitempty"`     // none, owner, guardian or both; empty stands for none
 	Closed        bool                   `protobuf:"varint,4,opt,name=closed,proto3" json:"closed,omitempty"`    // final: no posting any more, and the name is not used again
 	Guardian      string                 `protobuf:"bytes,5,opt,name=guardian,proto3" json:"guardian,omitempty"` // an organisation that may freeze the account; empty for none
 	Limits        []*AccountLimit        `protobuf:"bytes,6,rep,name=limits,proto3" json:"limits,omitempty"`     // by asset, ascending

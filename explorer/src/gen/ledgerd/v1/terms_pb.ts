@@ -70,7 +70,7 @@ export type AccountTerms = Message<"ledgerd.v1.AccountTerms"> & {
   noCredits: boolean;
 
   /**
-   * none, owner or guardian; empty stands for none
+   * none, owner, guardian or both; empty stands for none
    *
    * @generated from field: string freeze = 3;
    */
