@@ -30,6 +30,9 @@ type rule struct {
 	// shorten. If both are nil, an organisation may make the call if shared is set.
 	asks    func(organisation string, request any) error
 	answers func(organisation string, answer any) error
+	// conceals: if a call fails whose answer decides, an organisation learns why only if this says
+	// nothing against it. Otherwise it would learn what others have by what is not found.
+	conceals func(organisation string, request any) error
 	// shared: the answer is about the ledger as a whole, and no organisation's own.
 	shared bool
 	// each: the call is a stream of requests, and its handler decides about each of them.
@@ -74,8 +77,21 @@ var rules = map[string]rule{
 	}},
 	"ListBlocks": {shared: true}, // headers
 	"ReadChain":  {},             // everything of all organisations
-	"GetAccount": {asks: func(organisation string, request any) error {
-		return owns(organisation, request.(*ledgerdv1.GetAccountRequest).GetAccount())
+	// A guardian reads the terms, since its freeze has to name those that it saw; not the balances.
+	"GetAccount": {answers: func(organisation string, answer any) error {
+		account := answer.(*ledgerdv1.GetAccountResponse).GetAccount()
+		others := owns(organisation, account.GetAccount())
+		if others != nil && account.GetTerms().GetGuardian() == organisation {
+			account.Balances = nil
+			return nil
+		}
+		return others
+	}, conceals: func(organisation string, request any) error {
+		asked := request.(*ledgerdv1.GetAccountRequest)
+		if asked.GetAccount() == "" && asked.GetOrganisation() == organisation {
+			return nil
+		}
+		return owns(organisation, asked.GetAccount())
 	}},
 	"ListAccounts": {asks: func(organisation string, request any) error {
 		if owns(organisation, request.(*ledgerdv1.ListAccountsRequest).GetPrefix()) != nil {
@@ -184,6 +200,17 @@ func allowAnswer(caller *doors.Caller, method string, answer any) error {
 	return denied(caller, rules[method].answers(caller.Organisation, answer))
 }
 
+// concealed returns the error of a call that failed, or that the caller may not make it.
+func concealed(caller *doors.Caller, method string, request any, failure error) error {
+	rule := rules[method]
+	if caller.Role == doors.RoleOrganisation && rule.conceals != nil {
+		if err := denied(caller, rule.conceals(caller.Organisation, request)); err != nil {
+			return err
+		}
+	}
+	return failure
+}
+
 func denied(caller *doors.Caller, err error) error {
 	if err == nil {
 		return nil
@@ -246,12 +273,25 @@ func concerns(organisation string, transaction *ledgerdv1.Transaction) error {
 			return nil
 		}
 	}
+	if holdConcerns(organisation, body.GetHold()) ||
+		owns(organisation, body.GetHoldEnd().GetAccount()) == nil ||
+		changeConcerns(organisation, body.GetAccountChange()) {
+		return nil
+	}
 	return errOthers
+}
+
+// changeConcerns reports whether the terms of an organisation's account change, which its guardian
+// may sign alone, or those of one that it guards.
+func changeConcerns(organisation string, change *ledgerdv1.AccountChange) bool {
+	return owns(organisation, change.GetAccount()) == nil ||
+		change.GetTerms().GetGuardian() == organisation
 }
 
 func summaryConcerns(organisation string, summary *ledgerdv1.TransactionSummary) bool {
 	return summary.GetSigner() == organisation || holdConcerns(organisation, summary.GetHold()) ||
 		owns(organisation, summary.GetHoldEnd().GetAccount()) == nil ||
+		changeConcerns(organisation, summary.GetAccountChange()) ||
 		slices.Contains(summary.GetFurtherOrganisations(), organisation) ||
 		slices.ContainsFunc(summary.GetPostings(), func(posting *ledgerdv1.Posting) bool {
 			return owns(organisation, posting.GetAccount()) == nil
@@ -264,6 +304,7 @@ func transactionConcerns(organisation string, transaction *ledger.Transaction) b
 	}
 	return string(transaction.Signer) == organisation ||
 		holdConcerns(organisation, holdToProto(transaction.Hold)) ||
+		changeConcerns(organisation, accountChangeToProto(transaction.Account)) ||
 		slices.ContainsFunc(transaction.Postings, func(posting ledger.Posting) bool {
 			return owns(organisation, string(posting.Account)) == nil
 		})
@@ -278,7 +319,7 @@ func (access) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		answer, err := next(ctx, request)
 		if err != nil {
-			return nil, err
+			return nil, concealed(caller, method, request.Any(), err)
 		}
 		if err := allowAnswer(caller, method, answer.Any()); err != nil {
 			return nil, err
