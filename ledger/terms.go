@@ -77,7 +77,8 @@ func (f Freeze) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 func (f *Freeze) UnmarshalText(text []byte) error {
 	at := slices.Index(freezeNames[:], string(text))
 	if at < 0 {
-		return fmt.Errorf("%w: %.20q is no freeze: none, owner, guardian or both", ErrMalformed, text)
+		return fmt.Errorf("%w: %.20q is no freeze: none, owner, guardian or both", ErrMalformed,
+			text)
 	}
 	*f = Freeze(at)
 	return nil

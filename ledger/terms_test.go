@@ -68,7 +68,8 @@ func TestFormOfTerms(t *testing.T) {
 		return ledger.AccountTerms{Limits: limits}
 	}
 	for _, bad := range []ledger.AccountTerms{
-		{Freeze: 4}, {Freeze: ledger.FreezeGuardian}, {Freeze: ledger.FreezeBoth}, {Guardian: "a b"},
+		{Freeze: 4}, {Freeze: ledger.FreezeGuardian}, {Freeze: ledger.FreezeBoth},
+		{Guardian: "a b"},
 		limit(ledger.AccountLimit{Asset: "EUR"}),
 		limit(ledger.AccountLimit{Asset: "", Floor: amount(1)}),
 		limit(ledger.AccountLimit{Asset: "EUR", Floor: amount(2), Ceiling: amount(1)}),

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// restTurns bounds the second phase of a run, which ends as soon as the book rests. A tree whose
-	// links lose half of all messages takes 1,700 turns to pass on what was submitted.
+	// restTurns bounds the second phase of a run, which ends as soon as the book rests. A tree
+	// whose links lose half of all messages takes 1,700 turns to pass on what was submitted.
 	restTurns = 4000
 	// againAfter is how many turns a client waits before it submits a bundle again.
 	againAfter = 16
