@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -206,10 +208,11 @@ func (o *endOptions) bind(command *cobra.Command) {
 	o.remote.bindQueue(command)
 }
 
-// end asks for the hold, and posts the transaction that ends it, with the poster's key.
+// end asks for the hold, and posts the transaction that ends it, with the poster's key. If the
+// transaction believes what a node said of the hold, that has to be what its id is the hash of.
 func (o *endOptions) end(command *cobra.Command, text string,
 	transaction func(id ledger.Hash, open *ledgerdv1.OpenHold,
-		hold *ledger.Hold) (ledger.Transaction, error)) error {
+		hold *ledger.Hold) (ledger.Transaction, error), believes bool) error {
 	id, err := parseHoldID(text)
 	if err != nil {
 		return err
@@ -234,6 +237,11 @@ func (o *endOptions) end(command *cobra.Command, text string,
 	ends, err := transaction(id, open, hold)
 	if err != nil {
 		return err
+	}
+	if believes {
+		if err := placedSo(ctx, nodes, id, hold); err != nil {
+			return err
+		}
 	}
 	ends.Note, ends.Deadline = []byte(o.note), deadline
 	keys, err := o.load([]ledger.OrganisationName{hold.Poster})
@@ -262,6 +270,30 @@ func findHold(ctx context.Context, nodes *client.Client, id ledger.Hash) (*ledge
 	}
 	hold, err := client.TermsOfHold(open)
 	return open, hold, err
+}
+
+// placedSo returns an error unless the transaction with the id of a hold placed it with these terms.
+// A node that lies could say that less is held, or leave out accounts that it may be posted to, and
+// the chain would take such a posting.
+func placedSo(ctx context.Context, nodes *client.Client, id ledger.Hash, hold *ledger.Hold) error {
+	const instead = "name AMOUNT and --to ACCOUNT to post it nevertheless"
+	answer, err := nodes.Proof(ctx, id)
+	if err != nil {
+		return fmt.Errorf("proving what the hold says: %w: %s", err, instead)
+	}
+	proof, err := ledger.DecodeProof(answer.GetEncoded())
+	if err == nil {
+		err = ledger.VerifyProof(proof)
+	}
+	if err != nil || proof.ID != id {
+		return fmt.Errorf("the node proves nothing about the hold: %s", errors.Join(err,
+			errors.New(instead)))
+	}
+	placed, err := ledger.DecodeBody(proof.Body)
+	if err != nil || placed.Hold == nil || !reflect.DeepEqual(placed.Hold, hold) {
+		return fmt.Errorf("the node does not tell the truth about hold %s: ask another one", id)
+	}
+	return nil
 }
 
 // newHoldPostCommand returns the `ledgerd hold post` command.
@@ -300,7 +332,7 @@ the hold goes on if one of the shards refuses.`,
 					return ends, usagef("%w", err)
 				}
 				return ends, nil
-			})
+			}, len(to) == 0 || len(arguments) == 1 && !strings.Contains(to[0], "="))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -379,7 +411,7 @@ cannot take it back, and waits until it expires.`,
 			return options.end(command, arguments[0], func(id ledger.Hash, _ *ledgerdv1.OpenHold,
 				hold *ledger.Hold) (ledger.Transaction, error) {
 				return client.VoidHold(id, hold), nil
-			})
+			}, false)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
