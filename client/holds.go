@@ -15,8 +15,8 @@ import (
 var ErrHoldAnswer = errors.New("client: the node's answer about a hold is malformed")
 
 // Hold returns a hold that is open, from the shard where it is. The code of the error is NotFound
-// if it is not open. The node is believed. The chain refuses a posting of another account or asset or
-// of more than is held, but not one of less, or to fewer accounts: what the hold says is in the
+// if it is not open. The node is believed. The chain refuses a posting of another account or asset
+// or of more than is held, but not one of less, or to fewer accounts: what the hold says is in the
 // transaction with its id (Proof).
 func (c *Client) Hold(ctx context.Context, id ledger.Hash) (*ledgerdv1.OpenHold, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetHoldRequest{HoldHex: id.String()},
