@@ -273,8 +273,8 @@ func findHold(ctx context.Context, nodes *client.Client, id ledger.Hash) (*ledge
 }
 
 // placedSo returns an error unless the transaction with the id of a hold placed it with these
-// terms. A node that lies could say that less is held, or leave out accounts that it may be posted to, and
-// the chain would take such a posting.
+// terms. A node that lies could say that less is held, or leave out accounts that it may be posted
+// to, and the chain would take such a posting.
 func placedSo(ctx context.Context, nodes *client.Client, id ledger.Hash, hold *ledger.Hold) error {
 	const instead = "name AMOUNT and --to ACCOUNT to post it nevertheless"
 	answer, err := nodes.Proof(ctx, id)
