@@ -62,8 +62,10 @@ type record struct {
 	// it.
 	held   holdsOf
 	lapsed int
-	// accounts are those after the block.
+	// accounts are those after the block. Of those that are away the organisation lives in another
+	// shard, or has not arrived with everything.
 	accounts map[ledger.AccountPath]*ledger.Account
+	away     map[ledger.AccountPath]bool
 }
 
 // holding is what a shard has of an organisation that lives there or lived there: the amounts of
