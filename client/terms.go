@@ -11,7 +11,8 @@ import (
 )
 
 // AccountChange returns the change of an account's terms that leaves all as it is, for the caller
-// to edit and to Post as the Account of a transaction. Its number is one above that of the present
+// to edit, to show, and to Post as the Account of a transaction. The node is believed: a change
+// replaces all terms, so a signer looks at all of them. Its number is one above that of the present
 // terms, so it is refused (ledger.AccountOutdated) if another change comes between. The signer is
 // the account's organisation, or its guardian for a freeze.
 func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
@@ -19,6 +20,10 @@ func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
 	account, err := c.Account(ctx, path)
 	if err != nil {
 		return nil, err
+	}
+	if account.GetAccount() != string(path) {
+		return nil, fmt.Errorf("client: the node answers with account %.150q, and was asked for %s",
+			account.GetAccount(), path)
 	}
 	terms, err := api.AccountTermsFromProto(account.GetTerms())
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ import (
 // accountOptions are the flags of the commands that change the terms of an account.
 type accountOptions struct{ assetOptions }
 
-// change asks a node for the present terms of an account, changes them, and submits the change. The
-// account's organisation signs, unless the change is by another one.
+// change asks a node for the present terms of an account, changes them, shows them, and submits the
+// change. The account's organisation signs, unless the change is by another one.
 func (o *accountOptions) change(command *cobra.Command, text string, by ledger.OrganisationName,
 	do func(ctx context.Context, nodes *client.Client, change *ledger.AccountChange) error) error {
 	path, err := parseAccount(text)
@@ -39,7 +40,7 @@ func (o *accountOptions) change(command *cobra.Command, text string, by ledger.O
 	if err != nil {
 		return err
 	}
-	terms := change.Clone()
+	terms, alias := change.Clone(), change.Alias
 	if err := do(ctx, nodes, change); err != nil {
 		return err
 	}
@@ -57,8 +58,41 @@ func (o *accountOptions) change(command *cobra.Command, text string, by ledger.O
 	if err != nil {
 		return err
 	}
+	known := newDecimals(nodes)
+	shown := func(amount ledger.Amount, asset ledger.AssetName) string {
+		return known.show(ctx, amount.String(), string(asset))
+	}
+	if err := writeAccountChange(command.ErrOrStderr(), change, by, &terms, alias,
+		shown); err != nil {
+		return err
+	}
 	return o.post.postWith(ctx, command, nodes, keys, ledger.Transaction{Signer: by,
 		Account: change}, level)
+}
+
+// writeAccountChange shows the whole terms that are signed next, and what goes. They come from a
+// node, which may have said what is not so.
+func writeAccountChange(out io.Writer, change *ledger.AccountChange, by ledger.OrganisationName,
+	present *ledger.AccountTerms, alias string,
+	shown func(amount ledger.Amount, asset ledger.AssetName) string) error {
+	rows, before := table{}, table{}
+	rows.add("signed", fmt.Sprintf("change %d of the terms of %s, by %s", change.Number,
+		change.Account, by))
+	list := func(to *table, alias string, terms *ledger.AccountTerms) {
+		if alias != "" {
+			to.add("alias", sanitize(alias, 0))
+		}
+		accountTermsRows(to, terms, shown)
+	}
+	list(&rows, change.Alias, &change.AccountTerms)
+	list(&before, alias, present)
+	for _, row := range before.rows {
+		same := func(is []string) bool { return slices.Equal(is, row) }
+		if !slices.ContainsFunc(rows.rows, same) {
+			rows.add("no longer", strings.Join(row, ": "))
+		}
+	}
+	return rows.write(out)
 }
 
 // newAccountLimitCommand returns the `ledgerd account limit` command.
@@ -189,8 +223,8 @@ operators of the ledger included.`,
 	}
 	if lift {
 		command.Use, command.Short = "unfreeze ORGANISATION:NAME", "Lift the freeze of an account"
-		command.Long = `Lift the freeze of an account. Whoever froze it signs: its organisation or, with
---as, its guardian. If both froze it, each lifts its own, the guardian first.`
+		command.Long = `Lift the freeze of an account. The side that froze it signs: the organisation or,
+with --as, the guardian. If both froze it, each lifts its own, the guardian first.`
 		command.Example = `  ledgerd account unfreeze acme:cash
   ledgerd account unfreeze acme:cash --as regulator`
 	}
@@ -237,7 +271,8 @@ func newAccountCloseCommand() *cobra.Command {
 		Use:   "close ORGANISATION:NAME --yes",
 		Short: "Close an account for good",
 		Long: `Close an account for good: it takes no postings any more, and no account of its name is
-opened again. It must have no amounts, and wait for none. Its organisation signs.`,
+opened again. It must have no amounts, and wait for none. It keeps its alias, unless
+ledgerd account label --alias= took it away before. Its organisation signs.`,
 		Example: `  ledgerd account close acme:old --yes`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -267,9 +302,9 @@ func newAccountLabelCommand() *cobra.Command {
 		Short: "Set metadata, the alias or the guardian of an account",
 		Long: `Set metadata, the alias or the guardian of an account. KEY=VALUE sets a value, and
 KEY= takes it away. ledgerd account list --where finds an account by the keys that
---index names, as long as the account has them. No two accounts of an organisation have the same alias. A
-guardian is an organisation that may freeze the account, and lift its own freeze. The
-account's organisation signs.`,
+--index names, as long as the account has them. No two accounts of an organisation have
+the same alias. A guardian is an organisation that may freeze the account, and lift its
+own freeze. The account's organisation signs.`,
 		Example: `  ledgerd account label acme:cash iban=DE02120300000000202051 --index iban
   ledgerd account label acme:cash --alias "petty cash"
   ledgerd account label acme:cash --guardian regulator`,

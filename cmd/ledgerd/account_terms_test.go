@@ -32,6 +32,14 @@ func TestAccountTerms(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	labelled := s.run("account label acme:cash note=mine --alias desk %n %k")
+	for _, want := range []string{"change 3 of the terms of acme:cash, by acme", "desk",
+		"label      note=mine", "limit      unit: at least 20", "guardian   bank",
+		"no longer  alias: till", "no longer  label: note=ours"} {
+		if labelled.status != exitDone || !strings.Contains(labelled.errs, want) {
+			t.Errorf("no %q in\n%s", want, labelled.errs)
+		}
+	}
 	refused := func(line, want string) {
 		t.Helper()
 		if got := s.run(line + " %n %k"); got.status == exitDone ||
@@ -42,7 +50,7 @@ func TestAccountTerms(t *testing.T) {
 	refused("tx transfer acme:mint acme:cash 21", "more than its ceiling")
 	refused("tx transfer acme:cash acme:old 81", "less than its floor")
 	refused("tx transfer acme:cash acme:old 51", "more would be taken")
-	refused("account label acme:old --alias till", "has the alias")
+	refused("account label acme:old --alias desk", "has the alias")
 	refused("account limit acme:cash --velocity 5", "write AMOUNT/TIME")
 	refused("account limit acme:cash", "name a limit")
 	refused("account label acme:cash", "nothing to set")
@@ -60,7 +68,7 @@ func TestAccountTerms(t *testing.T) {
 	refused("tx transfer acme:mint acme:cash 1", "nothing may be given")
 	s.must("account label acme:cash note= --alias= %n %k")
 	account := s.object("account show acme:cash %n")
-	if terms := fmt.Sprint(account["terms"]); account["revision"] != 6.0 ||
+	if terms := fmt.Sprint(account["terms"]); account["revision"] != 7.0 ||
 		account["alias"] != nil || strings.Contains(terms, "ours") {
 		t.Error(account)
 	}

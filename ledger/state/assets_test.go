@@ -433,25 +433,7 @@ func TestSupplyAcrossShards(t *testing.T) {
 // TestSupplyBugsAreCaught plants the bugs that a cap over several shards invites.
 func TestSupplyBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []state.Fault{state.FaultWholeCap, state.FaultWaitingUncounted} {
-		t.Run(fault.String(), func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(400) {
-				var found string
-				fail := func(format string, arguments ...any) {
-					if found == "" {
-						found = fmt.Sprintf(format, arguments...)
-					}
-				}
-				supplyStory(fail, rand.New(rand.NewPCG(seed, 3)), []ledger.ShardID{0, 0, 1}, fault)
-				if found != "" {
-					t.Logf("seed %d: %s", seed, found)
-					return
-				}
-			}
-			t.Error("not found")
-		})
-	}
+	catchInStories(t, 400, supplyStory, state.FaultWholeCap, state.FaultWaitingUncounted)
 }
 
 // TestIssuancesMove: an issuer that moves takes along what it issued, and nothing that is

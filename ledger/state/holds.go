@@ -593,6 +593,9 @@ func IsHoldKey(key []byte) bool {
 	return len(key) == 1+ledger.HashSize+1 && key[0] == kindHold
 }
 
+// HoldOfKey returns the id of the hold whose entry has a key.
+func HoldOfKey(key []byte) ledger.Hash { return ledger.Hash(key[1 : 1+ledger.HashSize]) }
+
 // DecodeHeld decodes the entry of a hold, or returns ErrEntry.
 func DecodeHeld(key, value []byte) (Held, error) {
 	if !IsHoldKey(key) {

@@ -387,26 +387,8 @@ func TestTermsAcrossShards(t *testing.T) {
 // TestTermsBugsAreCaught plants the bugs that terms over several shards invite.
 func TestTermsBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []state.Fault{state.FaultCreditUnjudged, state.FaultFloorOfAll,
-		state.FaultSpentForgotten} {
-		t.Run(fault.String(), func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(200) {
-				var found string
-				fail := func(format string, arguments ...any) {
-					if found == "" {
-						found = fmt.Sprintf(format, arguments...)
-					}
-				}
-				termsStory(fail, rand.New(rand.NewPCG(seed, 3)), []ledger.ShardID{0, 0, 1}, fault)
-				if found != "" {
-					t.Logf("seed %d: %s", seed, found)
-					return
-				}
-			}
-			t.Error("not found")
-		})
-	}
+	catchInStories(t, 200, termsStory, state.FaultCreditUnjudged, state.FaultFloorOfAll,
+		state.FaultSpentForgotten)
 }
 
 // TestTermsMove: the accounts of an organisation that moves keep their terms, what they spent, and

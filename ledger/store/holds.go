@@ -12,7 +12,7 @@ import (
 // OpenHold is a hold that is open in this shard.
 type OpenHold = state.Held
 
-// holdsLooked bounds the holds that one call of OpenHolds looks at.
+// holdsLooked bounds the rows that one call of OpenHolds looks at.
 const holdsLooked = 4096
 
 // FindHold returns a hold that is open here as of the head. It is read-only.
@@ -24,7 +24,8 @@ func (s *Store) FindHold(id ledger.Hash) (OpenHold, bool) {
 
 // OpenHolds returns at most limit holds that match, in the order of their ids, as of the head. It
 // begins after the given id, or with the first one if there is none. It looks at a bounded number
-// of them. next is the last one that it looked at, and more says that there may be others after it.
+// of rows, those of holds that ended lately among them. next is the id of the last one, and more
+// says that there may be holds after it.
 func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*OpenHold) bool) (
 	page []OpenHold, next ledger.Hash, more bool, err error) {
 	height := s.AppendedHeight()
@@ -46,7 +47,7 @@ func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*OpenHold)
 			if err != nil || !left {
 				return err
 			}
-			if len(value) == 0 || after != nil && bytes.Equal(key, from) {
+			if after != nil && bytes.Equal(key, from) {
 				continue
 			}
 			if len(page) == limit || looked == holdsLooked {
@@ -54,11 +55,14 @@ func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*OpenHold)
 				return nil
 			}
 			looked++
+			if next = state.HoldOfKey(key); len(value) == 0 {
+				continue // it ended, and its row is not gone yet
+			}
 			hold, err := state.DecodeHeld(key, value)
 			if err != nil {
 				return err
 			}
-			if next = hold.ID; matches(&hold) {
+			if matches(&hold) {
 				page = append(page, hold)
 			}
 		}

@@ -126,7 +126,7 @@ func NoHold(id ledger.Hash) error {
 }
 
 // ListHolds returns holds that are open in this shard.
-func (s *Service) ListHolds(_ context.Context,
+func (s *Service) ListHolds(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListHoldsRequest]) (
 	*connect.Response[ledgerdv1.ListHoldsResponse], error) {
 	if err := s.answersFor(request.Msg.Shard); err != nil {
@@ -147,7 +147,7 @@ func (s *Service) ListHolds(_ context.Context,
 	matches := func(held *store.OpenHold) bool { return wanted.matches(held) && s.isHere(held) }
 	found, next, more, err := s.backend.Store().OpenHolds(after, size, matches)
 	if err != nil {
-		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("reading holds: %w", err))
+		return nil, s.failure(ctx, "reading holds", err)
 	}
 	answer := &ledgerdv1.ListHoldsResponse{}
 	for i := range found {

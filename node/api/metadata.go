@@ -9,6 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/intake"
 )
 
+// Bounds of a metadatum that is asked for. With them a lookup in a note costs a bounded work,
+// however deep the objects in the note are.
+const (
+	maxMetadataName = 256
+	maxMetadataDots = 8
+)
+
 // metadatum is a member that the JSON object in a note must have, with a value unless any will do.
 type metadatum struct {
 	name, value string
@@ -27,6 +34,9 @@ func parseMetadata(texts []string) ([]metadatum, error) {
 		case name == "":
 			return nil, invalid("metadata %.50q: give a name, or a name and a value such as "+
 				"invoice=4711", text)
+		case len(name) > maxMetadataName, strings.Count(name, ".") > maxMetadataDots:
+			return nil, invalid("metadata %.50q: a name has at most %d bytes and %d dots", name,
+				maxMetadataName, maxMetadataDots)
 		case len(text) > ledger.MaxNote:
 			return nil, invalid("metadata: at most %d bytes", ledger.MaxNote)
 		}

@@ -1,6 +1,9 @@
 package api
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestMetadata(t *testing.T) {
 	t.Parallel()
@@ -28,6 +31,16 @@ func TestMetadata(t *testing.T) {
 		} else if got := hasMetadata([]byte(note), all); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+	for _, long := range []string{strings.Repeat("n", maxMetadataName+1),
+		strings.Repeat(".", maxMetadataDots+1), strings.Repeat("a.", maxMetadataDots+1) + "b=1"} {
+		if _, err := parseMetadata([]string{long}); err == nil {
+			t.Errorf("%.20q is taken", long)
+		}
+	}
+	if _, err := parseMetadata([]string{strings.Repeat("n", maxMetadataName) + "=" +
+		strings.Repeat("v.", 500)}); err != nil {
+		t.Error(err)
 	}
 	some, _ := parseMetadata([]string{"a"})
 	for _, plain := range []string{"", "a", `"a"`, `["a"]`, "{", `{"a":1}x`, `{"a":1} {}`, "null"} {

@@ -34,7 +34,9 @@ func (p *plan) drawHolds(seed uint64) {
 			p.add(random, when, what, bundle)
 		}
 	}
-	for _, c := range w.clients { // holds expire with a block, so each home makes one in the end
+	// Holds expire when their shard makes a block. In the end every client writes a record, so that
+	// every home makes one.
+	for _, c := range w.clients {
 		transaction := w.next(c)
 		transaction.Deadline = w.began + turnLength*ledger.Milliseconds(last+w.far)
 		transaction.Records = []ledger.Record{{Key: ledger.RecordKey(c.account("record")),
