@@ -15,7 +15,7 @@ import (
 // TestMain makes the garbage collector run less often: a run leaves much garbage and holds little
 // memory.
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1600)
 	os.Exit(m.Run())
 }
 
