@@ -395,9 +395,10 @@ func TestFailureBeforeTheSignersHomeHasIt(t *testing.T) {
 		false); refused[0] != nil {
 		t.Fatal(refused[0])
 	}
-	b.until("shard 0 has it", func() bool {
-		known, err := b.Shard(0).Node(0).Store().Known(paid.ID(0))
-		return err == nil && known
+	b.until("it has failed in shard 0", func() bool {
+		opened := b.Shard(0).Node(0).Store()
+		known, err := opened.Known(paid.ID(0))
+		return err == nil && known && opened.PendingCount() == 0
 	})
 	get := func() *ledgerdv1.TransactionStatus { return b.statusOf(paid) }
 	if status := get(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
