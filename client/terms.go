@@ -11,12 +11,53 @@ import (
 )
 
 // AccountChange returns the change of an account's terms that leaves all as it is, for the caller
-// to edit, to show, and to Post as the Account of a transaction. The node is believed: a change
-// replaces all terms, so a signer looks at all of them. Its number is one above that of the present
-// terms, so it is refused (ledger.AccountOutdated) if another change comes between. The signer is
-// the account's organisation, or its guardian for a freeze.
+// to edit, to show, and to Post as the Account of a transaction of the account's organisation. The
+// node is believed: a change replaces all terms, so a signer looks at all of them. Its number is
+// one above that of the present terms, so it is refused (ledger.AccountOutdated) if another change
+// comes between.
 func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
 	*ledger.AccountChange, error) {
+	account, err := c.accountNamed(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	terms, err := api.AccountTermsFromProto(account.GetTerms())
+	if err != nil {
+		return nil, fmt.Errorf("client: the terms of %s: %w", path, err)
+	}
+	return &ledger.AccountChange{Account: path, Number: account.GetRevision() + 1,
+		Alias: account.GetAlias(), AccountTerms: terms}, nil
+}
+
+// Guard returns the change with which the guardian of an account freezes it, or lifts its own
+// freeze, to Post as the Account of a transaction of the guardian. Only the number comes from the
+// node: a false one is refused.
+func (c *Client) Guard(ctx context.Context, path ledger.AccountPath,
+	guardian ledger.OrganisationName, freeze bool) (*ledger.AccountChange, error) {
+	account, err := c.accountNamed(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if account.GetTerms().GetGuardian() != string(guardian) {
+		return nil, fmt.Errorf("client: %s is not the guardian of %s", guardian, path)
+	}
+	var present ledger.Freeze
+	if text := account.GetTerms().GetFreeze(); text != "" {
+		if err := present.UnmarshalText([]byte(text)); err != nil {
+			return nil, fmt.Errorf("client: the freeze of %s: %w", path, err)
+		}
+	}
+	if present.ByGuardian() == freeze {
+		return nil, fmt.Errorf("client: nothing to change: the freeze of %s is %s", path, present)
+	}
+	return &ledger.AccountChange{Account: path, Number: account.GetGuarded() + 1,
+		AccountTerms: ledger.AccountTerms{Guardian: guardian,
+			Freeze: ledger.FreezeNone.WithGuardian(freeze)}}, nil
+}
+
+// accountNamed is Account, for an answer about this very account.
+func (c *Client) accountNamed(ctx context.Context, path ledger.AccountPath) (*ledgerdv1.Account,
+	error) {
 	account, err := c.Account(ctx, path)
 	if err != nil {
 		return nil, err
@@ -25,12 +66,7 @@ func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
 		return nil, fmt.Errorf("client: the node answers with account %.150q, and was asked for %s",
 			account.GetAccount(), path)
 	}
-	terms, err := api.AccountTermsFromProto(account.GetTerms())
-	if err != nil {
-		return nil, fmt.Errorf("client: the terms of %s: %w", path, err)
-	}
-	return &ledger.AccountChange{Account: path, Number: account.GetRevision() + 1,
-		Alias: account.GetAlias(), AccountTerms: terms}, nil
+	return account, nil
 }
 
 // withMetadatum leaves the accounts that have an indexed metadatum; all, if the key is empty. Nodes

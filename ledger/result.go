@@ -255,9 +255,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"a hold expires after its block, and at most 400 days ahead",
 	"as many holds are open as may be: try again when some have ended",
 	AccountOutdated: "the terms of the account have changed since: look at it and sign again",
-	AccountFixed: "the terms of the account may not change so: what is closed stays closed, a " +
-		"guardian changes its freeze only, which nobody else makes or lifts, and only issuers " +
-		"have a floor below 0",
+	AccountFixed: "the terms of the account may not change so: what is closed stays closed, what " +
+		"a guardian froze only the guardian lifts, and only issuers have a floor below 0",
 	AccountNotEmpty:  "the account has amounts or waits for some: move them first",
 	AliasTaken:       "another account of the organisation has the alias",
 	AccountFrozen:    "the account is frozen",

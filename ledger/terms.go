@@ -123,9 +123,14 @@ type Metadatum struct {
 }
 
 // AccountChange is a transaction's change of the terms of an account, by the account's organisation
-// or its guardian. It replaces all terms, and the alias. Number is one above that of the terms that
-// the signers saw, which is 0 if there are none; if they have changed since, the change is refused
-// (AccountOutdated).
+// or its guardian. That of the organisation replaces all terms, and the alias. Number is one above
+// the revision of the terms that the signers saw, which is 0 if there are none; if they have
+// changed since, the change is refused (AccountOutdated).
+//
+// A guardian's change makes or lifts its own freeze and leaves all else as it is. It has the
+// guardian and the freeze, guardian or none, and nothing else. Its Number is one above the count of
+// guardians' changes (AccountStanding.Guarded), which the organisation does not change. So no
+// change of the organisation can outrun it, except one that dismisses the guardian.
 //
 // The change is alone in its transaction, except for a note. It takes no nonce and does not expire:
 // the number keeps it from taking effect twice. It concerns the shard of the account only.
@@ -140,8 +145,10 @@ type AccountChange struct {
 
 // AccountStanding is what a chain keeps of the terms of an account.
 type AccountStanding struct {
-	// Revision is the number of the last change.
+	// Revision counts the changes.
 	Revision uint64 `json:"revision"`
+	// Guarded counts those of guardians.
+	Guarded uint64 `json:"guarded,omitempty"`
 	AccountTerms
 	// Spent is what counts against the velocity of each limit.
 	Spent []Spent `json:"spent,omitempty"`
@@ -193,8 +200,8 @@ func (t *AccountTerms) Clone() AccountTerms {
 
 // Clone returns a copy that shares no memory with the standing.
 func (s *AccountStanding) Clone() *AccountStanding {
-	return &AccountStanding{Revision: s.Revision, AccountTerms: s.AccountTerms.Clone(),
-		Spent: slices.Clone(s.Spent)}
+	return &AccountStanding{Revision: s.Revision, Guarded: s.Guarded,
+		AccountTerms: s.AccountTerms.Clone(), Spent: slices.Clone(s.Spent)}
 }
 
 // Validate returns ErrMalformed or ErrName unless the terms are well-formed.
@@ -254,28 +261,35 @@ func (l *AccountLimit) validate() error {
 	return nil
 }
 
-// MayBecome reports whether the account's organisation, or else its guardian, may replace the terms
-// by others. Closed is final. A guardian makes or lifts its own freeze and changes nothing else,
-// also not the organisation's freeze. Its own nobody else makes or lifts, and it keeps the
+// MayBecome reports whether the account's organisation may replace the terms by others. Closed is
+// final. The freeze of a guardian the organisation neither makes nor lifts, and it keeps the
 // organisation from changing anything.
-func (t *AccountTerms) MayBecome(next *AccountTerms, guardian bool) bool {
-	switch {
-	case t.Closed:
-		return false
-	case !guardian:
-		return !t.Freeze.ByGuardian() && !next.Freeze.ByGuardian()
-	case next.Freeze != t.Freeze.WithGuardian(!t.Freeze.ByGuardian()):
-		return false
-	}
-	same := *t
-	same.Freeze = next.Freeze
-	return bytes.Equal(same.append(nil), next.append(nil))
+func (t *AccountTerms) MayBecome(next *AccountTerms) bool {
+	return !t.Closed && !t.Freeze.ByGuardian() && !next.Freeze.ByGuardian()
 }
 
-// Next returns the standing after a change. What was spent goes on to count against a velocity in
-// the same time, whatever its amount.
-func (s *AccountStanding) Next(change *AccountChange) *AccountStanding {
-	next := &AccountStanding{Revision: change.Number, AccountTerms: change.AccountTerms.Clone()}
+// MayGuard reports whether the account's guardian may make its freeze, or lift it.
+func (t *AccountTerms) MayGuard(freeze Freeze) bool {
+	return !t.Closed && t.Freeze.ByGuardian() != freeze.ByGuardian()
+}
+
+// Guards reports whether the change is one by a guardian: the signer is not the account's
+// organisation.
+func (c *AccountChange) Guards(signer OrganisationName) bool {
+	return signer != c.Account.Organisation()
+}
+
+// Next returns the standing after a change that the organisation made, or else its guardian. What
+// was spent goes on to count against a velocity in the same time, whatever its amount.
+func (s *AccountStanding) Next(change *AccountChange, guards bool) *AccountStanding {
+	if guards {
+		next := s.Clone()
+		next.Revision, next.Guarded = s.Revision+1, change.Number
+		next.Freeze = s.Freeze.WithGuardian(change.Freeze.ByGuardian())
+		return next
+	}
+	next := &AccountStanding{Revision: change.Number, Guarded: s.Guarded,
+		AccountTerms: change.AccountTerms.Clone()}
 	if len(next.Limits) == 0 {
 		return next
 	}
@@ -315,7 +329,17 @@ func (c *AccountChange) checkForm(t *Transaction) error {
 	if err := c.Account.Validate(); err != nil {
 		return err
 	}
+	if c.Guards(t.Signer) && !c.guardsOnly(t.Signer) {
+		return fmt.Errorf("%w: a guardian's change of an account names the guardian and its "+
+			"freeze, and nothing else", ErrMalformed)
+	}
 	return c.Validate()
+}
+
+// guardsOnly reports whether the change has nothing but what a guardian's has.
+func (c *AccountChange) guardsOnly(guardian OrganisationName) bool {
+	only := AccountTerms{Guardian: guardian, Freeze: FreezeNone.WithGuardian(c.Freeze.ByGuardian())}
+	return c.Alias == "" && bytes.Equal(c.append(nil), only.append(nil))
 }
 
 // appendAccountChange appends the encoding of a transaction that changes the terms of an account:
@@ -437,8 +461,9 @@ func (r *reader) accountTerms() AccountTerms {
 	return t
 }
 
-// AppendStanding appends what the entry of an account has after its holds: the number of the last
-// change, the terms, and of each limit with a velocity what was spent.
+// AppendStanding appends what the entry of an account has after its holds: the count of changes,
+// the terms, of each limit with a velocity what was spent, and the count of changes by guardians if
+// there were any.
 func (s *AccountStanding) AppendStanding(to []byte) []byte {
 	to = s.append(binary.AppendUvarint(to, s.Revision))
 	for i := range s.Limits {
@@ -449,6 +474,9 @@ func (s *AccountStanding) AppendStanding(to []byte) []byte {
 		for _, amount := range s.Spent[i].Amounts {
 			to = appendAmount(to, amount)
 		}
+	}
+	if s.Guarded > 0 {
+		to = binary.AppendUvarint(to, s.Guarded)
 	}
 	return to
 }
@@ -470,8 +498,13 @@ func DecodeStanding(data []byte) (*AccountStanding, error) {
 			s.Spent[i].Amounts[j] = r.amount()
 		}
 	}
-	if s.Revision == 0 {
-		r.Fail("terms without number")
+	if len(r.Data) > 0 {
+		if s.Guarded = r.Uvarint(); s.Guarded == 0 {
+			r.Fail("no changes by guardians, and counted")
+		}
+	}
+	if s.Revision == 0 || s.Guarded > s.Revision {
+		r.Fail("%d changes of terms, %d of them by guardians", s.Revision, s.Guarded)
 	}
 	if err := r.End(); err != nil {
 		return nil, err

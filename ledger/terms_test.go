@@ -95,6 +95,16 @@ func TestFormOfTerms(t *testing.T) {
 	for _, bad := range []func(*ledger.Transaction){
 		func(t *ledger.Transaction) { t.Account.Number = 0 },
 		func(t *ledger.Transaction) { t.Account.Guardian = "acme" },
+		func(t *ledger.Transaction) { t.Signer = "bank" }, // a guardian that does not name itself
+		func(t *ledger.Transaction) {
+			t.Signer, t.Account.Guardian, t.Account.Alias = "bank", "bank", "till"
+		},
+		func(t *ledger.Transaction) {
+			t.Signer, t.Account.Guardian, t.Account.NoDebits = "bank", "bank", true
+		},
+		func(t *ledger.Transaction) {
+			t.Signer, t.Account.Guardian, t.Account.Freeze = "bank", "bank", ledger.FreezeBoth
+		},
 		func(t *ledger.Transaction) { t.Account.Alias = "\x00" },
 		func(t *ledger.Transaction) { t.Account.Account = "acme" },
 		func(t *ledger.Transaction) { t.Signer = ledger.Operator },
@@ -135,12 +145,18 @@ func TestFreezesAreTheirOwners(t *testing.T) {
 			before := ledger.AccountTerms{Guardian: "bank", Freeze: from}
 			after := before
 			after.Freeze = to
-			owners := has(from, "owner") != has(to, "owner")
 			guardians := has(from, "guardian") != has(to, "guardian")
-			if may := before.MayBecome(&after, true); may != (guardians && !owners) {
+			if may := before.MayGuard(to); may != guardians {
 				t.Errorf("the guardian may make %s of %s: %t", to, from, may)
 			}
-			if may := before.MayBecome(&after, false); may != (!guardians &&
+			standing := ledger.AccountStanding{Revision: 7, AccountTerms: before}
+			next := standing.Next(&ledger.AccountChange{Number: 3, AccountTerms: after}, true)
+			if has(next.Freeze, "owner") != has(from, "owner") ||
+				has(next.Freeze, "guardian") != has(to, "guardian") || next.Revision != 8 ||
+				next.Guarded != 3 {
+				t.Errorf("the guardian makes %s of %s: %s", to, from, next)
+			}
+			if may := before.MayBecome(&after); may != (!guardians &&
 				!has(from, "guardian")) {
 				t.Errorf("the organisation may make %s of %s: %t", to, from, may)
 			}
@@ -162,7 +178,12 @@ func FuzzAccountChange(f *testing.F) {
 		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
 			t.Fatalf("a change of an account has two encodings: %v", err)
 		}
-		standing := (&ledger.AccountStanding{}).Next(transaction.Account)
+		change := transaction.Account
+		standing := (&ledger.AccountStanding{}).Next(change, false)
+		if change.Guards(transaction.Signer) {
+			standing = (&ledger.AccountStanding{Revision: change.Number,
+				AccountTerms: change.Clone()}).Next(change, true)
+		}
 		encoded := standing.AppendStanding(nil)
 		again, err := ledger.DecodeStanding(encoded)
 		if err != nil || !bytes.Equal(again.AppendStanding(nil), encoded) {

@@ -19,10 +19,11 @@ import (
 // accountOptions are the flags of the commands that change the terms of an account.
 type accountOptions struct{ assetOptions }
 
-// change asks a node for the present terms of an account, changes them, shows them, and submits the
-// change. The account's organisation signs, unless the change is by another one.
-func (o *accountOptions) change(command *cobra.Command, text string, by ledger.OrganisationName,
-	do func(ctx context.Context, nodes *client.Client, change *ledger.AccountChange) error) error {
+// submit makes a change of the terms of an account with make, and submits it. The account's
+// organisation signs, unless the change is by another one.
+func (o *accountOptions) submit(command *cobra.Command, text string, by ledger.OrganisationName,
+	make func(ctx context.Context, nodes *client.Client, path ledger.AccountPath) (
+		*ledger.AccountChange, error)) error {
 	path, err := parseAccount(text)
 	if err != nil {
 		return err
@@ -31,53 +32,71 @@ func (o *accountOptions) change(command *cobra.Command, text string, by ledger.O
 	if err != nil {
 		return err
 	}
+	if by == "" {
+		by = path.Organisation()
+	}
 	nodes, ctx, done, err := o.post.remote.connect(command.Context())
 	if err != nil {
 		return err
 	}
 	defer done()
-	change, err := nodes.AccountChange(ctx, path)
-	if err != nil {
-		return err
-	}
-	terms, alias := change.Clone(), change.Alias
-	if err := do(ctx, nodes, change); err != nil {
-		return err
-	}
-	if err := change.Validate(); err != nil {
-		return usagef("%w", err)
-	}
-	if by == "" {
-		by = path.Organisation()
-	}
-	if !terms.MayBecome(&change.AccountTerms, by != path.Organisation()) {
-		return usagef("the terms of %s may not change so: what is closed stays closed, and only "+
-			"the guardian makes and lifts its own freeze", path)
-	}
 	keys, err := o.signers(by)
 	if err != nil {
 		return err
 	}
-	known := newDecimals(nodes)
-	shown := func(amount ledger.Amount, asset ledger.AssetName) string {
-		return known.show(ctx, amount.String(), string(asset))
-	}
-	if err := writeAccountChange(command.ErrOrStderr(), change, by, &terms, alias,
-		shown); err != nil {
+	change, err := make(ctx, nodes, path)
+	if err != nil {
 		return err
 	}
 	return o.post.postWith(ctx, command, nodes, keys, ledger.Transaction{Signer: by,
 		Account: change}, level)
 }
 
+// change asks a node for the present terms of an account, changes them, shows them, and submits the
+// change. The account's organisation signs.
+func (o *accountOptions) change(command *cobra.Command, text string,
+	do func(ctx context.Context, nodes *client.Client, change *ledger.AccountChange) error) error {
+	return o.submit(command, text, "", func(ctx context.Context, nodes *client.Client,
+		path ledger.AccountPath) (*ledger.AccountChange, error) {
+		change, err := nodes.AccountChange(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		terms, alias := change.Clone(), change.Alias
+		if err := do(ctx, nodes, change); err != nil {
+			return nil, err
+		}
+		if err := change.Validate(); err != nil {
+			return nil, usagef("%w", err)
+		}
+		if !terms.MayBecome(&change.AccountTerms) {
+			return nil, usagef("the terms of %s may not change so: what is closed stays closed, "+
+				"and what the guardian froze only the guardian lifts", path)
+		}
+		known := newDecimals(nodes)
+		return change, writeAccountChange(command.ErrOrStderr(), change, &terms, alias,
+			func(amount ledger.Amount, asset ledger.AssetName) string {
+				return known.show(ctx, amount.String(), string(asset))
+			})
+	})
+}
+
+// guard submits the change with which a guardian freezes an account, or lifts its own freeze.
+func (o *accountOptions) guard(command *cobra.Command, text string, by ledger.OrganisationName,
+	lift bool) error {
+	return o.submit(command, text, by, func(ctx context.Context, nodes *client.Client,
+		path ledger.AccountPath) (*ledger.AccountChange, error) {
+		return nodes.Guard(ctx, path, by, !lift)
+	})
+}
+
 // writeAccountChange shows the whole terms that are signed next, and what goes. They come from a
 // node, which may have said what is not so.
-func writeAccountChange(out io.Writer, change *ledger.AccountChange, by ledger.OrganisationName,
-	present *ledger.AccountTerms, alias string,
-	shown func(amount ledger.Amount, asset ledger.AssetName) string) error {
+func writeAccountChange(out io.Writer, change *ledger.AccountChange, present *ledger.AccountTerms,
+	alias string, shown func(amount ledger.Amount, asset ledger.AssetName) string) error {
 	rows, before := table{}, table{}
 	rows.add("signed", fmt.Sprintf("change %d of the terms of %s, by %s", change.Number,
-		change.Account, by))
+		change.Account, change.Account.Organisation()))
 	list := func(to *table, alias string, terms *ledger.AccountTerms) {
 		if alias != "" {
 			to.add("alias", sanitize(alias, 0))
@@ -123,7 +142,7 @@ the velocity, and what they may bring counts as there for the ceiling.`,
 				return usagef("name a limit: --floor, --ceiling, --velocity, --no-debits or " +
 					"--no-credits")
 			}
-			return options.change(command, arguments[0], "", func(ctx context.Context,
+			return options.change(command, arguments[0], func(ctx context.Context,
 				nodes *client.Client, change *ledger.AccountChange) error {
 				if set("no-debits") {
 					change.NoDebits = noDebits
@@ -236,22 +255,22 @@ with --as, the guardian. If both froze it, each lifts its own, the guardian firs
 				return err
 			}
 		}
-		return options.change(command, arguments[0], by, func(_ context.Context, _ *client.Client,
+		path, err := parseAccount(arguments[0])
+		if err != nil {
+			return err
+		}
+		if by != "" && by != path.Organisation() {
+			return options.guard(command, arguments[0], by, lift)
+		}
+		return options.change(command, arguments[0], func(_ context.Context, _ *client.Client,
 			change *ledger.AccountChange) error {
-			guards := by != "" && by != change.Account.Organisation()
 			freeze := ledger.FreezeOwner
-			switch {
-			case guards: // the freeze of the organisation stays as it is
-				freeze = change.Freeze.WithGuardian(!lift)
-			case lift:
+			if lift {
 				freeze = ledger.FreezeNone
 			}
 			if change.Freeze == freeze {
 				return fmt.Errorf("nothing to change: the freeze of %s is %s", change.Account,
 					freeze)
-			}
-			if guards && change.Guardian != by {
-				return usagef("%s is not the guardian of %s", by, change.Account)
 			}
 			change.Freeze = freeze
 			return nil
@@ -279,7 +298,7 @@ ledgerd account label --alias= took it away before. Its organisation signs.`,
 			if !yes {
 				return usagef("this is final: give --yes to close %s", arguments[0])
 			}
-			return options.change(command, arguments[0], "", func(_ context.Context,
+			return options.change(command, arguments[0], func(_ context.Context,
 				_ *client.Client, change *ledger.AccountChange) error {
 				change.Closed = true
 				return nil
@@ -314,7 +333,7 @@ own freeze. The account's organisation signs.`,
 			if len(arguments) == 1 && !set("alias") && !set("guardian") && len(index) == 0 {
 				return usagef("nothing to set: name a KEY=VALUE, --alias, --guardian or --index")
 			}
-			return options.change(command, arguments[0], "", func(_ context.Context,
+			return options.change(command, arguments[0], func(_ context.Context,
 				_ *client.Client, change *ledger.AccountChange) error {
 				if set("alias") {
 					change.Alias = alias

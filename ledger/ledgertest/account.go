@@ -12,6 +12,14 @@ func (c *Client) ChangeAccount(account ledger.AccountPath, number uint64, alias 
 	return transaction
 }
 
+// Guard returns the transaction with which the client's organisation, an account's guardian, makes
+// or lifts its freeze. Number is one above the count of guardians' changes.
+func (c *Client) Guard(account ledger.AccountPath, number uint64,
+	freeze ledger.Freeze) ledger.Transaction {
+	return c.ChangeAccount(account, number, "", ledger.AccountTerms{Freeze: freeze,
+		Guardian: c.Organisation})
+}
+
 // Limited returns terms with one limit of the asset that postings of clients have. A negative
 // number is no such limit.
 func Limited(floor, ceiling, velocity int64, seconds uint32) ledger.AccountTerms {

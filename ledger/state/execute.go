@@ -777,7 +777,7 @@ func (s *State) commit(t *ledger.Transaction) {
 		s.end(s.undo.lifted.of)
 	}
 	if t.Account != nil {
-		s.changeTerms(t.Account)
+		s.changeTerms(t.Account, t.Account.Guards(t.Signer))
 	}
 	s.commitIssuing()
 	s.commitSpending()

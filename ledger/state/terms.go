@@ -26,6 +26,8 @@ import (
 //     hold gives to are judged when it is posted.
 //   - A closed account has no amounts and no holds, waits for nothing, and never changes again.
 //   - Of two accounts of an organisation that have terms, no two have the same alias.
+//   - A guardian's change depends on nothing that the organisation changes, but on its being the
+//     guardian: the organisation cannot outrun a freeze with changes of its own.
 
 // spending is what the current transaction spends of a velocity. It counts when the transaction
 // takes effect or is set aside.
@@ -101,20 +103,23 @@ func (s *State) attemptTerms(t *ledger.Transaction, root ledger.Hash,
 	if found == nil {
 		return whole(ledger.UnknownAccount)
 	}
-	stands, guards := found.stands(), t.Signer != owner
+	stands, guards := found.stands(), change.Guards(t.Signer)
+	seen, may := stands.Revision, stands.MayBecome(&change.AccountTerms)
+	if guards {
+		seen, may = stands.Guarded, stands.MayGuard(change.Freeze)
+	}
 	switch {
 	case guards && stands.Guardian != t.Signer:
 		return whole(ledger.Unauthorised)
 	case stands.Closed:
 		return whole(ledger.AccountClosed)
-	case change.Number != stands.Revision+1:
+	case change.Number != seen+1:
 		return whole(ledger.AccountOutdated)
-	case !stands.MayBecome(&change.AccountTerms, guards),
-		guards && change.Alias != found.alias(), !found.mayFloor(&change.AccountTerms):
+	case !may, !found.mayFloor(&change.AccountTerms):
 		return whole(ledger.AccountFixed)
 	case change.Closed && !found.isEmpty():
 		return whole(ledger.AccountNotEmpty)
-	case !s.aliases.free(owner, change.Alias, found.path):
+	case !guards && !s.aliases.free(owner, change.Alias, found.path):
 		return whole(ledger.AliasTaken)
 	}
 	return applied
@@ -130,11 +135,16 @@ func (a *account) mayFloor(terms *ledger.AccountTerms) bool {
 	return true
 }
 
-// changeTerms makes a change that attemptTerms allowed.
-func (s *State) changeTerms(change *ledger.AccountChange) {
+// changeTerms makes a change that attemptTerms allowed, by the account's organisation or else its
+// guardian.
+func (s *State) changeTerms(change *ledger.AccountChange, guards bool) {
 	found := s.find(change.Account)
 	s.touchAccount(found)
-	next := found.stands().Next(change)
+	next := found.stands().Next(change, guards)
+	if guards {
+		found.setStanding(next)
+		return
+	}
 	if found.standing() != nil && found.alias() != change.Alias {
 		s.setAlias(found.path, found.alias(), "")
 	}

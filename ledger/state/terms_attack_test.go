@@ -104,13 +104,20 @@ func (x *extremist) bundle() (*ledger.Bundle, bool) {
 		number, terms := uint64(1), x.terms(other)
 		if found, open := x.chain.state.Account(path); open && found.Standing != nil {
 			number = found.Standing.Revision + 1
-			if x.random.IntN(3) == 0 { // as a guardian does, or to lift a freeze
+			if x.random.IntN(3) == 0 { // to lift a freeze
 				alias, terms = found.Alias, found.Standing.AccountTerms.Clone()
 				terms.Freeze = ledger.Freeze(x.random.IntN(4))
 				if terms.Guardian == "" {
 					terms.Freeze = ledger.FreezeNone
 				}
 			}
+		}
+		if c != other {
+			number = 1
+			if found, open := x.chain.state.Account(path); open && found.Standing != nil {
+				number = found.Standing.Guarded + 1
+			}
+			return c.Bundle(c.Guard(path, number, 2*ledger.Freeze(x.random.IntN(2)))), true
 		}
 		return c.Bundle(c.ChangeAccount(path, number, alias, terms)), true
 	case 2: // an opening that may fail after it took an alias

@@ -3,6 +3,7 @@ package state_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -57,7 +58,7 @@ func TestRulesOfTerms(t *testing.T) {
 	expect(ledger.UnknownOrganisation, acme, acme.ChangeAccount("acme:a", 1, "",
 		ledger.AccountTerms{Guardian: "bank"}))
 	expect(ledger.Applied, bank, bank.Register("issuer"))
-	expect(ledger.Unauthorised, bank, bank.ChangeAccount("acme:a", 1, "", plain))
+	expect(ledger.Unauthorised, bank, bank.Guard("acme:a", 1, ledger.FreezeGuardian))
 	expect(ledger.AccountOutdated, acme, acme.ChangeAccount("acme:a", 2, "", plain))
 	expect(ledger.AliasTaken, acme, acme.ChangeAccount("acme:a", 1, "till", plain))
 	set(ledger.Applied, plain)
@@ -109,35 +110,55 @@ func TestRulesOfTerms(t *testing.T) {
 	expect(ledger.AccountFrozen, acme, give(1))
 	packed(ledger.AccountFrozen, give(1))
 	set(ledger.AccountFixed, ledger.AccountTerms{Freeze: ledger.FreezeGuardian, Guardian: "bank"})
-	guard := func(code ledger.Code, alias string, terms ledger.AccountTerms) {
+	guards := uint64(0) // the changes of the guardian
+	guard := func(code ledger.Code, freeze ledger.Freeze, left ledger.AccountTerms) {
 		t.Helper()
-		expect(code, bank, bank.ChangeAccount("acme:a", number+1, alias, terms))
-		if code == ledger.Applied {
-			number++
+		expect(code, bank, bank.Guard("acme:a", guards+1, freeze))
+		if code != ledger.Applied {
+			return
+		}
+		number, guards = number+1, guards+1
+		account, _ := chain.state.Account("acme:a")
+		if s := account.Standing; s.Revision != number || s.Guarded != guards ||
+			account.Alias != "cash" || !reflect.DeepEqual(s.AccountTerms, left) {
+			t.Errorf("the guardian left %s, want %+v", s, left)
 		}
 	}
 	guarded, free, twice := frozen, frozen, frozen
 	guarded.Freeze, free.Freeze = ledger.FreezeGuardian, ledger.FreezeNone
 	twice.Freeze = ledger.FreezeBoth
-	guard(ledger.AccountFixed, "cash", free) // the organisation's own freeze
-	guard(ledger.AccountFixed, "other", guarded)
-	guard(ledger.AccountFixed, "cash", ledger.AccountTerms{Freeze: ledger.FreezeGuardian,
-		Guardian: "bank", NoDebits: true})
-	guard(ledger.AccountFixed, "cash", guarded) // it would lift the organisation's freeze later
-	guard(ledger.Applied, "cash", twice)
+	guard(ledger.AccountFixed, ledger.FreezeNone, frozen) // it froze nothing
+	expect(ledger.AccountOutdated, bank, bank.Guard("acme:a", 2, ledger.FreezeGuardian))
+	guard(ledger.Applied, ledger.FreezeGuardian, twice)
 	expect(ledger.AccountFrozen, acme, take(1))
 	set(ledger.AccountFixed, guarded)
 	set(ledger.AccountFixed, frozen)
-	guard(ledger.AccountFixed, "cash", free)
-	guard(ledger.Applied, "cash", frozen) // what is left is the organisation's
+	guard(ledger.AccountFixed, ledger.FreezeGuardian, twice)
+	guard(ledger.Applied, ledger.FreezeNone, frozen) // what is left is the organisation's
+	expect(ledger.AccountOutdated, bank, bank.Guard("acme:a", 1, ledger.FreezeGuardian))
 	set(ledger.Applied, free)
-	guard(ledger.Applied, "cash", guarded)
+	guard(ledger.Applied, ledger.FreezeGuardian, guarded)
 	set(ledger.AccountFixed, free)
 	set(ledger.AccountFixed, plain)
-	guard(ledger.AccountFixed, "cash", frozen)
-	guard(ledger.Applied, "cash", free)
+	guard(ledger.Applied, ledger.FreezeNone, free)
+	// The organisation cannot outrun the freeze: its changes in the same block leave it in force.
+	labelled, and := free, free
+	labelled.Metadata = []ledger.Metadatum{{Key: "a", Value: "b"}}
+	and.Metadata = []ledger.Metadatum{{Key: "c", Value: "d"}}
+	chain.block(acme.Bundle(acme.ChangeAccount("acme:a", number+1, "cash", labelled),
+		acme.ChangeAccount("acme:a", number+2, "cash", and)))
+	number += 2
+	frozenAs := and
+	frozenAs.Freeze = ledger.FreezeGuardian
+	guard(ledger.Applied, ledger.FreezeGuardian, frozenAs)
+	expect(ledger.AccountFrozen, acme, take(1))
+	guard(ledger.Applied, ledger.FreezeNone, and)
 	set(ledger.Applied, plain) // without the guardian
-	expect(ledger.Unauthorised, bank, bank.ChangeAccount("acme:a", number+1, "cash", plain))
+	expect(ledger.Unauthorised, bank, bank.Guard("acme:a", guards+1, ledger.FreezeGuardian))
+	// A guardian that is named again goes on where it was: what it signed before has no effect.
+	set(ledger.Applied, free)
+	expect(ledger.AccountOutdated, bank, bank.Guard("acme:a", 1, ledger.FreezeGuardian))
+	set(ledger.Applied, plain)
 
 	metadata := ledger.AccountTerms{Metadata: []ledger.Metadatum{
 		{Key: "iban", Value: "DE12", Indexed: true}, {Key: "note", Value: "ours"}}}

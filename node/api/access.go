@@ -77,7 +77,8 @@ var rules = map[string]rule{
 	}},
 	"ListBlocks": {shared: true}, // headers
 	"ReadChain":  {},             // everything of all organisations
-	// A guardian reads the terms, since its freeze has to name those that it saw; not the balances.
+	// A guardian reads the terms, to see its freeze and the number of its next change; not the
+	// balances.
 	"GetAccount": {answers: func(organisation string, answer any) error {
 		account := answer.(*ledgerdv1.GetAccountResponse).GetAccount()
 		others := owns(organisation, account.GetAccount())

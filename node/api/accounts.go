@@ -25,7 +25,7 @@ func (s *Service) accountToProto(account *ledger.Account, height ledger.Height) 
 		Height:       uint64(height),
 	}
 	if standing := account.Standing; standing != nil {
-		shown.Revision = standing.Revision
+		shown.Revision, shown.Guarded = standing.Revision, standing.Guarded
 		shown.Terms = accountTermsToProto(&standing.AccountTerms)
 	}
 	for i := range account.Balances {

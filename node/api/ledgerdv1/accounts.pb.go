@@ -33,8 +33,9 @@ type Account struct {
 	Balances      []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
 	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"`     // of the block after which the account has these balances
 	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`       // the account's home
-	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // the number of the last change of its terms; 0 without terms
+	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // how often its terms were changed; 0 without terms
 	Terms         *AccountTerms          `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`       // absent without terms
+	Guarded       uint64                 `protobuf:"varint,11,opt,name=guarded,proto3" json:"guarded,omitempty"`  // how often guardians changed them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +138,13 @@ func (x *Account) GetTerms() *AccountTerms {
 		return x.Terms
 	}
 	return nil
+}
+
+func (x *Account) GetGuarded() uint64 {
+	if x != nil {
+		return x.Guarded
+	}
+	return 0
 }
 
 type GetAccountRequest struct {
@@ -456,7 +464,7 @@ var File_ledgerd_v1_accounts_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_accounts_proto_rawDesc = "" +
 	"\n" +
 	"\x19ledgerd/v1/accounts.proto\x12\n" +
-	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/terms.proto\"\xc5\x02\n" +
+	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/terms.proto\"\xdf\x02\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
 	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x16\n" +
@@ -468,7 +476,8 @@ const file_ledgerd_v1_accounts_proto_rawDesc = "" +
 	"\x05shard\x18\b \x01(\rR\x05shard\x12\x1a\n" +
 	"\brevision\x18\t \x01(\x04R\brevision\x12.\n" +
 	"\x05terms\x18\n" +
-	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\"\x8c\x01\n" +
+	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\x12\x18\n" +
+	"\aguarded\x18\v \x01(\x04R\aguarded\"\x8c\x01\n" +
 	"\x11GetAccountRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
 	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x14\n" +

@@ -24,12 +24,14 @@ const (
 )
 
 // Changes the terms of an account, from version 10 of a chain on. The account's organisation signs,
-// or its guardian a change of the freeze alone. The terms replace all those before.
+// and the terms replace all those before. Or its guardian signs: then the change makes or lifts the
+// guardian's freeze, the terms have the guardian and the freeze (guardian or none) and nothing else,
+// and all else stays as it is.
 type AccountChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // one above that of the present terms, from 1
-	Alias         string                 `protobuf:"bytes,3,opt,name=alias,proto3" json:"alias,omitempty"`    // unique within the organisation; empty for none
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // one above Account.revision, or for a guardian above Account.guarded
+	Alias         string                 `protobuf:"bytes,3,opt,name=alias,proto3" json:"alias,omitempty"`    // unique within the organisation; empty for none, and for a guardian
 	Terms         *AccountTerms          `protobuf:"bytes,4,opt,name=terms,proto3" json:"terms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

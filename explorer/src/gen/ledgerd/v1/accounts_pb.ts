@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/accounts.proto.
  */
 export const file_ledgerd_v1_accounts: GenFile = /*@__PURE__*/
-  fileDesc("ChlsZWRnZXJkL3YxL2FjY291bnRzLnByb3RvEgpsZWRnZXJkLnYxIucBCgdBY2NvdW50Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg4KBmlzc3VlchgDIAEoCBINCgVhbGlhcxgEIAEoCRIVCg1vcGVuZWRfaGVpZ2h0GAUgASgEEiUKCGJhbGFuY2VzGAYgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEg4KBmhlaWdodBgHIAEoBBINCgVzaGFyZBgIIAEoDRIQCghyZXZpc2lvbhgJIAEoBBInCgV0ZXJtcxgKIAEoCzIYLmxlZGdlcmQudjEuQWNjb3VudFRlcm1zImkKEUdldEFjY291bnRSZXF1ZXN0Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg0KBWFsaWFzGAMgASgJEh4KA2N1dBgyIAMoCzIRLmxlZGdlcmQudjEuUGxhY2UiSgoSR2V0QWNjb3VudFJlc3BvbnNlEiQKB2FjY291bnQYASABKAsyEy5sZWRnZXJkLnYxLkFjY291bnQSDgoGYXRfY3V0GDIgASgIIsgBChNMaXN0QWNjb3VudHNSZXF1ZXN0Eg4KBnByZWZpeBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRISCgVzaGFyZBgEIAEoDUgAiAEBEhQKDGJvb2tfY2hhbmdlcxgFIAEoBBIRCgl3aGVyZV9rZXkYBiABKAkSEwoLd2hlcmVfdmFsdWUYByABKAkSHgoDY3V0GDIgAygLMhEubGVkZ2VyZC52MS5QbGFjZUIICgZfc2hhcmQitQEKFExpc3RBY2NvdW50c1Jlc3BvbnNlEiUKCGFjY291bnRzGAEgAygLMhMubGVkZ2VyZC52MS5BY2NvdW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIZChF1bmFuc3dlcmVkX3NoYXJkcxgDIAMoDRIcChRtb3Zpbmdfb3JnYW5pc2F0aW9ucxgEIAMoCRIUCgxib29rX2NoYW5nZXMYBSABKAQSDgoGYXRfY3V0GDIgASgIQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw", [file_ledgerd_v1_cut, file_ledgerd_v1_history, file_ledgerd_v1_terms]);
+  fileDesc("ChlsZWRnZXJkL3YxL2FjY291bnRzLnByb3RvEgpsZWRnZXJkLnYxIvgBCgdBY2NvdW50Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg4KBmlzc3VlchgDIAEoCBINCgVhbGlhcxgEIAEoCRIVCg1vcGVuZWRfaGVpZ2h0GAUgASgEEiUKCGJhbGFuY2VzGAYgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEg4KBmhlaWdodBgHIAEoBBINCgVzaGFyZBgIIAEoDRIQCghyZXZpc2lvbhgJIAEoBBInCgV0ZXJtcxgKIAEoCzIYLmxlZGdlcmQudjEuQWNjb3VudFRlcm1zEg8KB2d1YXJkZWQYCyABKAQiaQoRR2V0QWNjb3VudFJlcXVlc3QSDwoHYWNjb3VudBgBIAEoCRIUCgxvcmdhbmlzYXRpb24YAiABKAkSDQoFYWxpYXMYAyABKAkSHgoDY3V0GDIgAygLMhEubGVkZ2VyZC52MS5QbGFjZSJKChJHZXRBY2NvdW50UmVzcG9uc2USJAoHYWNjb3VudBgBIAEoCzITLmxlZGdlcmQudjEuQWNjb3VudBIOCgZhdF9jdXQYMiABKAgiyAEKE0xpc3RBY2NvdW50c1JlcXVlc3QSDgoGcHJlZml4GAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKBXNoYXJkGAQgASgNSACIAQESFAoMYm9va19jaGFuZ2VzGAUgASgEEhEKCXdoZXJlX2tleRgGIAEoCRITCgt3aGVyZV92YWx1ZRgHIAEoCRIeCgNjdXQYMiADKAsyES5sZWRnZXJkLnYxLlBsYWNlQggKBl9zaGFyZCK1AQoUTGlzdEFjY291bnRzUmVzcG9uc2USJQoIYWNjb3VudHMYASADKAsyEy5sZWRnZXJkLnYxLkFjY291bnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhkKEXVuYW5zd2VyZWRfc2hhcmRzGAMgAygNEhwKFG1vdmluZ19vcmdhbmlzYXRpb25zGAQgAygJEhQKDGJvb2tfY2hhbmdlcxgFIAEoBBIOCgZhdF9jdXQYMiABKAhCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z", [file_ledgerd_v1_cut, file_ledgerd_v1_history, file_ledgerd_v1_terms]);
 
 /**
  * @generated from message ledgerd.v1.Account
@@ -69,7 +69,7 @@ export type Account = Message<"ledgerd.v1.Account"> & {
   shard: number;
 
   /**
-   * the number of the last change of its terms; 0 without terms
+   * how often its terms were changed; 0 without terms
    *
    * @generated from field: uint64 revision = 9;
    */
@@ -81,6 +81,13 @@ export type Account = Message<"ledgerd.v1.Account"> & {
    * @generated from field: ledgerd.v1.AccountTerms terms = 10;
    */
   terms?: AccountTerms | undefined;
+
+  /**
+   * how often guardians changed them
+   *
+   * @generated from field: uint64 guarded = 11;
+   */
+  guarded: bigint;
 };
 
 /**

@@ -16,7 +16,9 @@ export const file_ledgerd_v1_terms: GenFile = /*@__PURE__*/
 
 /**
  * Changes the terms of an account, from version 10 of a chain on. The account's organisation signs,
- * or its guardian a change of the freeze alone. The terms replace all those before.
+ * and the terms replace all those before. Or its guardian signs: then the change makes or lifts the
+ * guardian's freeze, the terms have the guardian and the freeze (guardian or none) and nothing else,
+ * and all else stays as it is.
  *
  * @generated from message ledgerd.v1.AccountChange
  */
@@ -27,14 +29,14 @@ export type AccountChange = Message<"ledgerd.v1.AccountChange"> & {
   account: string;
 
   /**
-   * one above that of the present terms, from 1
+   * one above Account.revision, or for a guardian above Account.guarded
    *
    * @generated from field: uint64 number = 2;
    */
   number: bigint;
 
   /**
-   * unique within the organisation; empty for none
+   * unique within the organisation; empty for none, and for a guardian
    *
    * @generated from field: string alias = 3;
    */
