@@ -116,6 +116,9 @@ func concernsSeveral(t *ledger.Transaction) bool {
 	if t.BookWide() || t.Change != nil {
 		return false
 	}
+	if t.HoldEnd != nil && t.HoldEnd.From.Organisation() != t.Signer {
+		return true
+	}
 	for i := range t.Postings {
 		if t.Postings[i].Account.Organisation() != t.Signer {
 			return true

@@ -187,28 +187,11 @@ const maxStale = 16
 // refuse packed bundles, a stale nonce would not show that nothing has changed.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction,
 	level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
-	if len(keys) == 0 {
-		return nil, errors.New("client: a transaction needs a signer's key")
-	}
-	named := c.Genesis
-	if transaction.Change != nil {
-		named = c.chain
-	}
-	genesis, err := named(ctx)
-	if err != nil {
-		return nil, err
-	}
-	transaction.Ledger, transaction.Signer = genesis, keys[0].Organisation
-	if transaction.Nonce.Stream == 0 {
-		transaction.Nonce.Stream = c.stream
-	}
-	if err := transaction.Validate(); err != nil {
-		return nil, err
-	}
-	if err := c.SetDeadline(ctx, &transaction); err != nil {
+	if err := c.complete(ctx, keys, &transaction); err != nil {
 		return nil, err
 	}
 	for stale := range maxStale {
+		var err error
 		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer,
 			transaction.Nonce.Stream, min(uint64(1)<<stale, nonceJump)); err != nil {
 			return nil, err
@@ -233,6 +216,29 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 	return nil, fmt.Errorf("client: %d nonces in a row were stale: another client uses nonce "+
 		"stream %d of %s; choose another stream", maxStale, transaction.Nonce.Stream,
 		transaction.Signer)
+}
+
+// complete sets what Post sets of a transaction, except for the sequence number.
+func (c *Client) complete(ctx context.Context, keys []Key, transaction *ledger.Transaction) error {
+	if len(keys) == 0 {
+		return errors.New("client: a transaction needs a signer's key")
+	}
+	named := c.Genesis
+	if transaction.Change != nil {
+		named = c.chain
+	}
+	genesis, err := named(ctx)
+	if err != nil {
+		return err
+	}
+	transaction.Ledger, transaction.Signer = genesis, keys[0].Organisation
+	if transaction.Nonce.Stream == 0 {
+		transaction.Nonce.Stream = c.stream
+	}
+	if err := transaction.Validate(); err != nil {
+		return err
+	}
+	return c.SetDeadline(ctx, transaction)
 }
 
 // takeNonce takes a sequence number that, as far as is known, neither the ledger nor this client

@@ -95,7 +95,7 @@ func (n *Node) Admit(ctx context.Context, bundles []*ledger.Bundle,
 				refusals[i] = n.admit(opened, bundle)
 			}
 		} else {
-			refusals[i] = refusalOf(failures[i])
+			refusals[i] = report.RefusalOf(failures[i])
 		}
 		if refusals[i] != nil && inOrder {
 			refuseFrom(i+1, &report.Refusal{Code: report.RefusedPredecessor,
@@ -126,17 +126,6 @@ func (n *Node) refuses() *report.Refusal {
 		return nil
 	}
 	return refusal("%s", why)
-}
-
-func refusalOf(failure error) *report.Refusal {
-	code := report.RefusedMalformed
-	switch {
-	case errors.Is(failure, ledger.ErrUnknownOrganisation):
-		code = report.RefusedUnknownOrganisation
-	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
-		code = report.RefusedSignature
-	}
-	return &report.Refusal{Code: code, Reason: failure.Error()}
 }
 
 func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal {

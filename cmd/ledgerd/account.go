@@ -141,6 +141,7 @@ state is "unchanged" and id is empty.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	command.Flags().BoolVar(&issuer, "issuer", false, "let the balances go below zero")
 	command.Flags().StringVar(&alias, "alias", "", "another name, which exports show")
 	return command
@@ -185,6 +186,9 @@ func (o *postOptions) open(command *cobra.Command, transaction ledger.Transactio
 	keys, err := o.load(signersOf(&transaction))
 	if err != nil {
 		return err
+	}
+	if o.dry {
+		return o.dryRun(ctx, command, nodes, keys, transaction)
 	}
 	status, err := nodes.Post(ctx, keys, transaction, level)
 	if err != nil && len(status.GetWaitsFor()) == 0 {

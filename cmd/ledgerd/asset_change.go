@@ -100,6 +100,7 @@ func writeTerms(out io.Writer, change *ledger.AssetChange, owner ledger.Organisa
 
 func (o *assetOptions) bind(command *cobra.Command) {
 	o.post.bind(command)
+	bindDryRun(command, &o.post.dry)
 	command.Flags().StringArrayVar(&o.with, "with", nil, "file with a further key of the "+
 		"organisation that signs, if its policy asks for several; repeat it")
 }

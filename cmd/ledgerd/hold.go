@@ -147,6 +147,7 @@ The command prints the id of the transaction: it is that of the hold.`,
 		"2026-01-31T12:00:00Z, or how long from now, such as 72h")
 	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	completeFlag(command, "to", accountCompletion(&options.remote, 1))
 	return command
 }
@@ -205,6 +206,7 @@ func (o *endOptions) bind(command *cobra.Command) {
 	command.Flags().StringVar(&o.note, "note", "", "a note, kept in the transaction")
 	bindDeadline(command, &o.deadline)
 	o.postOptions.bind(command)
+	bindDryRun(command, &o.dry)
 	o.remote.bindQueue(command)
 }
 

@@ -162,6 +162,7 @@ type postOptions struct {
 	keys   keyringOptions
 	wait   string
 	json   bool
+	dry    bool // see bindDryRun
 }
 
 func (o *postOptions) bind(command *cobra.Command) {
@@ -192,6 +193,9 @@ func (o *postOptions) post(command *cobra.Command, signers []ledger.Organisation
 
 func (o *postOptions) postWith(ctx context.Context, command *cobra.Command, nodes *client.Client,
 	keys []client.Key, transaction ledger.Transaction, level ledgerdv1.Level) error {
+	if o.dry {
+		return o.dryRun(ctx, command, nodes, keys, transaction)
+	}
 	status, err := nodes.Post(ctx, keys, transaction, level)
 	if err != nil && len(status.GetWaitsFor()) > 0 {
 		return errors.Join(writeStatus(command.OutOrStdout(), o.json, reportStatus(status)), err)

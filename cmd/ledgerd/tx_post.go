@@ -165,6 +165,7 @@ elsewhere.`,
 		RunE: options.run,
 	}
 	options.post.bind(command)
+	bindDryRun(command, &options.post.dry)
 	options.post.remote.bindQueue(command)
 	flags := command.Flags()
 	flags.StringArrayVar(&options.postings, "posting",

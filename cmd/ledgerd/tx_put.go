@@ -49,6 +49,7 @@ of a file. Read it with ledgerd tx get.`,
 		},
 	}
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	command.Flags().StringVar(&file, "file", "",
 		"take the value from this file; - means the standard input")
 	return command

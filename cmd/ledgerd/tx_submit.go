@@ -77,6 +77,13 @@ node says so, and the file has the signatures so far.`,
 				return err
 			}
 			defer done()
+			if options.dry {
+				outcomes, err := nodes.DryRun(ctx, bundle)
+				if err != nil {
+					return withWriters(err)
+				}
+				return writeDryRuns(command.OutOrStdout(), options.json, outcomes)
+			}
 			statuses, err := nodes.Submit(ctx, bundle, level)
 			if err != nil && !slices.ContainsFunc(statuses,
 				func(status *ledgerdv1.TransactionStatus) bool {
@@ -96,6 +103,7 @@ node says so, and the file has the signatures so far.`,
 		},
 	}
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	options.remote.bindQueue(command)
 	command.Flags().StringSliceVar(&operators, "operator", nil, "file with an operator's "+
 		"key that signs, too; several with commas or repeated")

@@ -76,6 +76,7 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
 	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
 	bindDeadline(command, &deadline)
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	options.remote.bindQueue(command)
 	completeFlag(command, "from", accountCompletion(&options.remote, 1))
 	completeFlag(command, "to", accountCompletion(&options.remote, 1))

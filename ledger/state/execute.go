@@ -64,6 +64,8 @@ type execution struct {
 	table       table
 
 	undo undoLog
+	// trying says that a transaction is only tried: it is rolled back also if it could take effect.
+	trying bool
 	last
 	shardExecution
 }
@@ -496,7 +498,7 @@ func (s *State) apply(t *ledger.Transaction, root ledger.Hash,
 	s.undo.clear()
 	touched := len(s.touchedAccounts)
 	result := s.attempt(t, root, signatures)
-	if !result.OK() {
+	if !result.OK() || s.trying {
 		s.rollback(touched)
 		return result
 	}

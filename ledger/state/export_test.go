@@ -204,3 +204,8 @@ func (s *State) LookedUp() (paths int) {
 	}
 	return paths
 }
+
+// HoldsDue reports whether holds expire with a block of this time.
+func (s *State) HoldsDue(at ledger.Milliseconds) bool {
+	return len(s.held.next) > 0 && s.held.next[0].Expires <= at
+}

@@ -61,9 +61,14 @@ func (w *twin) admit(wanted []ledger.AccountPath) error {
 	return nil
 }
 
-// execute executes a block again, as far as it gives the same block. unstored is the number of
-// blocks that are not stored then.
+// execute executes a block again, as far as it gives the same block. Before, it tries the block's
+// transactions. unstored is the number of blocks that are not stored then.
 func (w *twin) execute(block *ledger.Block, unstored int) error {
+	tried, err := tryAll(w.state, block, w.admit)
+	if err != nil {
+		return err
+	}
+	expired := w.state.HoldsDue(block.Header.Time)
 	draft := state.Redraft(block)
 	if err := w.admit(w.state.Wanted(draft)); err != nil {
 		return err
@@ -71,6 +76,9 @@ func (w *twin) execute(block *ledger.Block, unstored int) error {
 	executed, changes := w.state.Execute(draft)
 	if executed.Hash != block.Hash {
 		return fmt.Errorf("block %d is another one", block.Header.Height)
+	}
+	if err := judgeTrials(executed, tried, expired); err != nil {
+		return err
 	}
 	w.pending, w.height = append(w.pending, changes), block.Header.Height
 	w.store(unstored)

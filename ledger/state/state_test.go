@@ -55,7 +55,15 @@ func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 func (o *one) result(bundle *ledger.Bundle) ledger.Result {
 	o.t.Helper()
 	digest := o.state.Digest()
-	result := o.block(bundle).Entry(0).Result
+	tried := o.state.Try(&state.Trying{ID: bundle.ID(0), Transaction: bundle.Transaction(0),
+		Root: bundle.Root(), Signatures: bundle.Signatures(),
+		Height: o.parent.Header.Height + 1, Round: 1, Time: o.parent.Header.Time})
+	before := o.parent.Header.Time
+	block := o.block(bundle)
+	result := block.Entry(0).Result
+	if tried != result && block.Header.Time == before && !o.careless {
+		o.t.Errorf("tried %s, executed %s", tried, result)
+	}
 	if err := o.state.CheckUses(); err != nil {
 		o.t.Error(err)
 	}

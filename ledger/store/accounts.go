@@ -55,8 +55,14 @@ func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
 // must not be executed. The caller must hold applying, and not the mutex.
 func (s *Store) admit(height ledger.Height, draft *state.Draft) (err error) {
 	defer guard(height, &err)
+	return s.admitPaths(height, func() []ledger.AccountPath { return s.state.Wanted(draft) })
+}
+
+// admitPaths makes the accounts resident that wanted returns, before they are looked up for a block
+// of a height. The caller must hold applying, and not the mutex.
+func (s *Store) admitPaths(height ledger.Height, wanted func() []ledger.AccountPath) error {
 	s.mutex.RLock()
-	paths := s.state.Wanted(draft)
+	paths := wanted()
 	s.mutex.RUnlock()
 	if len(paths) == 0 {
 		return nil

@@ -56,7 +56,15 @@ var rules = map[string]rule{
 		return nil
 	}},
 	"SubmitStream": {writes: true, each: true},
-	"Prepare":      {shared: true}, // it encodes what the caller sent
+	"DryRun": {asks: func(organisation string, request any) error {
+		return signs(organisation, request.(*ledgerdv1.DryRunRequest).GetBundle())
+	}, answers: func(organisation string, answer any) error {
+		for _, outcome := range answer.(*ledgerdv1.DryRunResponse).GetTransactions() {
+			readableOutcome(organisation, outcome)
+		}
+		return nil
+	}},
+	"Prepare": {shared: true}, // it encodes what the caller sent
 	"GetTransaction": {answers: func(organisation string, answer any) error {
 		return concerns(organisation, answer.(*ledgerdv1.GetTransactionResponse).GetTransaction())
 	}},

@@ -99,6 +99,15 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{bundle}}))
 			return err
 		}, "bank operator"},
+		"DryRun": {func(c client) error {
+			answer, err := c.DryRun(b.context(), connect.NewRequest(
+				&ledgerdv1.DryRunRequest{Bundle: bundle}))
+			if err == nil && len(answer.Msg.GetTransactions()[0].GetBalances()) != 2 &&
+				!answer.Msg.GetTransactions()[0].GetOrdered() {
+				return errors.New("no balances")
+			}
+			return err
+		}, "bank auditor operator"},
 		"SubmitStream": {func(c client) error {
 			stream, err := opened(c.SubmitStream(b.context()))
 			if err != nil {

@@ -156,6 +156,8 @@ func packedMemory(message any) (bytes int64) {
 	switch request := message.(type) {
 	case *ledgerdv1.SubmitRequest:
 		add(request.GetBundle().GetPacked())
+	case *ledgerdv1.DryRunRequest:
+		add(request.GetBundle().GetPacked())
 	case *ledgerdv1.SubmitManyRequest:
 		for _, bundle := range request.GetBundles() {
 			add(bundle.GetPacked())

@@ -169,6 +169,7 @@ func TestOpenAPI(t *testing.T) {
 		"Submit": `{"bundle":` + bundle(transfer("bank:mint", "bank:b", 1)) +
 			`,"wait":"LEVEL_DURABLE"}`,
 		"SubmitMany": `{"bundles":[` + failing + `],"wait":"LEVEL_DURABLE"}`,
+		"DryRun":     `{"bundle":` + bundle(transfer("bank:mint", "bank:b", 2)) + `}`,
 		"Prepare": `{"transactions":[{"signer":"bank","nonce":{"sequence":"99"},"postings":[` +
 			`{"account":"bank:a","amount":"-1"},{"account":"bank:b","amount":"1"}]}]}`,
 		"GetTransaction":    `{"idHex":"` + id.String() + `"}`,

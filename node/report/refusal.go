@@ -1,7 +1,10 @@
 package report
 
 import (
+	"errors"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // RefusalCode is the kind of a refusal.
@@ -72,3 +75,15 @@ func (r *Refusal) Word() string {
 
 // Retry reports whether the refusal is temporary.
 func (r *Refusal) Retry() bool { return r.Code >= RefusedOverloaded }
+
+// RefusalOf returns the refusal of a bundle for an error of ledger.VerifyBundle.
+func RefusalOf(failure error) *Refusal {
+	code := RefusedMalformed
+	switch {
+	case errors.Is(failure, ledger.ErrUnknownOrganisation):
+		code = RefusedUnknownOrganisation
+	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
+		code = RefusedSignature
+	}
+	return &Refusal{Code: code, Reason: failure.Error()}
+}

@@ -47,6 +47,7 @@ var ordinary = Limits{Bytes: 64 << 10, Growth: 8, Memory: 256 << 10}
 var calls = map[string]Limits{
 	"Submit":           {Bytes: 2 * ledger.MaxBundleBytes, Growth: 4, Memory: 8 << 20},
 	"SubmitStream":     {Bytes: 2 * ledger.MaxBundleBytes, Growth: 4, Memory: 8 << 20},
+	"DryRun":           {Bytes: 2 * ledger.MaxBundleBytes, Growth: 4, Memory: 8 << 20},
 	"SubmitMany":       {Bytes: 16 << 20, Growth: 4, Memory: 64 << 20},
 	"Prepare":          {Bytes: 4 * ledger.MaxBundleBytes, Growth: 32, Memory: 32 << 20},
 	"WaitTransactions": {Bytes: 2 << 20, Growth: 4, Memory: 4 << 20},

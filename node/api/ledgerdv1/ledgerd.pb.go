@@ -6378,7 +6378,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6934,7 +6934,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x9f\x1a\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xe5\x1a\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -6960,7 +6960,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"ListAssets\x12\x1d.ledgerd.v1.ListAssetsRequest\x1a\x1e.ledgerd.v1.ListAssetsResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aGetHold\x12\x1a.ledgerd.v1.GetHoldRequest\x1a\x1b.ledgerd.v1.GetHoldResponse\"\x03\x90\x02\x01\x12M\n" +
-	"\tListHolds\x12\x1c.ledgerd.v1.ListHoldsRequest\x1a\x1d.ledgerd.v1.ListHoldsResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\tListHolds\x12\x1c.ledgerd.v1.ListHoldsRequest\x1a\x1d.ledgerd.v1.ListHoldsResponse\"\x03\x90\x02\x01\x12D\n" +
+	"\x06DryRun\x12\x19.ledgerd.v1.DryRunRequest\x1a\x1a.ledgerd.v1.DryRunResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetCut\x12\x19.ledgerd.v1.GetCutRequest\x1a\x1a.ledgerd.v1.GetCutResponse\"\x03\x90\x02\x01\x12J\n" +
@@ -7108,31 +7109,33 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*ListAssetsRequest)(nil),         // 105: ledgerd.v1.ListAssetsRequest
 	(*GetHoldRequest)(nil),            // 106: ledgerd.v1.GetHoldRequest
 	(*ListHoldsRequest)(nil),          // 107: ledgerd.v1.ListHoldsRequest
-	(*GetCutRequest)(nil),             // 108: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 109: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 110: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 111: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 112: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 113: ledgerd.v1.GetSeedRequest
-	(*GetRoundsRequest)(nil),          // 114: ledgerd.v1.GetRoundsRequest
-	(*WatchRoundsRequest)(nil),        // 115: ledgerd.v1.WatchRoundsRequest
-	(*ReadChainResponse)(nil),         // 116: ledgerd.v1.ReadChainResponse
-	(*GetAccountResponse)(nil),        // 117: ledgerd.v1.GetAccountResponse
-	(*GetAccountProofResponse)(nil),   // 118: ledgerd.v1.GetAccountProofResponse
-	(*ListAccountsResponse)(nil),      // 119: ledgerd.v1.ListAccountsResponse
-	(*ListHistoryResponse)(nil),       // 120: ledgerd.v1.ListHistoryResponse
-	(*GetAssetResponse)(nil),          // 121: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 122: ledgerd.v1.ListAssetsResponse
-	(*GetHoldResponse)(nil),           // 123: ledgerd.v1.GetHoldResponse
-	(*ListHoldsResponse)(nil),         // 124: ledgerd.v1.ListHoldsResponse
-	(*GetCutResponse)(nil),            // 125: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 126: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 127: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 128: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 129: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 130: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 131: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 132: ledgerd.v1.WatchRoundsResponse
+	(*DryRunRequest)(nil),             // 108: ledgerd.v1.DryRunRequest
+	(*GetCutRequest)(nil),             // 109: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 110: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 111: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 112: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 113: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 114: ledgerd.v1.GetSeedRequest
+	(*GetRoundsRequest)(nil),          // 115: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 116: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 117: ledgerd.v1.ReadChainResponse
+	(*GetAccountResponse)(nil),        // 118: ledgerd.v1.GetAccountResponse
+	(*GetAccountProofResponse)(nil),   // 119: ledgerd.v1.GetAccountProofResponse
+	(*ListAccountsResponse)(nil),      // 120: ledgerd.v1.ListAccountsResponse
+	(*ListHistoryResponse)(nil),       // 121: ledgerd.v1.ListHistoryResponse
+	(*GetAssetResponse)(nil),          // 122: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 123: ledgerd.v1.ListAssetsResponse
+	(*GetHoldResponse)(nil),           // 124: ledgerd.v1.GetHoldResponse
+	(*ListHoldsResponse)(nil),         // 125: ledgerd.v1.ListHoldsResponse
+	(*DryRunResponse)(nil),            // 126: ledgerd.v1.DryRunResponse
+	(*GetCutResponse)(nil),            // 127: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 128: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 129: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 130: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 131: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 132: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 133: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 134: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	83,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7239,69 +7242,71 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	105, // 101: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
 	106, // 102: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
 	107, // 103: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	39,  // 104: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	41,  // 105: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	108, // 106: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	109, // 107: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	45,  // 108: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	49,  // 109: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	52,  // 110: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	110, // 111: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	54,  // 112: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	74,  // 113: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	76,  // 114: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	70,  // 115: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	111, // 116: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	112, // 117: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	113, // 118: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	80,  // 119: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	78,  // 120: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	72,  // 121: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	114, // 122: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	115, // 123: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 124: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 125: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 126: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 127: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 128: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 129: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 130: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 131: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 132: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	116, // 133: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	117, // 134: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	118, // 135: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	119, // 136: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	120, // 137: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	32,  // 138: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	36,  // 139: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	38,  // 140: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	121, // 141: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	122, // 142: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	123, // 143: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	124, // 144: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	40,  // 145: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	42,  // 146: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	125, // 147: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	126, // 148: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	46,  // 149: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	50,  // 150: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	53,  // 151: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	127, // 152: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	55,  // 153: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	75,  // 154: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	77,  // 155: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	71,  // 156: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	128, // 157: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	129, // 158: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	130, // 159: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	81,  // 160: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	79,  // 161: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	73,  // 162: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	131, // 163: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	132, // 164: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	124, // [124:165] is the sub-list for method output_type
-	83,  // [83:124] is the sub-list for method input_type
+	108, // 104: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
+	39,  // 105: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	41,  // 106: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	109, // 107: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	110, // 108: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	45,  // 109: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	49,  // 110: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	52,  // 111: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	111, // 112: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	54,  // 113: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	74,  // 114: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	76,  // 115: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	70,  // 116: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	112, // 117: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	113, // 118: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	114, // 119: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	80,  // 120: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	78,  // 121: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	72,  // 122: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	115, // 123: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	116, // 124: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 125: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 126: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 127: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 128: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 129: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	20,  // 130: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	23,  // 131: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	28,  // 132: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	30,  // 133: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	117, // 134: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	118, // 135: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	119, // 136: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	120, // 137: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	121, // 138: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	32,  // 139: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	36,  // 140: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	38,  // 141: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	122, // 142: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	123, // 143: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	124, // 144: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	125, // 145: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	126, // 146: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
+	40,  // 147: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	42,  // 148: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	127, // 149: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	128, // 150: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	46,  // 151: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	50,  // 152: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	53,  // 153: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	129, // 154: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	55,  // 155: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	75,  // 156: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	77,  // 157: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	71,  // 158: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	130, // 159: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	131, // 160: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	132, // 161: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	81,  // 162: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	79,  // 163: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	73,  // 164: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	133, // 165: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	134, // 166: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	125, // [125:167] is the sub-list for method output_type
+	83,  // [83:125] is the sub-list for method input_type
 	83,  // [83:83] is the sub-list for extension type_name
 	83,  // [83:83] is the sub-list for extension extendee
 	0,   // [0:83] is the sub-list for field type_name
@@ -7316,6 +7321,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_assets_proto_init()
 	file_ledgerd_v1_chain_proto_init()
 	file_ledgerd_v1_cut_proto_init()
+	file_ledgerd_v1_dryrun_proto_init()
 	file_ledgerd_v1_figures_proto_init()
 	file_ledgerd_v1_genesis_proto_init()
 	file_ledgerd_v1_history_proto_init()

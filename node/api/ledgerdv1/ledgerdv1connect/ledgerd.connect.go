@@ -101,6 +101,8 @@ const (
 	LedgerServiceGetHoldProcedure = "/ledgerd.v1.LedgerService/GetHold"
 	// LedgerServiceListHoldsProcedure is the fully-qualified name of the LedgerService's ListHolds RPC.
 	LedgerServiceListHoldsProcedure = "/ledgerd.v1.LedgerService/ListHolds"
+	// LedgerServiceDryRunProcedure is the fully-qualified name of the LedgerService's DryRun RPC.
+	LedgerServiceDryRunProcedure = "/ledgerd.v1.LedgerService/DryRun"
 	// LedgerServiceGetNonceProcedure is the fully-qualified name of the LedgerService's GetNonce RPC.
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
@@ -211,6 +213,8 @@ type LedgerServiceClient interface {
 	GetHold(context.Context, *connect.Request[ledgerdv1.GetHoldRequest]) (*connect.Response[ledgerdv1.GetHoldResponse], error)
 	// ListHolds returns holds that are open, in pages, of all shards.
 	ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error)
+	// DryRun says what the transactions of a bundle would do, and orders nothing.
+	DryRun(context.Context, *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -424,6 +428,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		dryRun: connect.NewClient[ledgerdv1.DryRunRequest, ledgerdv1.DryRunResponse](
+			httpClient,
+			baseURL+LedgerServiceDryRunProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("DryRun")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getNonce: connect.NewClient[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse](
 			httpClient,
 			baseURL+LedgerServiceGetNonceProcedure,
@@ -583,6 +594,7 @@ type ledgerServiceClient struct {
 	listAssets        *connect.Client[ledgerdv1.ListAssetsRequest, ledgerdv1.ListAssetsResponse]
 	getHold           *connect.Client[ledgerdv1.GetHoldRequest, ledgerdv1.GetHoldResponse]
 	listHolds         *connect.Client[ledgerdv1.ListHoldsRequest, ledgerdv1.ListHoldsResponse]
+	dryRun            *connect.Client[ledgerdv1.DryRunRequest, ledgerdv1.DryRunResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
 	getCut            *connect.Client[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse]
@@ -708,6 +720,11 @@ func (c *ledgerServiceClient) GetHold(ctx context.Context, req *connect.Request[
 // ListHolds calls ledgerd.v1.LedgerService.ListHolds.
 func (c *ledgerServiceClient) ListHolds(ctx context.Context, req *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error) {
 	return c.listHolds.CallUnary(ctx, req)
+}
+
+// DryRun calls ledgerd.v1.LedgerService.DryRun.
+func (c *ledgerServiceClient) DryRun(ctx context.Context, req *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error) {
+	return c.dryRun.CallUnary(ctx, req)
 }
 
 // GetNonce calls ledgerd.v1.LedgerService.GetNonce.
@@ -870,6 +887,8 @@ type LedgerServiceHandler interface {
 	GetHold(context.Context, *connect.Request[ledgerdv1.GetHoldRequest]) (*connect.Response[ledgerdv1.GetHoldResponse], error)
 	// ListHolds returns holds that are open, in pages, of all shards.
 	ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error)
+	// DryRun says what the transactions of a bundle would do, and orders nothing.
+	DryRun(context.Context, *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -1079,6 +1098,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceDryRunHandler := connect.NewUnaryHandler(
+		LedgerServiceDryRunProcedure,
+		svc.DryRun,
+		connect.WithSchema(ledgerServiceMethods.ByName("DryRun")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetNonceHandler := connect.NewUnaryHandler(
 		LedgerServiceGetNonceProcedure,
 		svc.GetNonce,
@@ -1256,6 +1282,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetHoldHandler.ServeHTTP(w, r)
 		case LedgerServiceListHoldsProcedure:
 			ledgerServiceListHoldsHandler.ServeHTTP(w, r)
+		case LedgerServiceDryRunProcedure:
+			ledgerServiceDryRunHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNonceProcedure:
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetUseProcedure:
@@ -1387,6 +1415,10 @@ func (UnimplementedLedgerServiceHandler) GetHold(context.Context, *connect.Reque
 
 func (UnimplementedLedgerServiceHandler) ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListHolds is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) DryRun(context.Context, *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.DryRun is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
