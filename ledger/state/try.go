@@ -39,8 +39,8 @@ func (s *State) TryWants(t *ledger.Transaction) []ledger.AccountPath {
 // Try returns the result that a transaction would have if the next block had nothing else. If
 // several shards decide on it, the result is this shard's verdict: SetAside if it would agree. It
 // is Relayed if the transaction does not concern this shard, and OutOfPlace if no client may send
-// it here. Holds and deadlines count as of the time that the caller names; what that block would set
-// free before its entries still counts as set aside. For concurrency Try counts as a write.
+// it here. Holds and deadlines count as of the time that the caller names. What that block would
+// set free before its entries still counts as set aside. For concurrency Try counts as a write.
 func (s *State) Try(trying *Trying) ledger.Result {
 	height, round, time, index, id := s.height, s.round, s.time, s.index, s.id
 	s.height, s.round, s.time, s.index, s.id = trying.Height, trying.Round, trying.Time, 0,
