@@ -490,6 +490,18 @@ var rooms = []room{
 			"client/sink/nats", "client/sink/webhook"},
 		modules: []string{"github.com/knadh/koanf"},
 	},
+	{folder: "client/abci",
+		purpose: "runs an unchanged application of CometBFT on a chain: speaks ABCI 2.0 to it, " +
+			"feeds it blocks, and posts for clients of CometBFT's RPC",
+		imports: []string{"ledger", "client"},
+		modules: []string{"google.golang.org/protobuf/encoding/protowire",
+			"github.com/pelletier/go-toml/v2"},
+	},
+	{folder: "client/abci/cometbft",
+		purpose: "a module of its own with the tests of `client/abci` against CometBFT's " +
+			"kvstore, as processes; tests only",
+		modules: []string{"github.com/cometbft/cometbft"},
+	},
 	{folder: "internal/testnet",
 		purpose: "many nodes on one machine, as processes or within one",
 		imports: []string{"ledger", "rdmanet/...", "node/fabric", "node/home", "node/report"},

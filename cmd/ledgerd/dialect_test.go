@@ -98,6 +98,7 @@ func TestWrongLinesAsJSON(t *testing.T) {
 // asking has the arguments with which each command asks a node. A new command that has the flag
 // --node needs a line here.
 var asking = map[string]string{
+	"abci":              "--config %d/abci.toml",
 	"account close":     "acme:cash --yes",
 	"account freeze":    "acme:cash",
 	"account history":   "acme:cash",
@@ -160,6 +161,10 @@ func TestUnreachableAsJSON(t *testing.T) {
 	for name, content := range map[string]string{
 		"entries.jsonl": `{"postings":[{"account":"a","amount":"0"}]}`,
 		"secret":        strings.Repeat("x", 32),
+		"abci.toml": `chain_id = "kv"
+application = "tcp://127.0.0.1:2"
+folder = "adapter"
+timing = {give_up = "1s"}`,
 		"sink.toml": `retry = {give_up = "1s", patience = "1s"}
 webhook = {url = "http://127.0.0.1:2", secret_file = "secret", allow_http = true, folder = "x"}`} {
 		if err := os.WriteFile(filepath.Join(s.folder, name), []byte(content), 0o600); err != nil {

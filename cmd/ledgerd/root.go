@@ -42,7 +42,7 @@ var nodeCommands = []func() *cobra.Command{
 var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAssetCommand,
 	newAccountCommand, newHoldCommand, newTxCommand, newBlockCommand, newStatusCommand,
 	newShardsCommand, newCutCommand, newTrialBalanceCommand, newFiguresCommand, newSinkCommand,
-	newRoundsCommand}
+	newABCICommand, newRoundsCommand}
 
 // studyCommands construct the commands that study the engines.
 var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand,
