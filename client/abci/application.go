@@ -23,6 +23,9 @@ const dialTime = 5 * time.Second
 type connection struct {
 	network, address string
 	limit            int // bytes of an answer
+	// again says that a request may be sent again if the connection broke since the last one: it
+	// changes nothing, and does not depend on what was sent before.
+	again bool
 
 	turn   chan struct{} // has one element while a call is under way
 	stream net.Conn
@@ -59,17 +62,25 @@ func (c *connection) call(ctx context.Context, kind call, request, answer messag
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	idle := c.stream != nil
 	err := c.callInTurn(ctx, kind, request, answer)
 	if err == nil {
 		return nil
 	}
 	c.drop()
+	if idle && c.again && ctx.Err() == nil && !errors.Is(err, ErrMalformed) {
+		if err = c.callInTurn(ctx, kind, request, answer); err == nil {
+			return nil
+		}
+		c.drop()
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w did not answer %s in time: %w", ErrApplication, kind.name, ctx.Err())
 	}
 	return fmt.Errorf("%w at %s://%s: %s: %w", ErrApplication, c.network, c.address, kind.name, err)
 }
 
+// callInTurn is call for the caller that has the turn.
 func (c *connection) callInTurn(ctx context.Context, kind call, request, answer message) error {
 	if c.stream == nil {
 		stream, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, c.network, c.address)
@@ -104,34 +115,41 @@ func (c *connection) callInTurn(ctx context.Context, kind call, request, answer 
 
 // read reads the answer to a request, and that to the flush after it.
 func (c *connection) read(kind call, answer message) error {
-	for _, each := range []struct {
-		call
-		into message
-	}{{kind, answer}, {callFlush, &empty{}}} {
-		frame, err := readFrame(c.reader, c.limit)
-		if err != nil {
-			return fmt.Errorf("it broke off: %w", err)
-		}
-		number, content, err := openEnvelope(frame)
-		if err != nil {
-			return err
-		}
-		if number == answerException {
-			var report exception
-			if err := decode(content, &report); err != nil {
-				return err
-			}
-			return fmt.Errorf("it answered with an exception: %.1000q", report.text)
-		}
-		if number != each.answer {
-			return malformed("answer %d where %s has %d: is the application of ABCI 2.0, and does "+
-				"it speak the socket protocol?", number, each.name, each.answer)
-		}
-		if err := decode(content, each.into); err != nil {
-			return err
-		}
+	content, err := c.readAnswer(kind)
+	if err != nil {
+		return err
 	}
-	return nil
+	if _, err := c.readAnswer(callFlush); err != nil {
+		return err
+	}
+	return decode(content, answer)
+}
+
+// readAnswer reads one answer, and returns its content.
+func (c *connection) readAnswer(kind call) ([]byte, error) {
+	frame, err := readFrame(c.reader, c.limit)
+	if errors.Is(err, ErrMalformed) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("it broke off: %w", err)
+	}
+	number, content, err := openEnvelope(frame)
+	if err != nil {
+		return nil, err
+	}
+	if number == answerException {
+		var report exception
+		if err := decode(content, &report); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("it answered with an exception: %.1000q", report.text)
+	}
+	if number != kind.answer {
+		return nil, malformed("answer %d where %s has %d: is the application of ABCI 2.0, and "+
+			"does it speak the socket protocol?", number, kind.name, kind.answer)
+	}
+	return content, nil
 }
 
 // drop closes the connection. Its caller has the turn.
@@ -164,9 +182,10 @@ func newApplication(address string, limit int) (*application, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &application{consensus: newConnection(network, place, limit),
-		mempool: newConnection(network, place, limit),
-		query:   newConnection(network, place, limit)}, nil
+	app := &application{consensus: newConnection(network, place, limit),
+		mempool: newConnection(network, place, limit), query: newConnection(network, place, limit)}
+	app.mempool.again, app.query.again = true, true
+	return app, nil
 }
 
 func (a *application) close() {
