@@ -8,7 +8,8 @@
 // Invariants: a file under assets/ has a hash of its content in its name, so it may be cached for
 // ever; everything else is revalidated on each use. The paths of the pages get index.html, and so
 // do browsers with a 404 elsewhere. The page's policy lets it load from its own origin only, so the
-// explorer works without a network beyond the node that serves it.
+// explorer works without a network beyond the node that serves it. It calls other nodes only if the
+// reader names them.
 package explorer
 
 import (
@@ -31,12 +32,14 @@ var dist embed.FS
 // indexName is the application's one page, served for every path that is no file.
 const indexName = "index.html"
 
-// contentSecurityPolicy allows this origin and nothing else. Styles may stand inline, because the
-// charts and the digraph place what they draw through style attributes; scripts may not.
+// contentSecurityPolicy loads everything from this origin. Styles may stand inline, because the
+// charts and the digraph place what they draw through style attributes; scripts may not. Calls may
+// go to any origin, because the reader names the nodes to compare. Those nodes decide which origins
+// they answer.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' " +
 	"'unsafe-inline'; img-src 'self' data:; " +
-	"font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action " +
-	"'none'; frame-ancestors 'none'"
+	"font-src 'self'; connect-src 'self' http: https:; manifest-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
 
 // contentTypes maps the extensions that the build produces; the host's own table is not asked,
 // since it differs between hosts.
@@ -112,7 +115,7 @@ func newFile(name string, content []byte) (*static.File, error) {
 // pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them. The
 // list of a book's assets is at /assets, and the built files are below it.
 var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|rounds|` +
-	`search|shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
+	`agreement|search|shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
 	`(?:block|tx|account|organisation|asset|record)/.+)?$`)
 
 // ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser

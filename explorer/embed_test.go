@@ -127,6 +127,7 @@ func TestPaths(t *testing.T) {
 		{"/asset/EUR", 200, page, "no-cache"},
 		{"/nodes/", 200, page, "no-cache"},
 		{"/rounds", 200, page, "no-cache"},
+		{"/agreement", 200, page, "no-cache"},
 		{"/shards/2/blocks/17", 200, page, "no-cache"},
 		{"/shards/blocks", 200, page, "no-cache"},
 		{"/account/bank:a.b:c", 200, page, "no-cache"},

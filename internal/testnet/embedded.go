@@ -75,6 +75,7 @@ func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
 		Tree: options.Tree, Chain: options.Chain, Engine: options.Engine, Fabric: fabric.Memory}
 	layout.Change = func(i int, config *home.Config) {
 		config.API.Listen = address(options.Ports[i])
+		config.API.AllowedOrigins = originsOf(options.Ports)
 		config.Fabric.Listen = "memory:" + strconv.Itoa(i)
 		if options.Change != nil {
 			options.Change(i, config)

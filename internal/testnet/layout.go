@@ -142,6 +142,11 @@ func Make(l Layout) (homes []*home.Home, err error) {
 	if err != nil {
 		return nil, err
 	}
+	ports := make([]int, l.all())
+	for i := range ports {
+		ports[i] = l.BasePort + 2*i
+	}
+	origins := originsOf(ports)
 	made := []string{filepath.Join(l.Dir, OperatorKeyFile)}
 	defer func() {
 		if err != nil {
@@ -154,6 +159,7 @@ func Make(l Layout) (homes []*home.Home, err error) {
 		config := home.Initial(l.Engine)
 		config.API.Listen = address(l.BasePort + 2*i)
 		config.API.Access = "public"
+		config.API.AllowedOrigins = origins
 		config.Fabric.Kind = l.Fabric
 		if l.Change != nil {
 			l.Change(i, &config)
@@ -171,6 +177,19 @@ func Make(l Layout) (homes []*home.Home, err error) {
 		homes = append(homes, h)
 	}
 	return homes, home.WriteKey(filepath.Join(l.Dir, OperatorKeyFile), operator)
+}
+
+// originsOf returns the origins of the explorers of nodes with these ports of their APIs. With them
+// the explorer of each node can ask the others what they say. A port of 0 is not known yet.
+func originsOf(ports []int) (origins []string) {
+	for _, port := range ports {
+		if port > 0 {
+			for _, name := range []string{"127.0.0.1", "localhost"} {
+				origins = append(origins, "http://"+net.JoinHostPort(name, strconv.Itoa(port)))
+			}
+		}
+	}
+	return origins
 }
 
 // genesis returns the genesis of shard 0. Those of the other shards follow from it. The error wraps

@@ -7,6 +7,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,7 +58,8 @@ type APIConfig struct {
 	// Requests for other hosts get an error. Loopback names, listen and the address of the
 	// connection need no entry.
 	Hosts []string `koanf:"hosts"`
-	// Origins of pages that may call the API from a browser, such as "https://books.example".
+	// Origins of pages that may call the API from a browser, such as "https://books.example". Name
+	// the explorers of other nodes here, so that their readers can compare what this node says.
 	AllowedOrigins []string `koanf:"allowed_origins"`
 	// Calls a second that one remote address may make. 0 means 20,000. A negative number means no
 	// limit; then no address is put off for what it does in masses, either. Set it behind a proxy,
@@ -380,7 +382,7 @@ listen = %q
 %s
 %s
 # hosts = ["books.example"] # names of this node; requests for other hosts are refused
-# allowed_origins = ["https://books.example"]
+%s
 # calls_per_second = 20000 # from one address
 
 [admin]                  # for operators: probes, metrics, profiles; keep clients away from it
@@ -449,6 +451,7 @@ format = %q            # text or json
 		optional("key", c.API.Key, `"tls.key"`),
 		optional("access", c.API.Access, `"identified" # or "public"; docs/access.md`),
 		optional("identities", c.API.Identities, `"identities.json"`),
+		optionalList("allowed_origins", c.API.AllowedOrigins, `["https://books.example"]`),
 		c.Admin.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax, logRounds, prompt,
@@ -465,4 +468,16 @@ func optional(key, value, example string) string {
 		return "# " + key + " = " + example
 	}
 	return fmt.Sprintf("%s = %q", key, value)
+}
+
+// optionalList is optional for a list of texts.
+func optionalList(key string, values []string, example string) string {
+	if len(values) == 0 {
+		return "# " + key + " = " + example
+	}
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = strconv.Quote(value)
+	}
+	return key + " = [" + strings.Join(quoted, ", ") + "]"
 }

@@ -14,6 +14,13 @@ export interface Genesis {
   shard: number;
   members: readonly Member[];
   hash: Uint8Array;
+  /**
+   * The hash of the book, which the chains of all its first shards share: it covers their members.
+   * In a book of one shard it is the hash of the genesis.
+   */
+  book: Uint8Array;
+  /** Whether the shard was added later. Then the book's hash does not cover its members. */
+  grown: boolean;
 }
 
 export const maxMembers = 1024;
@@ -28,6 +35,7 @@ const grownVersion = 12;
 const directoryBytes = 32;
 const smallestShard = 5 + directoryBytes;
 const domain = new TextEncoder().encode("ledgerd/genesis/1\0");
+const bookDomain = new TextEncoder().encode("ledgerd/book/1\0");
 
 export function isWord(text: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(text);
@@ -78,6 +86,7 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
   }
   const bounded = version >= 8 ? reader.bool() : version >= 5;
   if (bounded) for (let i = 0; i < quotas; i++) reader.uvarint();
+  const bookEnd = canonical.length - reader.left;
   if (grown) {
     const added = reader.list("added shards", maxShards, smallestShard, () => {
       reader.number("parent", maxShards);
@@ -95,5 +104,8 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
       : 0;
   const members = shards[shard] ?? [];
   const hash = await sha256(concatBytes(domain, canonical));
-  return reader.end({ chain, shard, members, hash });
+  const book = sharded
+    ? await sha256(concatBytes(bookDomain, canonical.subarray(grown ? 1 : 0, bookEnd)))
+    : hash;
+  return reader.end({ chain, shard, members, hash, book, grown });
 }

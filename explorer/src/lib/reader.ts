@@ -16,6 +16,11 @@ export class Reader {
     this.data = new Uint8Array();
   }
 
+  /** How many bytes are left. */
+  get left(): number {
+    return this.data.length;
+  }
+
   /** Returns the next bytes, or as many zeros if there are not enough. */
   take(count: number): Uint8Array {
     if (this.data.length < count) {
