@@ -2,11 +2,13 @@ import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
 import { live } from "./lib/live.svelte";
+import { past } from "./lib/past.svelte";
 import { router } from "./lib/router.svelte";
 import { theme } from "./lib/theme.svelte";
 
 theme.start();
 router.start();
+past.start();
 live.start();
 
 const target = document.getElementById("app");

@@ -35,7 +35,8 @@ export interface ProvenAsset {
   blockHash: Uint8Array;
 }
 
-function amount(reader: Reader): bigint {
+/** Reads an amount in its shortest form. */
+export function amount(reader: Reader): bigint {
   const head = reader.byte();
   const digits = reader.take(Math.min(head & 0x7f, 16));
   if ((head & 0x7f) > 16 || head === 0x80 || (digits.length > 0 && digits[0] === 0))

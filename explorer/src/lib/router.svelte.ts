@@ -19,6 +19,7 @@ export interface Route {
     | "shards"
     | "shard"
     | "search"
+    | "agreement"
     | "nowhere";
   /** The key at the end of the path, unescaped; empty if there is none. */
   key: string;
@@ -38,6 +39,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/shards": "shards",
   "/shards/blocks": "bookblocks",
   "/search": "search",
+  "/agreement": "agreement",
 };
 
 const keyed: Readonly<{ [segment: string]: Route["name"] }> = {
@@ -83,9 +85,49 @@ class Router {
     history.scrollRestoration = "auto";
     window.addEventListener("popstate", () => this.read());
     document.addEventListener("click", (event) => this.follow(event));
+    // A link that the browser itself opens keeps the past, too.
+    for (const kind of ["click", "auxclick", "contextmenu"])
+      document.addEventListener(kind, (event) => this.lend(event), { capture: true });
   }
 
-  go(href: string, replace = false): void {
+  /** The past that an address names, as past.svelte.ts reads it. Rounds have an `at` of their own. */
+  pastOf(name: Route["name"], query: URLSearchParams): string {
+    return name === "rounds" ? "" : (query.get("at") ?? "").slice(0, 40);
+  }
+
+  /** Adds the past of this page to the address of another one that names none. */
+  private inPast(href: string): string {
+    const at = this.pastOf(this.route.name, this.query);
+    const url = new URL(href, location.origin);
+    if (at === "" || url.searchParams.has("at") || parseRoute(url.pathname).name === "rounds")
+      return href;
+    url.searchParams.set("at", at);
+    return url.pathname + url.search + url.hash;
+  }
+
+  /** Looks at the present page as of a block or a moment; empty is the present. */
+  lookAt(at: string): void {
+    const query = new URLSearchParams(this.query);
+    if (at === "") query.delete("at");
+    else query.set("at", at);
+    const text = query.toString();
+    history.pushState(null, "", this.path + (text === "" ? "" : `?${text}`));
+    this.read();
+  }
+
+  leavePast(): void {
+    this.lookAt("");
+  }
+
+  /** Opens an address as it is: with the past that it names, or with the present. */
+  open(href: string): void {
+    history.pushState(null, "", href);
+    this.read();
+    window.scrollTo(0, 0);
+  }
+
+  go(to: string, replace = false): void {
+    const href = this.inPast(to);
     if (replace) history.replaceState(null, "", href);
     else history.pushState(null, "", href);
     const before = this.path;
@@ -97,6 +139,19 @@ class Router {
     if (location.pathname !== this.path) this.moves++;
     this.path = location.pathname;
     this.query = new URLSearchParams(location.search);
+  }
+
+  /** Puts the past into a link's address while the browser reads it. */
+  private lend(event: Event): void {
+    const link = event.target instanceof Element ? event.target.closest("a") : null;
+    const own = link?.getAttribute("href");
+    if (!link || !own?.startsWith("/") || link.target || link.hasAttribute("download")) return;
+    const lent = this.inPast(own);
+    if (lent === own) return;
+    link.setAttribute("href", lent);
+    setTimeout(() => {
+      if (link.getAttribute("href") === lent) link.setAttribute("href", own);
+    });
   }
 
   /**
