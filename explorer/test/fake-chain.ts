@@ -98,6 +98,8 @@ export class FakeChain {
   readonly byId = new Map<string, Transaction>();
   /** Fewer members than a majority sign. */
   tooFewSign = false;
+  /** The digest of the state after the next block; by default one of nothing. */
+  digestOf: (() => Uint8Array) | undefined;
   private serial = 0;
 
   /** The chain begins above the height `base`, so a short chain can have large heights. */
@@ -136,7 +138,7 @@ export class FakeChain {
     const resultsRoot = merkleRoot(
       ids.map((id, i) => concatBytes(id, resultOf(bodies[i]?.note === "fails"))),
     );
-    const stateDigest = hash(hash(root));
+    const stateDigest = this.digestOf?.() ?? hash(hash(root));
     const canonical = concatBytes(
       new Uint8Array([1]),
       uint64(height),

@@ -5,7 +5,12 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { readFileSync } from "node:fs";
-import { createServer, type Server, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
 import {
@@ -23,6 +28,7 @@ import type { AssetSchema } from "../src/gen/ledgerd/v1/assets_pb";
 import type { Recording } from "../src/gen/ledgerd/v1/rounds_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
+import { FakeAccounts } from "./fake-accounts";
 import { certificate, evidence, fakeGenesis } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { fakeRecording } from "./fake-rounds";
@@ -70,6 +76,8 @@ export interface FakeOptions {
   foundedMs?: number;
   /** The node lets nobody watch its rounds, or has none to show. */
   rounds?: "refused" | "idle";
+  /** Pages of every origin may call it. */
+  open?: boolean;
   /** Evidence that the node keeps; forged evidence has a wrong signature. */
   evidence?: "true" | "forged";
   port?: number;
@@ -110,6 +118,9 @@ export class FakeNode {
   private readonly names: readonly string[];
   url = "";
   uncertified: boolean;
+  /** The accounts after the newest block of each chain. */
+  private readonly accounts: readonly FakeAccounts[];
+  private readonly sums = new Map<string, Map<string, bigint>>();
   /** The organisation that is on its way to its home. */
   moving = "";
   private readonly life = new AbortController();
@@ -145,13 +156,21 @@ export class FakeNode {
     for (const chain of this.shards.chains) chain.tooFewSign = options.tooFewSign ?? false;
     this.uncertified = options.uncertified ?? false;
     this.organisations = options.wide ? longest : usual;
-    this.server = createServer(
-      connectNodeAdapter({
-        routes: (router) => this.routes(router),
-        shutdownSignal: this.life.signal,
-        fallback: (request, response) => serveFile(request.url ?? "/", response as ServerResponse),
-      }),
-    );
+    this.accounts = this.shards.chains.map(() => new FakeAccounts());
+    for (const [i, chain] of this.shards.chains.entries())
+      chain.digestOf = () => {
+        const all = this.organisations.map((name) => this.account(this.settlement(name)));
+        return (this.accounts[i] as FakeAccounts).take(all.flatMap((each) => each ?? []));
+      };
+    const serve = connectNodeAdapter({
+      routes: (router) => this.routes(router),
+      shutdownSignal: this.life.signal,
+      fallback: (request, response) => serveFile(request.url ?? "/", response as ServerResponse),
+    });
+    this.server = createServer((request, response) => {
+      if (options.open && allowOrigin(request, response)) return;
+      serve(request, response);
+    });
   }
 
   static async start(options: FakeOptions = {}): Promise<FakeNode> {
@@ -303,6 +322,12 @@ export class FakeNode {
         };
       },
     );
+    if (chain === this.chain)
+      for (const { account, asset, amount } of bodies.flatMap(({ postings }) => postings ?? [])) {
+        const of = this.sums.get(account ?? "") ?? new Map<string, bigint>();
+        of.set(asset ?? "", (of.get(asset ?? "") ?? 0n) + BigInt(amount ?? "0"));
+        this.sums.set(account ?? "", of);
+      }
     const block = chain.add(bodies, timeMs);
     if (wide && height % 2 === 0)
       Object.assign(block.header, {
@@ -403,11 +428,13 @@ export class FakeNode {
     });
   }
 
-  account(name: string): Account | undefined {
+  /** An account, now or after a block of the past. */
+  account(name: string, height?: bigint): Account | undefined {
     if (!this.organisations.some((organisation) => name === this.settlement(organisation)))
       return undefined;
-    const sums = new Map<string, bigint>();
-    for (const transaction of this.chain.byId.values()) {
+    const sums = new Map(height === undefined ? this.sums.get(name) : []);
+    for (const transaction of height === undefined ? [] : this.chain.byId.values()) {
+      if ((transaction.status?.height ?? 0n) > (height ?? 0n)) continue;
       for (const posting of transaction.body?.postings ?? [])
         if (posting.account === name)
           sums.set(posting.asset, (sums.get(posting.asset) ?? 0n) + BigInt(posting.amount));
@@ -426,9 +453,16 @@ export class FakeNode {
           ? { setAside: i === 0 ? "1250" : "", incoming: i === 1 ? "77000" : "" }
           : {}),
       })),
-      height: this.head,
+      height: height ?? this.head,
       shard: this.homeOf(name.split(":")[0] ?? ""),
     });
+  }
+
+  /** An account as the chain of its home has it after its newest block. */
+  private standing(name: string): Account {
+    const home = this.homeOf(name.split(":")[0] ?? "");
+    const account = find(this.accounts[home]?.account(name), name);
+    return create(AccountSchema, { ...account, height: this.shards.chains[home]?.head ?? 0n });
   }
 
   /** Two pieces of evidence: a member that signed two blocks, and members that disagree. */
@@ -491,9 +525,9 @@ export class FakeNode {
         nextPageToken: start + size < rows.length ? String(start + size) : "",
       };
     };
-    const accounts = (): Account[] =>
+    const accounts = (height?: bigint): Account[] =>
       organisations
-        .map((name) => find(this.account(this.settlement(name)), name))
+        .map((name) => find(this.account(this.settlement(name), height), name))
         .sort((a, b) => (a.account < b.account ? -1 : 1));
     return router.service(LedgerService, {
       getCluster: () => ({ cluster: this.cluster() }),
@@ -656,9 +690,33 @@ export class FakeNode {
         };
       },
       listEvidence: () => ({ evidence: this.evidence(), certifiedHeight: this.head }),
-      listAccounts: ({ prefix, pageSize, pageToken }) => {
+      getCut: ({ height, beforeMs }) => {
+        const last =
+          height ??
+          chain.blocks.findLast((block) => beforeMs === 0n || block.header.timeMs < beforeMs)
+            ?.header.height ??
+          chain.base;
+        if (last > chain.head)
+          throw new ConnectError(`the chain ends with block ${chain.head}`, Code.OutOfRange);
+        const timeMs = chain.at(last)?.header.timeMs ?? 0n;
+        const places = shards.chains.map((each) => ({
+          height:
+            each === chain
+              ? last
+              : (each.blocks.findLast((block) => block.header.timeMs <= timeMs)?.header.height ??
+                each.base),
+        }));
+        return { places, root: 0, timeMs, beforeMs };
+      },
+      getAccountProof: ({ account }) => {
+        const home = this.homeOf(account.split(":")[0] ?? "");
+        const { header } = find(this.chainOf(home).blocks.at(-1), "block");
+        const encoded = find(this.accounts[home]?.proof(account, header.canonical), account);
+        return { encoded, height: header.height, blockHash: header.hash, shard: home };
+      },
+      listAccounts: ({ prefix, pageSize, pageToken, cut }) => {
         const { rows, nextPageToken } = page(
-          accounts().filter((account) => account.account.startsWith(prefix)),
+          accounts(cut[0]?.height).filter((account) => account.account.startsWith(prefix)),
           pageSize || 100,
           pageToken,
         );
@@ -666,12 +724,20 @@ export class FakeNode {
           accounts: rows.filter((account) => this.shards.mode(account.shard) !== "silent"),
           nextPageToken,
           unansweredShards: this.options.silent ?? [],
+          atCut: cut.length > 0,
         };
       },
-      getAccount: ({ account }) => ({ account: find(this.account(account), account) }),
-      listHistory: ({ account, pageSize, pageToken }) => {
-        const touching = [...chain.byId.values()].filter((transaction) =>
-          transaction.body?.postings.some((posting) => posting.account === account),
+      getAccount: ({ account, cut }) => ({
+        account: cut[0]
+          ? find(this.account(account, cut[0].height), account)
+          : this.standing(account),
+        atCut: cut.length > 0,
+      }),
+      listHistory: ({ account, pageSize, pageToken, toHeight }) => {
+        const touching = [...chain.byId.values()].filter(
+          (transaction) =>
+            (toHeight === 0n || (transaction.status?.height ?? 0n) <= toHeight) &&
+            transaction.body?.postings.some((posting) => posting.account === account),
         );
         const sums = new Map<string, bigint>();
         const after = new Map(
@@ -779,6 +845,19 @@ function shownBlock(
     header: block.header,
     transactions: withTransactions ? block.transactions.map(summary) : [],
   };
+}
+
+/** Lets a page of another origin call. Returns whether that is all that was asked. */
+export function allowOrigin(request: IncomingMessage, response: ServerResponse): boolean {
+  response.setHeader("access-control-allow-origin", request.headers.origin ?? "*");
+  if (request.method !== "OPTIONS") return false;
+  response.setHeader("access-control-allow-methods", "GET, POST");
+  response.setHeader(
+    "access-control-allow-headers",
+    "content-type, connect-protocol-version, connect-timeout-ms",
+  );
+  response.writeHead(204).end();
+  return true;
 }
 
 function find<T>(value: T | undefined, what: string): T {

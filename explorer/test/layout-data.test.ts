@@ -155,6 +155,7 @@ test("nodes of the digraph that are down count among those that may fail", () =>
     suspected: false,
     connected,
     self: false,
+    mode: NodeMode.ORDERING,
   });
   const words = (...up: boolean[]): string =>
     spareWords({
@@ -227,7 +228,7 @@ test("a member's standing is its mode, as long as it answers", () => {
   const { STARTING, ORDERING, FOLLOWING, HALTED, STOPPING, UNSPECIFIED } = NodeMode;
   expect(
     [STARTING, ORDERING, FOLLOWING, HALTED, STOPPING, UNSPECIFIED].map((mode) => of({ mode })),
-  ).toEqual(["starting", "ordering", "following", "halted", "stopping", "ordering"]);
+  ).toEqual(["starting", "ordering", "following", "halted", "stopping", "unknown"]);
   expect(of({ mode: HALTED, connected: false, self: true, member: false })).toBe("halted");
   expect(of({ mode: ORDERING, member: false })).toBe("following");
   expect(of({ mode: ORDERING, suspected: true })).toBe("suspected");

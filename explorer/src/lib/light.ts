@@ -3,7 +3,6 @@
 // the members, the headers, and the paths from an account to a header. So a node can be away, behind
 // or silent, but it cannot say something else without being seen.
 import { Code, ConnectError } from "@connectrpc/connect";
-import { explain } from "./api";
 import { balancesText, headerTime, verifyAccountProof, type ProvenAccount } from "./accountproof";
 import { sleep } from "./backoff";
 import { equalBytes, toHex } from "./bytes";
@@ -11,6 +10,7 @@ import type { Ed25519 } from "./ed25519";
 import { decodeFinality, decodeHeader, headerHash, verifyFinality, type Signer } from "./finality";
 import { decodeGenesis, type Genesis } from "./genesis";
 import type { NodeClient } from "./peers";
+import { explain } from "./problem";
 
 const callMs = 8_000;
 /** A node whose newest certified block is so much older than that of another one lags. */

@@ -8,7 +8,7 @@ import { formatSpan } from "./format";
 import { modeName, modeWords, type Mode, type Word } from "./modes";
 
 /** The standing of a member, as another member sees it: its mode, or why its mode is not known. */
-export type Standing = Mode | "suspected" | "away" | "unreachable" | "never";
+export type Standing = Mode | "suspected" | "away" | "unreachable" | "never" | "unknown";
 
 export function standing(member: MemberState): Standing {
   if (member.member && member.suspected && !member.self) return "suspected";
@@ -16,7 +16,9 @@ export function standing(member: MemberState): Standing {
     if (member.member) return "away";
     return member.standing === MemberStanding.NEVER_SEEN ? "never" : "unreachable";
   }
-  const mode = modeName(member.mode) ?? "ordering";
+  // Only a node that says that it orders is shown as one: a mode that is not known is not green.
+  const mode = modeName(member.mode);
+  if (mode === undefined) return member.member ? "unknown" : "following";
   return mode === "ordering" && !member.member ? "following" : mode;
 }
 
@@ -41,6 +43,11 @@ export const standingWords: Readonly<Record<Standing, Word>> = {
     text: "never seen",
     title: "No message from it since this node started",
     colour: "dashed",
+  },
+  unknown: {
+    text: "unknown",
+    title: "It answers, but does not say whether it orders",
+    colour: "hollow",
   },
 };
 
