@@ -16,7 +16,12 @@ export class FakeLiar {
   url = "";
   private constructor(private readonly server: Server) {}
 
-  static async start(truth: string, lie: Lie): Promise<FakeLiar> {
+  /** A stale node remembers what one account had. */
+  static async start(
+    truth: string,
+    lie: Lie,
+    account = "northbank:settlement",
+  ): Promise<FakeLiar> {
     const node = createClient(
       LedgerService,
       createConnectTransport({ baseUrl: truth, httpVersion: "1.1", useBinaryFormat: true }),
@@ -71,6 +76,8 @@ export class FakeLiar {
       const height = before.get("certificate") as { certificate?: { height: bigint } };
       const value = height.certificate?.height ?? 0n;
       before.set("block", await node.getBlock({ block: { case: "height", value } }));
+      before.set("account", await node.getAccount({ account }));
+      before.set("proof", await node.getAccountProof({ account }));
     }
     return liar;
   }

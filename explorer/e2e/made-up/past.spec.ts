@@ -1,0 +1,141 @@
+import { readFile } from "node:fs/promises";
+import { FakeNode } from "../../test/fake-node";
+import { expectSound, looks, shoot } from "../axe";
+import { expect, heightsOf, test } from "../fixtures";
+
+test.use({ expected: [/Failed to load resource/] });
+test.slow();
+
+test("pages as of a block, with the past in the address, and back", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 40, servers: 4, assets: true });
+  const account = node.settlement("northbank");
+  try {
+    await page.goto(`${node.url}/account/${account}`);
+    const balances = page.getByTestId("balances");
+    await expect(balances).toContainText(/\d/);
+    const now = await balances.textContent();
+    await page.getByRole("button", { name: "As of now" }).click();
+    await page.getByLabel("Look at this page as of").fill("neither");
+    await page.getByRole("button", { name: "Look", exact: true }).click();
+    await expect(page.getByText("This is no block and no moment")).toBeVisible();
+    await page.getByLabel("Look at this page as of").fill("12");
+    await page.getByRole("button", { name: "Look", exact: true }).click();
+    await expect(page).toHaveURL(/\?at=12$/);
+    const bar = page.getByTestId("past");
+    await expect(bar).toContainText("You look at the past.");
+    await expect(bar).toContainText("As of block 12");
+    await expect(page.getByTestId("facts")).toContainText("as of block 12");
+    await expect(balances).not.toHaveText(now ?? "");
+    const then = node.account(account, 12n)?.balances[0]?.amount ?? "";
+    expect((await balances.textContent())?.replaceAll(",", "")).toContain(then.replace("-", ""));
+    const newest = page.getByTestId("history").locator("tbody tr").first();
+    await expect(newest.locator("td").nth(1)).toHaveText(/^1?\d$/);
+    await expect(page.getByText("Nodes prove balances as of their newest block only")).toBeVisible();
+    await shoot(page, "past-account");
+
+    // Links keep the past, and each page says what it can show of it.
+    await page.getByRole("link", { name: "Accounts", exact: true }).click();
+    await expect(page).toHaveURL(/\/accounts\?at=12$/);
+    await expect(page.getByTestId("accounts")).toBeVisible();
+    await page.getByRole("link", { name: "Blocks", exact: true }).click();
+    await expect.poll(async () => (await heightsOf(page))[0]).toBe(12);
+    await page.getByRole("link", { name: "Nodes", exact: true }).click();
+    await expect(page.getByTestId("past-reach")).toContainText("Below is the present.");
+    await page.goto(`${node.url}/block/30?at=12`);
+    await expect(page.getByText("This block came later")).toBeVisible();
+    const late = node.chain.at(30n)?.transactions[0]?.status?.idHex ?? "";
+    await page.goto(`${node.url}/tx/${late}?at=12`);
+    await expect(page.getByText("It was not in the chain then")).toBeVisible();
+    await page.goto(`${node.url}/record/${recordOf(node, 5n)}?at=12`);
+    await expect(page.locator("pre")).toContainText("flight");
+    await page.goto(`${node.url}/record/${recordOf(node, 30n)}?at=12`);
+    await expect(page.getByText("It was written since")).toBeVisible();
+    await page.goto(`${node.url}/accounts?at=4000`);
+    await expect(page.getByTestId("past")).toContainText("The chain ends with block 40.");
+    await page.goto(`${node.url}/accounts?at=nonsense`);
+    await expect(page.getByTestId("past")).toContainText("no block and no moment");
+
+    const paths = ["/", "/accounts", `/account/${account}`, "/assets", "/blocks", "/organisations"];
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      for (const path of paths) {
+        await page.goto(`${node.url}${path}?at=12`);
+        await expect(page.getByTestId("past")).toContainText("As of block 12");
+        await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+        await expectSound(page, `${path} in the past, ${colorScheme}, ${width}`);
+        if (path === "/accounts") await shoot(page, `past-accounts-${colorScheme}-${width}`);
+      }
+      await page.getByRole("button", { name: "As of then" }).click();
+      await expectSound(page, `choosing the past, ${colorScheme}, ${width}`);
+      await shoot(page, `past-choose-${colorScheme}-${width}`);
+    }
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Back to the present" }).click();
+    await expect(page.getByTestId("past")).toHaveCount(0);
+    await expect(page).toHaveURL(/\/organisations$/);
+  } finally {
+    await node.stop();
+  }
+});
+
+test("a moment is as good as a block", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 40, ageMs: 86_400_000 });
+  try {
+    const time = Number(node.chain.at(20n)?.header.timeMs ?? 0n);
+    const at = `${new Date(time).toISOString().slice(0, 19)}Z`;
+    await page.goto(`${node.url}/accounts?at=${encodeURIComponent(at)}`);
+    await expect(page.getByTestId("past")).toContainText(/As of block (19|20|21)\D/);
+    await expect(page.getByTestId("accounts").getByRole("link").first()).toBeVisible();
+  } finally {
+    await node.stop();
+  }
+});
+
+test("views are saved, opened, exported, deleted and imported", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 20 });
+  try {
+    await page.goto(`${node.url}/accounts?prefix=aurora&at=9`);
+    const menu = page.getByRole("button", { name: "Views" });
+    await menu.click();
+    await page.getByLabel("Name of the view").fill("Aurora then");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await expect(page.getByText("Saved as “Aurora then”.")).toBeVisible();
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      await expectSound(page, `views, ${colorScheme}, ${width}`);
+      await shoot(page, `views-${colorScheme}-${width}`);
+    }
+    const download = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Export", exact: true }).click();
+    const file = await (await download).path();
+    expect(JSON.parse(await readFile(file, "utf8"))).toEqual({
+      format: "ledgerd views 1",
+      views: [{ name: "Aurora then", path: "/accounts?prefix=aurora&at=9" }],
+    });
+    await page.getByRole("button", { name: "Delete the view Aurora then" }).click();
+    await expect(page.getByText("No views yet")).toBeVisible();
+    await page.getByLabel("Import views").setInputFiles(file);
+    await expect(page.getByText("1 view taken in.")).toBeVisible();
+    await page.goto(`${node.url}/nodes`);
+    await menu.click();
+    await page.getByRole("link", { name: "Aurora then" }).click();
+    await expect(page).toHaveURL(/\/accounts\?prefix=aurora&at=9$/);
+    await expect(page.getByTestId("past")).toContainText("As of block 9");
+    await expect(page.getByLabel("Begins with")).toHaveValue("aurora");
+    await menu.click();
+    await page.getByLabel("Import views").setInputFiles({
+      name: "x.json",
+      mimeType: "application/json",
+      buffer: Buffer.from("{"),
+    });
+    await expect(page.getByText("This is no file of views.")).toBeVisible();
+  } finally {
+    await node.stop();
+  }
+});
+
+function recordOf(node: FakeNode, height: bigint): string {
+  return node.chain.at(height)?.transactions[2]?.body?.records[0]?.key ?? "";
+}
