@@ -43,7 +43,7 @@ test("the nodes of a demo agree, and one that lies is seen", async ({ page }) =>
   }
 });
 
-test("the balances of then add up to zero, as those of now", async ({ page }) => {
+test("pages as of a block, and back", async ({ page }) => {
   await page.goto("/accounts?at=20");
   await expect(page.getByTestId("past")).toContainText("As of block 20");
   const first = page.getByTestId("accounts").getByRole("link").first();

@@ -65,6 +65,7 @@ test("nodes that agree, lag, lie, are of another ledger or do not answer", async
     await expect(of(urlOf("proof"))).toContainText("its proof does not hold");
     await expect(of(urlOf("stale"))).toContainText("lags: it proves another balance");
     await expect(of(urlOf("header"))).toContainText("✓ proves it");
+    await expect(of(other.url)).toContainText("it has another genesis");
     await expect(of(closed.url)).toContainText("no proof: it does not answer");
     await expect(page.getByTestId("proven")).toContainText("that you did not confirm");
     for (const { colorScheme, width } of looks) {

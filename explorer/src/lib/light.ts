@@ -253,6 +253,10 @@ export async function examineAccount(
   const prove = async (): Promise<Awaited<ReturnType<typeof verifyAccountProof>>> =>
     await verifyAccountProof((await node.getAccountProof({ account }, options)).encoded, account);
   try {
+    const given = await decodeGenesis((await node.getGenesis({ shard }, options)).canonical);
+    if (given.problem !== undefined) return bad(`its genesis: ${given.problem}`);
+    if (!equalBytes(given.value.hash, genesis.hash))
+      return bad("it has another genesis: it is of another ledger");
     let proven: ProvenAccount | undefined;
     for (let attempt = 0; attempt < attempts; attempt++) {
       const before = await prove();
