@@ -1,5 +1,5 @@
-// The accounts of a made-up chain as they are in the state after its newest block, with the proofs of
-// them, as package ledger encodes them.
+// The accounts of a made-up chain as they are in the state after its newest block, with their
+// proofs, as package ledger encodes them.
 import { create } from "@bufbuild/protobuf";
 import { AccountSchema, type Account } from "../src/gen/ledgerd/v1/accounts_pb";
 import { concatBytes } from "../src/lib/bytes";

@@ -7,7 +7,7 @@ import { LedgerService } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { allowOrigin } from "./fake-node";
 
 /**
- * balance: it shows another balance than it proves. proof: it changes the balance in the proof, too.
+ * balance: it shows another balance than it proves. proof: it changes that in the proof, too.
  * header: it changes a header. stale: it answers as it did when it was started.
  */
 export type Lie = "balance" | "proof" | "header" | "stale";

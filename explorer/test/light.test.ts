@@ -55,7 +55,7 @@ test("the proof of an account holds, and none of its bytes can be changed", asyn
   }
 });
 
-test("honest nodes agree, one of another ledger differs, and one that is away is silent", async () => {
+test("honest nodes agree, one of another ledger differs, one that is away is silent", async () => {
   const other = await FakeNode.start({ blocks: 20, servers: 4, foundedMs: 7 });
   const away = await FakeNode.start({ blocks: 2 });
   await away.stop();

@@ -30,7 +30,7 @@ test("pages as of a block, with the past in the address, and back", async ({ pag
     expect((await balances.textContent())?.replaceAll(",", "")).toContain(then.replace("-", ""));
     const newest = page.getByTestId("history").locator("tbody tr").first();
     await expect(newest.locator("td").nth(1)).toHaveText(/^1?\d$/);
-    await expect(page.getByText("Nodes prove balances as of their newest block only")).toBeVisible();
+    await expect(page.getByText("Nodes prove balances as of their newest")).toBeVisible();
     await shoot(page, "past-account");
 
     // Links keep the past, and each page says what it can show of it.

@@ -1,7 +1,7 @@
 // Checks the proof of what an account has after a block: from the account's entry over the tree of
 // all accounts and the digest of the state to the header of the block, as
-// ledger.VerifyAccountProof does. Nothing that the node says of the account is believed. The block's
-// certificate is checked beside it (finality.ts).
+// ledger.VerifyAccountProof does. Nothing that the node says of the account is believed. The
+// block's certificate is checked beside it (finality.ts).
 import { amount } from "./assetproof";
 import { concatBytes, equalBytes } from "./bytes";
 import { decodeHeader, headerHash } from "./finality";

@@ -1,7 +1,7 @@
 // The genesis that a node gives, and what the reader knows of it. The browser remembers the hash of
 // the first genesis that it saw of each chain at this address, as ssh remembers the key of a host.
-// The node that serves the page gave that one, too. So a check ends at a genesis that the reader can
-// trust only once the reader has compared it with a hash from elsewhere, and confirmed it.
+// The node that serves the page gave that one, too. So a check ends at a genesis that the reader
+// can trust only once the reader has compared it with a hash from elsewhere, and confirmed it.
 import { api, callTimeoutMs } from "./api";
 import { toHex } from "./bytes";
 import { decodeGenesis, type Genesis } from "./genesis";
@@ -102,8 +102,8 @@ export function isConfirmed(genesis: Genesis): boolean {
 }
 
 /**
- * Keeps that the reader confirmed a genesis. With it the reader confirms the book if that covers the
- * members, and so the chains of the other first shards.
+ * Keeps that the reader confirmed a genesis. With it the reader confirms the book if that covers
+ * the members, and so the chains of the other first shards.
  */
 export function confirmGenesis(known: KnownGenesis): void {
   const hashes = known.genesis.grown ? [known.hashHex] : [known.hashHex, known.bookHex];

@@ -1,7 +1,7 @@
 // A light client: it asks several nodes for the newest certified block of a chain, and for what an
 // account has, and believes none of them. Everything is checked from one genesis: the signatures of
-// the members, the headers, and the paths from an account to a header. So a node can be away, behind
-// or silent, but it cannot say something else without being seen.
+// the members, the headers, and the paths from an account to a header. So a node can be away,
+// behind or silent, but it cannot say something else without being seen.
 import { Code, ConnectError } from "@connectrpc/connect";
 import { balancesText, headerTime, verifyAccountProof, type ProvenAccount } from "./accountproof";
 import { sleep } from "./backoff";
@@ -130,7 +130,7 @@ interface Asked {
   timeoutMs: number;
 }
 
-/** The hash and time of the header that a node has at a height; undefined if it is none of there. */
+/** The hash and time of a node's header at a height; undefined if it is not of that height. */
 async function headerOf(
   node: NodeClient,
   shard: number,
@@ -201,7 +201,8 @@ export async function compare(
         signal.throwIfAborted();
         // It may have begun after that block. What it proves holds all the same.
         const { problem } = failure(error);
-        return { ...report, ...stand, problem: `not compared at block ${commonHeight}: ${problem}` };
+        const missing = `not compared at block ${commonHeight}: ${problem}`;
+        return { ...report, ...stand, problem: missing };
       }
     }),
   );

@@ -41,7 +41,7 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
   },
   assets: {
     whole: false,
-    text: "Those that were registered then. Terms and sums of then are not known, so none are shown.",
+    text: "Those that were registered then. Their terms and sums of then are not known.",
   },
   record: {
     whole: false,

@@ -90,7 +90,7 @@ class Router {
       document.addEventListener(kind, (event) => this.lend(event), { capture: true });
   }
 
-  /** The past that an address names, as past.svelte.ts reads it. Rounds have an `at` of their own. */
+  /** The past that an address names (past.svelte.ts). Rounds have an `at` of their own. */
   pastOf(name: Route["name"], query: URLSearchParams): string {
     return name === "rounds" ? "" : (query.get("at") ?? "").slice(0, 40);
   }
