@@ -94,6 +94,11 @@ func TestMakeAndLoad(t *testing.T) {
 			h.FabricAddress() != fmt.Sprintf("127.0.0.1:%d", 30101+2*i) {
 			t.Errorf("home %d: %+v", i, h.Config)
 		}
+		for _, origin := range []string{"http://127.0.0.1:30100", "http://localhost:30104"} {
+			if !slices.Contains(h.Config.API.AllowedOrigins, origin) {
+				t.Errorf("home %d does not allow %s: %q", i, origin, h.Config.API.AllowedOrigins)
+			}
+		}
 	}
 	info, err := os.Stat(filepath.Join(dir, OperatorKeyFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -550,6 +555,9 @@ func TestEmbed(t *testing.T) {
 		return func(_ context.Context, at *home.Home, fabric rdmanet.Host) (Node, error) {
 			if order(at.Self) == fail {
 				return nil, errors.New("no power")
+			}
+			if !slices.Contains(at.Config.API.AllowedOrigins, "http://127.0.0.1:102") {
+				t.Errorf("%s allows %q", at.Name(), at.Config.API.AllowedOrigins)
 			}
 			if fabric.ID() == "" || at.Config.API.Listen != fmt.Sprintf("127.0.0.1:%d",
 				100+at.Self) {
