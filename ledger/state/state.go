@@ -248,9 +248,35 @@ func (o *organisation) appendEntry(to []byte) (entry []byte, keyLength int) {
 	return to, keyLength
 }
 
+// AppendRecordKey appends the key of the entry of a record.
+func AppendRecordKey(to []byte, key ledger.RecordKey) []byte {
+	return append(append(append(to, kindRecord), key...), 0)
+}
+
+// IsRecordKey reports whether an entry with this key is one of a record.
+func IsRecordKey(key []byte) bool { return len(key) > 2 && key[0] == kindRecord }
+
+// RecordOfKey returns the record whose entry has a key.
+func RecordOfKey(key []byte) ledger.RecordKey { return ledger.RecordKey(key[1 : len(key)-1]) }
+
+// DecodeRecordPlace decodes the value of the entry of a record, or returns ErrEntry.
+func DecodeRecordPlace(value []byte) (RecordPlace, error) {
+	r := read(value)
+	place := r.recordPlace()
+	if err := r.End(); err != nil {
+		return RecordPlace{}, fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	return place, nil
+}
+
+func (r *reader) recordPlace() RecordPlace {
+	return RecordPlace{Height: ledger.Height(r.Uvarint()), Index: uint32(r.Uvarint()),
+		Item: uint32(r.Uvarint()), Digest: r.Hash()}
+}
+
 func (r *record) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
-	to = append(append(append(to, kindRecord), r.key...), 0)
+	to = AppendRecordKey(to, r.key)
 	keyLength = len(to) - start
 	to = binary.AppendUvarint(to, uint64(r.Height))
 	to = binary.AppendUvarint(to, uint64(r.Index))
@@ -320,9 +346,7 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		s.use(restored.organisation).Streams++
 		return restored, again, nil
 	case kindRecord:
-		restored := &record{key: ledger.RecordKey(key[1 : len(key)-1]),
-			RecordPlace: RecordPlace{Height: ledger.Height(r.Uvarint()), Index: uint32(r.Uvarint()),
-				Item: uint32(r.Uvarint()), Digest: r.Hash()}}
+		restored := &record{key: RecordOfKey(key), RecordPlace: r.recordPlace()}
 		_, again = s.records[restored.key]
 		s.records[restored.key] = restored
 		s.use(restored.key.Organisation()).Records++

@@ -71,6 +71,12 @@ var rules = map[string]rule{
 	"WaitTransaction": {answers: func(organisation string, answer any) error {
 		return concerns(organisation, answer.(*ledgerdv1.GetTransactionResponse).GetTransaction())
 	}},
+	"ListTransactions": {asks: func(organisation string, request any) error {
+		if request.(*ledgerdv1.ListTransactionsRequest).GetOrganisation() != organisation {
+			return fmt.Errorf("%w: ask for those of %s", errOthers, organisation)
+		}
+		return nil
+	}},
 	// Statuses by id: only those that have a transaction know its id.
 	"WaitTransactions": {shared: true},
 	"GetBlock": {answers: func(organisation string, answer any) error {
@@ -116,6 +122,12 @@ var rules = map[string]rule{
 	}},
 	"GetRecord": {asks: func(organisation string, request any) error {
 		return owns(organisation, request.(*ledgerdv1.GetRecordRequest).GetKey())
+	}},
+	"ListRecords": {asks: func(organisation string, request any) error {
+		if owns(organisation, request.(*ledgerdv1.ListRecordsRequest).GetPrefix()) != nil {
+			return fmt.Errorf("%w: ask with the prefix %q", errOthers, organisation+":")
+		}
+		return nil
 	}},
 	"GetOrganisation":   {shared: true}, // names and public keys
 	"ListOrganisations": {shared: true},

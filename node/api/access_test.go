@@ -218,6 +218,16 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.ListHoldsRequest{Organisation: "bank"}))
 			return err
 		}, "bank auditor operator"},
+		"ListTransactions": {func(c client) error {
+			_, err := c.ListTransactions(b.context(), connect.NewRequest(
+				&ledgerdv1.ListTransactionsRequest{Organisation: "bank"}))
+			return err
+		}, "bank auditor operator"},
+		"ListRecords": {func(c client) error {
+			_, err := c.ListRecords(b.context(), connect.NewRequest(
+				&ledgerdv1.ListRecordsRequest{Prefix: "bank:"}))
+			return err
+		}, "bank auditor operator"},
 		"ListOrganisations": {func(c client) error {
 			_, err := c.ListOrganisations(b.context(), connect.NewRequest(
 				&ledgerdv1.ListOrganisationsRequest{}))

@@ -127,22 +127,12 @@ func newHistoryFilter(path ledger.AccountPath, request *ledgerdv1.ListHistoryReq
 			return nil, invalid("asset: %w", err)
 		}
 	}
-	for _, bound := range []struct {
-		name, text string
-		to         **ledger.Amount
-	}{{"min_amount", request.GetMinAmount(), &filter.least},
-		{"max_amount", request.GetMaxAmount(), &filter.most}} {
-		if bound.text == "" {
-			continue
-		}
-		amount, err := ledger.ParseAmount(bound.text)
-		if err == nil && amount.Sign() < 0 {
-			return nil, invalid("%s: amounts are compared without their signs", bound.name)
-		}
-		if err != nil {
-			return nil, invalid("%s: %w", bound.name, err)
-		}
-		*bound.to = &amount
+	var err error
+	if filter.least, err = parseBound("min_amount", request.GetMinAmount()); err != nil {
+		return nil, err
+	}
+	if filter.most, err = parseBound("max_amount", request.GetMaxAmount()); err != nil {
+		return nil, err
 	}
 	if len(filter.counterparty) > ledger.MaxAccountPath {
 		return nil, invalid("counterparty: at most %d characters", ledger.MaxAccountPath)
@@ -150,7 +140,6 @@ func newHistoryFilter(path ledger.AccountPath, request *ledgerdv1.ListHistoryReq
 	if len(filter.note) > ledger.MaxNote {
 		return nil, invalid("note: at most %d bytes", ledger.MaxNote)
 	}
-	var err error
 	if filter.metadata, err = parseMetadata(request.GetMetadata()); err != nil {
 		return nil, err
 	}

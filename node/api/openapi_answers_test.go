@@ -183,6 +183,8 @@ func TestOpenAPI(t *testing.T) {
 		"ListAccounts":      `{"prefix":"bank:"}`,
 		"ListHistory":       `{"account":"bank:a"}`,
 		"GetRecord":         `{"key":"bank:r"}`,
+		"ListTransactions":  `{"record":"bank:r"}`,
+		"ListRecords":       `{}`,
 		"GetOrganisation":   `{"name":"bank"}`,
 		"ListOrganisations": `{}`,
 		"GetAsset":          `{"name":"EUR"}`,

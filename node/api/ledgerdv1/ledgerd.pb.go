@@ -1562,6 +1562,307 @@ func (x *GetTransactionResponse) GetTransaction() *Transaction {
 	return nil
 }
 
+// The filters select the transactions that match all that is set.
+type ListTransactionsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Ascending bool                   `protobuf:"varint,1,opt,name=ascending,proto3" json:"ascending,omitempty"`               // default: newest first
+	PageSize  uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 50, at most 1,000
+	PageToken string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// What a shard executed itself, in the order of its chain. By default the transactions of the
+	// whole book: one that concerns several shards is there once, as the lowest of them has it.
+	Shard *uint32 `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
+	// A period: moments from from_time_ms to before to_time_ms, by the times of blocks; 0 is no end.
+	FromTimeMs uint64 `protobuf:"varint,5,opt,name=from_time_ms,json=fromTimeMs,proto3" json:"from_time_ms,omitempty"`
+	ToTimeMs   uint64 `protobuf:"varint,6,opt,name=to_time_ms,json=toTimeMs,proto3" json:"to_time_ms,omitempty"`
+	// payment, records, opening, registration, hold, hold_end, asset, account_terms, policy, operators,
+	// members, book, cancellation, verdict or arrival. A transaction may be of several kinds. Verdicts
+	// and arrivals, which nobody signs, are there only if they are asked for.
+	Kind          string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
+	Status        string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`                         // applied, failed or waiting (for other shards)
+	Organisation  string `protobuf:"bytes,9,opt,name=organisation,proto3" json:"organisation,omitempty"`             // it signs, or something of it is concerned
+	Asset         string `protobuf:"bytes,10,opt,name=asset,proto3" json:"asset,omitempty"`                          // a posting or a hold of this asset
+	MinAmount     string `protobuf:"bytes,11,opt,name=min_amount,json=minAmount,proto3" json:"min_amount,omitempty"` // a posting or a hold, of the asset if there is one, is at least so much,
+	MaxAmount     string `protobuf:"bytes,12,opt,name=max_amount,json=maxAmount,proto3" json:"max_amount,omitempty"` // and at most so much, without signs
+	Note          string `protobuf:"bytes,13,opt,name=note,proto3" json:"note,omitempty"`                            // its note has this text, in capitals or not
+	Record        string `protobuf:"bytes,14,opt,name=record,proto3" json:"record,omitempty"`                        // it writes this record
+	HoldHex       string `protobuf:"bytes,15,opt,name=hold_hex,json=holdHex,proto3" json:"hold_hex,omitempty"`       // it places this hold, or ends it
+	Once          bool   `protobuf:"varint,16,opt,name=once,proto3" json:"once,omitempty"`                           // with a shard: without those that a lower shard has, too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTransactionsRequest) Reset() {
+	*x = ListTransactionsRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTransactionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTransactionsRequest) ProtoMessage() {}
+
+func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTransactionsRequest.ProtoReflect.Descriptor instead.
+func (*ListTransactionsRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListTransactionsRequest) GetAscending() bool {
+	if x != nil {
+		return x.Ascending
+	}
+	return false
+}
+
+func (x *ListTransactionsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTransactionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
+}
+
+func (x *ListTransactionsRequest) GetFromTimeMs() uint64 {
+	if x != nil {
+		return x.FromTimeMs
+	}
+	return 0
+}
+
+func (x *ListTransactionsRequest) GetToTimeMs() uint64 {
+	if x != nil {
+		return x.ToTimeMs
+	}
+	return 0
+}
+
+func (x *ListTransactionsRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetOrganisation() string {
+	if x != nil {
+		return x.Organisation
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetMinAmount() string {
+	if x != nil {
+		return x.MinAmount
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetMaxAmount() string {
+	if x != nil {
+		return x.MaxAmount
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetHoldHex() string {
+	if x != nil {
+		return x.HoldHex
+	}
+	return ""
+}
+
+func (x *ListTransactionsRequest) GetOnce() bool {
+	if x != nil {
+		return x.Once
+	}
+	return false
+}
+
+type ListTransactionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A node does a bounded work for a call, so a page may be short or empty and not be the last.
+	Transactions     []*ListedTransaction `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
+	NextPageToken    string               `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	UnansweredShards []uint32             `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered; their transactions are missing
+	// How far the page looked: the time of the last block, unless the page is the last.
+	ReachedTimeMs uint64 `protobuf:"varint,4,opt,name=reached_time_ms,json=reachedTimeMs,proto3" json:"reached_time_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTransactionsResponse) Reset() {
+	*x = ListTransactionsResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTransactionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTransactionsResponse) ProtoMessage() {}
+
+func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTransactionsResponse.ProtoReflect.Descriptor instead.
+func (*ListTransactionsResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListTransactionsResponse) GetTransactions() []*ListedTransaction {
+	if x != nil {
+		return x.Transactions
+	}
+	return nil
+}
+
+func (x *ListTransactionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListTransactionsResponse) GetUnansweredShards() []uint32 {
+	if x != nil {
+		return x.UnansweredShards
+	}
+	return nil
+}
+
+func (x *ListTransactionsResponse) GetReachedTimeMs() uint64 {
+	if x != nil {
+		return x.ReachedTimeMs
+	}
+	return 0
+}
+
+type ListedTransaction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Transaction   *TransactionSummary    `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // of its block
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`                  // what it writes to the record, if the request names one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListedTransaction) Reset() {
+	*x = ListedTransaction{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListedTransaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListedTransaction) ProtoMessage() {}
+
+func (x *ListedTransaction) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListedTransaction.ProtoReflect.Descriptor instead.
+func (*ListedTransaction) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListedTransaction) GetTransaction() *TransactionSummary {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *ListedTransaction) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *ListedTransaction) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 type WaitTransactionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1573,7 +1874,7 @@ type WaitTransactionRequest struct {
 
 func (x *WaitTransactionRequest) Reset() {
 	*x = WaitTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1886,7 @@ func (x *WaitTransactionRequest) String() string {
 func (*WaitTransactionRequest) ProtoMessage() {}
 
 func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1899,7 @@ func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WaitTransactionRequest) GetId() []byte {
@@ -1632,7 +1933,7 @@ type WaitTransactionsRequest struct {
 
 func (x *WaitTransactionsRequest) Reset() {
 	*x = WaitTransactionsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1945,7 @@ func (x *WaitTransactionsRequest) String() string {
 func (*WaitTransactionsRequest) ProtoMessage() {}
 
 func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1958,7 @@ func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WaitTransactionsRequest) GetIds() [][]byte {
@@ -1683,7 +1984,7 @@ type WaitTransactionsResponse struct {
 
 func (x *WaitTransactionsResponse) Reset() {
 	*x = WaitTransactionsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1996,7 @@ func (x *WaitTransactionsResponse) String() string {
 func (*WaitTransactionsResponse) ProtoMessage() {}
 
 func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +2009,7 @@ func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitTransactionsResponse) GetTransactions() []*TransactionStatus {
@@ -1743,7 +2044,7 @@ type BlockHeader struct {
 
 func (x *BlockHeader) Reset() {
 	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2056,7 @@ func (x *BlockHeader) String() string {
 func (*BlockHeader) ProtoMessage() {}
 
 func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2069,7 @@ func (x *BlockHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
 func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BlockHeader) GetHeight() uint64 {
@@ -1900,7 +2201,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2213,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2226,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -1979,7 +2280,7 @@ type TransactionSummary struct {
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2292,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2305,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -2193,7 +2494,7 @@ type GetBlockRequest struct {
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2506,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2519,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -2323,7 +2624,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2636,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2649,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -2380,7 +2681,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2693,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2706,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -2461,7 +2762,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2774,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2787,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -2506,110 +2807,6 @@ func (x *ListBlocksResponse) GetNextPageToken() string {
 func (x *ListBlocksResponse) GetHeadHeight() uint64 {
 	if x != nil {
 		return x.HeadHeight
-	}
-	return 0
-}
-
-type GetRecordRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetRecordRequest) Reset() {
-	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetRecordRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetRecordRequest) ProtoMessage() {}
-
-func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
-func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *GetRecordRequest) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-type GetRecordResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
-	Height        uint64                 `protobuf:"varint,2,opt,name=height,proto3" json:"height,omitempty"` // of the block that last wrote it
-	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`   // the record's home
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetRecordResponse) Reset() {
-	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetRecordResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetRecordResponse) ProtoMessage() {}
-
-func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
-func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *GetRecordResponse) GetRecord() *Record {
-	if x != nil {
-		return x.Record
-	}
-	return nil
-}
-
-func (x *GetRecordResponse) GetHeight() uint64 {
-	if x != nil {
-		return x.Height
-	}
-	return 0
-}
-
-func (x *GetRecordResponse) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
 	}
 	return 0
 }
@@ -2634,7 +2831,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2843,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +2856,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Organisation) GetName() string {
@@ -2735,7 +2932,7 @@ type EarlierHome struct {
 
 func (x *EarlierHome) Reset() {
 	*x = EarlierHome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2944,7 @@ func (x *EarlierHome) String() string {
 func (*EarlierHome) ProtoMessage() {}
 
 func (x *EarlierHome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2957,7 @@ func (x *EarlierHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlierHome.ProtoReflect.Descriptor instead.
 func (*EarlierHome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EarlierHome) GetShard() uint32 {
@@ -2786,7 +2983,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2995,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +3008,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -2830,7 +3027,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +3039,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3052,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -2875,7 +3072,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +3084,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +3097,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -2927,7 +3124,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3136,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3149,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -2979,7 +3176,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3188,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3201,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -3030,7 +3227,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3239,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3252,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -3074,7 +3271,7 @@ type GetUseRequest struct {
 
 func (x *GetUseRequest) Reset() {
 	*x = GetUseRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3283,7 @@ func (x *GetUseRequest) String() string {
 func (*GetUseRequest) ProtoMessage() {}
 
 func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3296,7 @@ func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseRequest.ProtoReflect.Descriptor instead.
 func (*GetUseRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetUseRequest) GetOrganisation() string {
@@ -3119,7 +3316,7 @@ type GetUseResponse struct {
 
 func (x *GetUseResponse) Reset() {
 	*x = GetUseResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3328,7 @@ func (x *GetUseResponse) String() string {
 func (*GetUseResponse) ProtoMessage() {}
 
 func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3341,7 @@ func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUseResponse.ProtoReflect.Descriptor instead.
 func (*GetUseResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetUseResponse) GetUse() *Quotas {
@@ -3172,7 +3369,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3381,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3394,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3240,7 +3437,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3449,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3462,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3379,7 +3576,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3588,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3601,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3437,7 +3634,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3449,7 +3646,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3462,7 +3659,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3488,7 +3685,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3697,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3710,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -3569,7 +3766,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3778,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3791,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -3628,7 +3825,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3837,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3850,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -3681,7 +3878,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3890,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3903,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -3746,7 +3943,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3955,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3968,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -3825,7 +4022,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +4034,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +4047,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -3870,7 +4067,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +4079,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +4092,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -3921,7 +4118,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4130,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4143,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -3966,7 +4163,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4175,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4188,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4020,7 +4217,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4032,7 +4229,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +4242,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4093,7 +4290,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4302,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4315,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4236,7 +4433,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4445,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4458,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -4540,7 +4737,7 @@ type ShardWait struct {
 
 func (x *ShardWait) Reset() {
 	*x = ShardWait{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4749,7 @@ func (x *ShardWait) String() string {
 func (*ShardWait) ProtoMessage() {}
 
 func (x *ShardWait) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4762,7 @@ func (x *ShardWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
 func (*ShardWait) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ShardWait) GetShard() uint32 {
@@ -4625,7 +4822,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4834,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4847,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -4723,7 +4920,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4932,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4945,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -4912,7 +5109,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5121,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5134,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -4989,7 +5186,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5198,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5211,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5062,7 +5259,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5074,7 +5271,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5087,7 +5284,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5134,7 +5331,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5146,7 +5343,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5159,7 +5356,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5342,7 +5539,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5551,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5564,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5516,7 +5713,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5528,7 +5725,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5541,7 +5738,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5589,7 +5786,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5798,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5811,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -5683,7 +5880,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5695,7 +5892,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +5905,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -5768,7 +5965,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5780,7 +5977,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5793,7 +5990,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 type GetTreeResponse struct {
@@ -5805,7 +6002,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5817,7 +6014,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5830,7 +6027,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -5848,7 +6045,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5860,7 +6057,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5873,7 +6070,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 type WatchTreeResponse struct {
@@ -5885,7 +6082,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +6094,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +6107,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -5929,7 +6126,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5941,7 +6138,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5954,7 +6151,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -5973,7 +6170,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6182,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6195,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6017,7 +6214,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6226,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6239,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6061,7 +6258,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6270,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6283,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6104,7 +6301,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6116,7 +6313,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6129,7 +6326,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 type WatchClusterResponse struct {
@@ -6141,7 +6338,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6153,7 +6350,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6166,7 +6363,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6190,7 +6387,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6202,7 +6399,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6215,7 +6412,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6264,7 +6461,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6473,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6486,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6331,7 +6528,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6540,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6553,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -6378,7 +6575,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6489,7 +6686,40 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12!\n" +
 	"\fbook_changes\x18\x03 \x01(\x04R\vbookChanges\"S\n" +
 	"\x16GetTransactionResponse\x129\n" +
-	"\vtransaction\x18\x01 \x01(\v2\x17.ledgerd.v1.TransactionR\vtransaction\"f\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x17.ledgerd.v1.TransactionR\vtransaction\"\xd7\x03\n" +
+	"\x17ListTransactionsRequest\x12\x1c\n" +
+	"\tascending\x18\x01 \x01(\bR\tascending\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
+	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01\x12 \n" +
+	"\ffrom_time_ms\x18\x05 \x01(\x04R\n" +
+	"fromTimeMs\x12\x1c\n" +
+	"\n" +
+	"to_time_ms\x18\x06 \x01(\x04R\btoTimeMs\x12\x12\n" +
+	"\x04kind\x18\a \x01(\tR\x04kind\x12\x16\n" +
+	"\x06status\x18\b \x01(\tR\x06status\x12\"\n" +
+	"\forganisation\x18\t \x01(\tR\forganisation\x12\x14\n" +
+	"\x05asset\x18\n" +
+	" \x01(\tR\x05asset\x12\x1d\n" +
+	"\n" +
+	"min_amount\x18\v \x01(\tR\tminAmount\x12\x1d\n" +
+	"\n" +
+	"max_amount\x18\f \x01(\tR\tmaxAmount\x12\x12\n" +
+	"\x04note\x18\r \x01(\tR\x04note\x12\x16\n" +
+	"\x06record\x18\x0e \x01(\tR\x06record\x12\x19\n" +
+	"\bhold_hex\x18\x0f \x01(\tR\aholdHex\x12\x12\n" +
+	"\x04once\x18\x10 \x01(\bR\x04onceB\b\n" +
+	"\x06_shard\"\xda\x01\n" +
+	"\x18ListTransactionsResponse\x12A\n" +
+	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.ListedTransactionR\ftransactions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
+	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\x12&\n" +
+	"\x0freached_time_ms\x18\x04 \x01(\x04R\rreachedTimeMs\"\x84\x01\n" +
+	"\x11ListedTransaction\x12@\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1e.ledgerd.v1.TransactionSummaryR\vtransaction\x12\x17\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"f\n" +
 	"\x16WaitTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12%\n" +
@@ -6579,13 +6809,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06blocks\x18\x01 \x03(\v2\x17.ledgerd.v1.BlockHeaderR\x06blocks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vhead_height\x18\x03 \x01(\x04R\n" +
-	"headHeight\"$\n" +
-	"\x10GetRecordRequest\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"m\n" +
-	"\x11GetRecordResponse\x12*\n" +
-	"\x06record\x18\x01 \x01(\v2\x12.ledgerd.v1.RecordR\x06record\x12\x16\n" +
-	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\x03 \x01(\rR\x05shard\"\xc9\x02\n" +
+	"headHeight\"\xc9\x02\n" +
 	"\fOrganisation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_keys\x18\x02 \x03(\fR\n" +
@@ -6934,14 +7158,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xe5\x1a\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x9e\x1c\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
 	"SubmitMany\x12\x1d.ledgerd.v1.SubmitManyRequest\x1a\x1e.ledgerd.v1.SubmitManyResponse\"\x00\x12W\n" +
 	"\fSubmitStream\x12\x1f.ledgerd.v1.SubmitStreamRequest\x1a .ledgerd.v1.SubmitStreamResponse\"\x00(\x010\x01\x12G\n" +
 	"\aPrepare\x12\x1a.ledgerd.v1.PrepareRequest\x1a\x1b.ledgerd.v1.PrepareResponse\"\x03\x90\x02\x01\x12\\\n" +
-	"\x0eGetTransaction\x12!.ledgerd.v1.GetTransactionRequest\x1a\".ledgerd.v1.GetTransactionResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x0eGetTransaction\x12!.ledgerd.v1.GetTransactionRequest\x1a\".ledgerd.v1.GetTransactionResponse\"\x03\x90\x02\x01\x12b\n" +
+	"\x10ListTransactions\x12#.ledgerd.v1.ListTransactionsRequest\x1a$.ledgerd.v1.ListTransactionsResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\x0fWaitTransaction\x12\".ledgerd.v1.WaitTransactionRequest\x1a\".ledgerd.v1.GetTransactionResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\x10WaitTransactions\x12#.ledgerd.v1.WaitTransactionsRequest\x1a$.ledgerd.v1.WaitTransactionsResponse\"\x00\x12J\n" +
 	"\bGetBlock\x12\x1b.ledgerd.v1.GetBlockRequest\x1a\x1c.ledgerd.v1.GetBlockResponse\"\x03\x90\x02\x01\x12P\n" +
@@ -6953,7 +7178,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0fGetAccountProof\x12\".ledgerd.v1.GetAccountProofRequest\x1a#.ledgerd.v1.GetAccountProofResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListAccounts\x12\x1f.ledgerd.v1.ListAccountsRequest\x1a .ledgerd.v1.ListAccountsResponse\"\x03\x90\x02\x01\x12S\n" +
 	"\vListHistory\x12\x1e.ledgerd.v1.ListHistoryRequest\x1a\x1f.ledgerd.v1.ListHistoryResponse\"\x03\x90\x02\x01\x12M\n" +
-	"\tGetRecord\x12\x1c.ledgerd.v1.GetRecordRequest\x1a\x1d.ledgerd.v1.GetRecordResponse\"\x03\x90\x02\x01\x12_\n" +
+	"\tGetRecord\x12\x1c.ledgerd.v1.GetRecordRequest\x1a\x1d.ledgerd.v1.GetRecordResponse\"\x03\x90\x02\x01\x12S\n" +
+	"\vListRecords\x12\x1e.ledgerd.v1.ListRecordsRequest\x1a\x1f.ledgerd.v1.ListRecordsResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\x0fGetOrganisation\x12\".ledgerd.v1.GetOrganisationRequest\x1a#.ledgerd.v1.GetOrganisationResponse\"\x03\x90\x02\x01\x12e\n" +
 	"\x11ListOrganisations\x12$.ledgerd.v1.ListOrganisationsRequest\x1a%.ledgerd.v1.ListOrganisationsResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetAsset\x12\x1b.ledgerd.v1.GetAssetRequest\x1a\x1c.ledgerd.v1.GetAssetResponse\"\x03\x90\x02\x01\x12P\n" +
@@ -6999,7 +7225,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7022,79 +7248,79 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*Transaction)(nil),               // 18: ledgerd.v1.Transaction
 	(*GetTransactionRequest)(nil),     // 19: ledgerd.v1.GetTransactionRequest
 	(*GetTransactionResponse)(nil),    // 20: ledgerd.v1.GetTransactionResponse
-	(*WaitTransactionRequest)(nil),    // 21: ledgerd.v1.WaitTransactionRequest
-	(*WaitTransactionsRequest)(nil),   // 22: ledgerd.v1.WaitTransactionsRequest
-	(*WaitTransactionsResponse)(nil),  // 23: ledgerd.v1.WaitTransactionsResponse
-	(*BlockHeader)(nil),               // 24: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 25: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 26: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 27: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 28: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 29: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 30: ledgerd.v1.ListBlocksResponse
-	(*GetRecordRequest)(nil),          // 31: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 32: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 33: ledgerd.v1.Organisation
-	(*EarlierHome)(nil),               // 34: ledgerd.v1.EarlierHome
-	(*GetOrganisationRequest)(nil),    // 35: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 36: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 37: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 38: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 39: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 40: ledgerd.v1.GetNonceResponse
-	(*GetUseRequest)(nil),             // 41: ledgerd.v1.GetUseRequest
-	(*GetUseResponse)(nil),            // 42: ledgerd.v1.GetUseResponse
-	(*ProofStep)(nil),                 // 43: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 44: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 45: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 46: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 47: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 48: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 49: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 50: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 51: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 52: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 53: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 54: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 55: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 56: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 57: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 58: ledgerd.v1.NodeState
-	(*ShardWait)(nil),                 // 59: ledgerd.v1.ShardWait
-	(*Backfill)(nil),                  // 60: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 61: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 62: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 63: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 64: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 65: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 66: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 67: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 68: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 69: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 70: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 71: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 72: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 73: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 74: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 75: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 76: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 77: ledgerd.v1.GetClusterResponse
-	(*WatchClusterRequest)(nil),       // 78: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 79: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 80: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 81: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 82: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 83: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 84: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 85: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 86: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 87: ledgerd.v1.MembershipChange
-	(*BookChange)(nil),                // 88: ledgerd.v1.BookChange
-	(*AssetChange)(nil),               // 89: ledgerd.v1.AssetChange
-	(*Hold)(nil),                      // 90: ledgerd.v1.Hold
-	(*HoldEnd)(nil),                   // 91: ledgerd.v1.HoldEnd
-	(*AccountChange)(nil),             // 92: ledgerd.v1.AccountChange
-	(*Record)(nil),                    // 93: ledgerd.v1.Record
+	(*ListTransactionsRequest)(nil),   // 21: ledgerd.v1.ListTransactionsRequest
+	(*ListTransactionsResponse)(nil),  // 22: ledgerd.v1.ListTransactionsResponse
+	(*ListedTransaction)(nil),         // 23: ledgerd.v1.ListedTransaction
+	(*WaitTransactionRequest)(nil),    // 24: ledgerd.v1.WaitTransactionRequest
+	(*WaitTransactionsRequest)(nil),   // 25: ledgerd.v1.WaitTransactionsRequest
+	(*WaitTransactionsResponse)(nil),  // 26: ledgerd.v1.WaitTransactionsResponse
+	(*BlockHeader)(nil),               // 27: ledgerd.v1.BlockHeader
+	(*Block)(nil),                     // 28: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 29: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 30: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 31: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 32: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 33: ledgerd.v1.ListBlocksResponse
+	(*Organisation)(nil),              // 34: ledgerd.v1.Organisation
+	(*EarlierHome)(nil),               // 35: ledgerd.v1.EarlierHome
+	(*GetOrganisationRequest)(nil),    // 36: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 37: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 38: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 39: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 40: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 41: ledgerd.v1.GetNonceResponse
+	(*GetUseRequest)(nil),             // 42: ledgerd.v1.GetUseRequest
+	(*GetUseResponse)(nil),            // 43: ledgerd.v1.GetUseResponse
+	(*ProofStep)(nil),                 // 44: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 45: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 46: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 47: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 48: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 49: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 50: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 51: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 52: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 53: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 54: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 55: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 56: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 57: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 58: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 59: ledgerd.v1.NodeState
+	(*ShardWait)(nil),                 // 60: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 61: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 62: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 63: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 64: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 65: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 66: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 67: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 68: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 69: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 70: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 71: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 72: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 73: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 74: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 75: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 76: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 77: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 78: ledgerd.v1.GetClusterResponse
+	(*WatchClusterRequest)(nil),       // 79: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 80: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 81: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 82: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 83: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 84: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 85: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 86: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 87: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 88: ledgerd.v1.MembershipChange
+	(*BookChange)(nil),                // 89: ledgerd.v1.BookChange
+	(*AssetChange)(nil),               // 90: ledgerd.v1.AssetChange
+	(*Hold)(nil),                      // 91: ledgerd.v1.Hold
+	(*HoldEnd)(nil),                   // 92: ledgerd.v1.HoldEnd
+	(*AccountChange)(nil),             // 93: ledgerd.v1.AccountChange
 	(*Policy)(nil),                    // 94: ledgerd.v1.Policy
 	(*Quotas)(nil),                    // 95: ledgerd.v1.Quotas
 	(*Charter)(nil),                   // 96: ledgerd.v1.Charter
@@ -7105,43 +7331,47 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetAccountProofRequest)(nil),    // 101: ledgerd.v1.GetAccountProofRequest
 	(*ListAccountsRequest)(nil),       // 102: ledgerd.v1.ListAccountsRequest
 	(*ListHistoryRequest)(nil),        // 103: ledgerd.v1.ListHistoryRequest
-	(*GetAssetRequest)(nil),           // 104: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 105: ledgerd.v1.ListAssetsRequest
-	(*GetHoldRequest)(nil),            // 106: ledgerd.v1.GetHoldRequest
-	(*ListHoldsRequest)(nil),          // 107: ledgerd.v1.ListHoldsRequest
-	(*DryRunRequest)(nil),             // 108: ledgerd.v1.DryRunRequest
-	(*GetCutRequest)(nil),             // 109: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 110: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 111: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 112: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 113: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 114: ledgerd.v1.GetSeedRequest
-	(*GetRoundsRequest)(nil),          // 115: ledgerd.v1.GetRoundsRequest
-	(*WatchRoundsRequest)(nil),        // 116: ledgerd.v1.WatchRoundsRequest
-	(*ReadChainResponse)(nil),         // 117: ledgerd.v1.ReadChainResponse
-	(*GetAccountResponse)(nil),        // 118: ledgerd.v1.GetAccountResponse
-	(*GetAccountProofResponse)(nil),   // 119: ledgerd.v1.GetAccountProofResponse
-	(*ListAccountsResponse)(nil),      // 120: ledgerd.v1.ListAccountsResponse
-	(*ListHistoryResponse)(nil),       // 121: ledgerd.v1.ListHistoryResponse
-	(*GetAssetResponse)(nil),          // 122: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 123: ledgerd.v1.ListAssetsResponse
-	(*GetHoldResponse)(nil),           // 124: ledgerd.v1.GetHoldResponse
-	(*ListHoldsResponse)(nil),         // 125: ledgerd.v1.ListHoldsResponse
-	(*DryRunResponse)(nil),            // 126: ledgerd.v1.DryRunResponse
-	(*GetCutResponse)(nil),            // 127: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 128: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 129: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 130: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 131: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 132: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 133: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 134: ledgerd.v1.WatchRoundsResponse
+	(*GetRecordRequest)(nil),          // 104: ledgerd.v1.GetRecordRequest
+	(*ListRecordsRequest)(nil),        // 105: ledgerd.v1.ListRecordsRequest
+	(*GetAssetRequest)(nil),           // 106: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 107: ledgerd.v1.ListAssetsRequest
+	(*GetHoldRequest)(nil),            // 108: ledgerd.v1.GetHoldRequest
+	(*ListHoldsRequest)(nil),          // 109: ledgerd.v1.ListHoldsRequest
+	(*DryRunRequest)(nil),             // 110: ledgerd.v1.DryRunRequest
+	(*GetCutRequest)(nil),             // 111: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 112: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 113: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 114: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 115: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 116: ledgerd.v1.GetSeedRequest
+	(*GetRoundsRequest)(nil),          // 117: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 118: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 119: ledgerd.v1.ReadChainResponse
+	(*GetAccountResponse)(nil),        // 120: ledgerd.v1.GetAccountResponse
+	(*GetAccountProofResponse)(nil),   // 121: ledgerd.v1.GetAccountProofResponse
+	(*ListAccountsResponse)(nil),      // 122: ledgerd.v1.ListAccountsResponse
+	(*ListHistoryResponse)(nil),       // 123: ledgerd.v1.ListHistoryResponse
+	(*GetRecordResponse)(nil),         // 124: ledgerd.v1.GetRecordResponse
+	(*ListRecordsResponse)(nil),       // 125: ledgerd.v1.ListRecordsResponse
+	(*GetAssetResponse)(nil),          // 126: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 127: ledgerd.v1.ListAssetsResponse
+	(*GetHoldResponse)(nil),           // 128: ledgerd.v1.GetHoldResponse
+	(*ListHoldsResponse)(nil),         // 129: ledgerd.v1.ListHoldsResponse
+	(*DryRunResponse)(nil),            // 130: ledgerd.v1.DryRunResponse
+	(*GetCutResponse)(nil),            // 131: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 132: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 133: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 134: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 135: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 136: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 137: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 138: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	83,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	84,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	83,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	84,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7150,166 +7380,171 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	84,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	85,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	84,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	85,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	85,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	86,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
 	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,   // 21: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,   // 22: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	16,  // 23: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 24: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	24,  // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	26,  // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	16,  // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	86,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	87,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	88,  // 30: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
-	89,  // 31: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
-	90,  // 32: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
-	91,  // 33: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
-	92,  // 34: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
-	25,  // 35: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	24,  // 36: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	93,  // 37: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	94,  // 38: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	34,  // 39: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	33,  // 40: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	33,  // 41: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	95,  // 42: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	95,  // 43: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	43,  // 44: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	24,  // 45: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	44,  // 46: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	48,  // 47: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	47,  // 48: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	47,  // 49: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	47,  // 50: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	51,  // 51: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	56,  // 52: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 53: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	57,  // 54: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	60,  // 55: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	59,  // 56: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	59,  // 57: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	59,  // 58: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 59: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 60: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	64,  // 61: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	61,  // 62: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	58,  // 63: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	62,  // 64: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	63,  // 65: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	96,  // 66: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	68,  // 67: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	67,  // 68: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	59,  // 69: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	59,  // 70: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	59,  // 71: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	66,  // 72: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	97,  // 73: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	98,  // 74: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	69,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	69,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	58,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	65,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	65,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	82,  // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	25,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	82,  // 82: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 83: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 84: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 85: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 86: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 87: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 88: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	22,  // 89: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	27,  // 90: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	29,  // 91: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	99,  // 92: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
-	100, // 93: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	101, // 94: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	102, // 95: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	103, // 96: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	31,  // 97: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	35,  // 98: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	37,  // 99: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	104, // 100: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	105, // 101: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	106, // 102: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
-	107, // 103: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	108, // 104: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
-	39,  // 105: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	41,  // 106: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	109, // 107: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	110, // 108: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	45,  // 109: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	49,  // 110: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	52,  // 111: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	111, // 112: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	54,  // 113: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	74,  // 114: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	76,  // 115: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	70,  // 116: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	112, // 117: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	113, // 118: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	114, // 119: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	80,  // 120: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	78,  // 121: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	72,  // 122: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	115, // 123: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	116, // 124: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 125: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 126: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 127: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 128: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 129: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	20,  // 130: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	23,  // 131: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	28,  // 132: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	30,  // 133: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	117, // 134: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	118, // 135: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	119, // 136: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	120, // 137: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	121, // 138: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	32,  // 139: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	36,  // 140: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	38,  // 141: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	122, // 142: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	123, // 143: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	124, // 144: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	125, // 145: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	126, // 146: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
-	40,  // 147: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	42,  // 148: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	127, // 149: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	128, // 150: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	46,  // 151: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	50,  // 152: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	53,  // 153: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	129, // 154: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	55,  // 155: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	75,  // 156: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	77,  // 157: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	71,  // 158: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	130, // 159: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	131, // 160: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	132, // 161: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	81,  // 162: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	79,  // 163: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	73,  // 164: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	133, // 165: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	134, // 166: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	125, // [125:167] is the sub-list for method output_type
-	83,  // [83:125] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	23,  // 21: ledgerd.v1.ListTransactionsResponse.transactions:type_name -> ledgerd.v1.ListedTransaction
+	29,  // 22: ledgerd.v1.ListedTransaction.transaction:type_name -> ledgerd.v1.TransactionSummary
+	0,   // 23: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,   // 24: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	16,  // 25: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 26: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	27,  // 27: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	29,  // 28: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	16,  // 29: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	87,  // 30: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	88,  // 31: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	89,  // 32: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
+	90,  // 33: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
+	91,  // 34: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
+	92,  // 35: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
+	93,  // 36: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
+	28,  // 37: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	27,  // 38: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	94,  // 39: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	35,  // 40: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	34,  // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	34,  // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	95,  // 43: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	95,  // 44: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	44,  // 45: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	27,  // 46: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	45,  // 47: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	49,  // 48: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	48,  // 49: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	48,  // 50: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	48,  // 51: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	52,  // 52: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	57,  // 53: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 54: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	58,  // 55: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	61,  // 56: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	60,  // 57: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	60,  // 58: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	60,  // 59: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	65,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	62,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	59,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	63,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	64,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	96,  // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	69,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	68,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	60,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	60,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	60,  // 72: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	67,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	97,  // 74: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	98,  // 75: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	70,  // 76: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	70,  // 77: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	59,  // 78: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	66,  // 79: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	66,  // 80: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	83,  // 81: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	28,  // 82: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	83,  // 83: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 84: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 85: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 86: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 87: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 88: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 89: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
+	24,  // 90: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	25,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	30,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	32,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	99,  // 94: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	100, // 95: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	101, // 96: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	102, // 97: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	103, // 98: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	104, // 99: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	105, // 100: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
+	36,  // 101: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	38,  // 102: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	106, // 103: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	107, // 104: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	108, // 105: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
+	109, // 106: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
+	110, // 107: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
+	40,  // 108: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	42,  // 109: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	111, // 110: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	112, // 111: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	46,  // 112: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	50,  // 113: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	53,  // 114: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	113, // 115: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	55,  // 116: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	75,  // 117: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	77,  // 118: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	71,  // 119: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	114, // 120: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	115, // 121: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	116, // 122: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	81,  // 123: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	79,  // 124: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	73,  // 125: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	117, // 126: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	118, // 127: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 128: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 129: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 130: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 131: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 132: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	22,  // 133: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
+	20,  // 134: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	26,  // 135: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	31,  // 136: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	33,  // 137: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	119, // 138: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	120, // 139: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	121, // 140: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	122, // 141: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	123, // 142: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	124, // 143: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	125, // 144: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
+	37,  // 145: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	39,  // 146: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	126, // 147: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	127, // 148: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	128, // 149: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	129, // 150: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	130, // 151: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
+	41,  // 152: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	43,  // 153: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	131, // 154: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	132, // 155: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	47,  // 156: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	51,  // 157: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	54,  // 158: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	133, // 159: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	56,  // 160: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	76,  // 161: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	78,  // 162: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	72,  // 163: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	134, // 164: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	135, // 165: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	136, // 166: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	82,  // 167: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	80,  // 168: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	74,  // 169: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	137, // 170: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	138, // 171: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	128, // [128:172] is the sub-list for method output_type
+	84,  // [84:128] is the sub-list for method input_type
+	84,  // [84:84] is the sub-list for extension type_name
+	84,  // [84:84] is the sub-list for extension extendee
+	0,   // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7326,30 +7561,32 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_genesis_proto_init()
 	file_ledgerd_v1_history_proto_init()
 	file_ledgerd_v1_holds_proto_init()
+	file_ledgerd_v1_records_proto_init()
 	file_ledgerd_v1_rounds_proto_init()
 	file_ledgerd_v1_shards_proto_init()
 	file_ledgerd_v1_terms_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
-	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{
+	file_ledgerd_v1_ledgerd_proto_msgTypes[17].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[26].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
 		(*GetBlockRequest_Head)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[41].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[45].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[48].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[54].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[70].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[28].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[42].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[46].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[49].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[55].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[71].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   79,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

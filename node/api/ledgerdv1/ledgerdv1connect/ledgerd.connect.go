@@ -59,6 +59,9 @@ const (
 	// LedgerServiceGetTransactionProcedure is the fully-qualified name of the LedgerService's
 	// GetTransaction RPC.
 	LedgerServiceGetTransactionProcedure = "/ledgerd.v1.LedgerService/GetTransaction"
+	// LedgerServiceListTransactionsProcedure is the fully-qualified name of the LedgerService's
+	// ListTransactions RPC.
+	LedgerServiceListTransactionsProcedure = "/ledgerd.v1.LedgerService/ListTransactions"
 	// LedgerServiceWaitTransactionProcedure is the fully-qualified name of the LedgerService's
 	// WaitTransaction RPC.
 	LedgerServiceWaitTransactionProcedure = "/ledgerd.v1.LedgerService/WaitTransaction"
@@ -86,6 +89,9 @@ const (
 	LedgerServiceListHistoryProcedure = "/ledgerd.v1.LedgerService/ListHistory"
 	// LedgerServiceGetRecordProcedure is the fully-qualified name of the LedgerService's GetRecord RPC.
 	LedgerServiceGetRecordProcedure = "/ledgerd.v1.LedgerService/GetRecord"
+	// LedgerServiceListRecordsProcedure is the fully-qualified name of the LedgerService's ListRecords
+	// RPC.
+	LedgerServiceListRecordsProcedure = "/ledgerd.v1.LedgerService/ListRecords"
 	// LedgerServiceGetOrganisationProcedure is the fully-qualified name of the LedgerService's
 	// GetOrganisation RPC.
 	LedgerServiceGetOrganisationProcedure = "/ledgerd.v1.LedgerService/GetOrganisation"
@@ -176,6 +182,9 @@ type LedgerServiceClient interface {
 	// GetTransaction returns a transaction and its status. In a book of several shards the answer has
 	// its place in each shard.
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
+	// ListTransactions returns transactions of the book or of one shard's chain, by the time of their
+	// blocks, the newest first unless the request asks otherwise.
+	ListTransactions(context.Context, *connect.Request[ledgerdv1.ListTransactionsRequest]) (*connect.Response[ledgerdv1.ListTransactionsResponse], error)
 	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
 	// when the caller's deadline ends.
 	WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
@@ -201,6 +210,8 @@ type LedgerServiceClient interface {
 	ListHistory(context.Context, *connect.Request[ledgerdv1.ListHistoryRequest]) (*connect.Response[ledgerdv1.ListHistoryResponse], error)
 	// GetRecord returns the value of a record.
 	GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error)
+	// ListRecords returns records by their keys, with their values.
+	ListRecords(context.Context, *connect.Request[ledgerdv1.ListRecordsRequest]) (*connect.Response[ledgerdv1.ListRecordsResponse], error)
 	// GetOrganisation returns an organisation: its keys and its home shard.
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
 	// ListOrganisations returns a page of organisations.
@@ -317,6 +328,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listTransactions: connect.NewClient[ledgerdv1.ListTransactionsRequest, ledgerdv1.ListTransactionsResponse](
+			httpClient,
+			baseURL+LedgerServiceListTransactionsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ListTransactions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		waitTransaction: connect.NewClient[ledgerdv1.WaitTransactionRequest, ledgerdv1.GetTransactionResponse](
 			httpClient,
 			baseURL+LedgerServiceWaitTransactionProcedure,
@@ -383,6 +401,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+LedgerServiceGetRecordProcedure,
 			connect.WithSchema(ledgerServiceMethods.ByName("GetRecord")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listRecords: connect.NewClient[ledgerdv1.ListRecordsRequest, ledgerdv1.ListRecordsResponse](
+			httpClient,
+			baseURL+LedgerServiceListRecordsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ListRecords")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
@@ -578,6 +603,7 @@ type ledgerServiceClient struct {
 	submitStream      *connect.Client[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse]
 	prepare           *connect.Client[ledgerdv1.PrepareRequest, ledgerdv1.PrepareResponse]
 	getTransaction    *connect.Client[ledgerdv1.GetTransactionRequest, ledgerdv1.GetTransactionResponse]
+	listTransactions  *connect.Client[ledgerdv1.ListTransactionsRequest, ledgerdv1.ListTransactionsResponse]
 	waitTransaction   *connect.Client[ledgerdv1.WaitTransactionRequest, ledgerdv1.GetTransactionResponse]
 	waitTransactions  *connect.Client[ledgerdv1.WaitTransactionsRequest, ledgerdv1.WaitTransactionsResponse]
 	getBlock          *connect.Client[ledgerdv1.GetBlockRequest, ledgerdv1.GetBlockResponse]
@@ -588,6 +614,7 @@ type ledgerServiceClient struct {
 	listAccounts      *connect.Client[ledgerdv1.ListAccountsRequest, ledgerdv1.ListAccountsResponse]
 	listHistory       *connect.Client[ledgerdv1.ListHistoryRequest, ledgerdv1.ListHistoryResponse]
 	getRecord         *connect.Client[ledgerdv1.GetRecordRequest, ledgerdv1.GetRecordResponse]
+	listRecords       *connect.Client[ledgerdv1.ListRecordsRequest, ledgerdv1.ListRecordsResponse]
 	getOrganisation   *connect.Client[ledgerdv1.GetOrganisationRequest, ledgerdv1.GetOrganisationResponse]
 	listOrganisations *connect.Client[ledgerdv1.ListOrganisationsRequest, ledgerdv1.ListOrganisationsResponse]
 	getAsset          *connect.Client[ledgerdv1.GetAssetRequest, ledgerdv1.GetAssetResponse]
@@ -642,6 +669,11 @@ func (c *ledgerServiceClient) GetTransaction(ctx context.Context, req *connect.R
 	return c.getTransaction.CallUnary(ctx, req)
 }
 
+// ListTransactions calls ledgerd.v1.LedgerService.ListTransactions.
+func (c *ledgerServiceClient) ListTransactions(ctx context.Context, req *connect.Request[ledgerdv1.ListTransactionsRequest]) (*connect.Response[ledgerdv1.ListTransactionsResponse], error) {
+	return c.listTransactions.CallUnary(ctx, req)
+}
+
 // WaitTransaction calls ledgerd.v1.LedgerService.WaitTransaction.
 func (c *ledgerServiceClient) WaitTransaction(ctx context.Context, req *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	return c.waitTransaction.CallUnary(ctx, req)
@@ -690,6 +722,11 @@ func (c *ledgerServiceClient) ListHistory(ctx context.Context, req *connect.Requ
 // GetRecord calls ledgerd.v1.LedgerService.GetRecord.
 func (c *ledgerServiceClient) GetRecord(ctx context.Context, req *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error) {
 	return c.getRecord.CallUnary(ctx, req)
+}
+
+// ListRecords calls ledgerd.v1.LedgerService.ListRecords.
+func (c *ledgerServiceClient) ListRecords(ctx context.Context, req *connect.Request[ledgerdv1.ListRecordsRequest]) (*connect.Response[ledgerdv1.ListRecordsResponse], error) {
+	return c.listRecords.CallUnary(ctx, req)
 }
 
 // GetOrganisation calls ledgerd.v1.LedgerService.GetOrganisation.
@@ -850,6 +887,9 @@ type LedgerServiceHandler interface {
 	// GetTransaction returns a transaction and its status. In a book of several shards the answer has
 	// its place in each shard.
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
+	// ListTransactions returns transactions of the book or of one shard's chain, by the time of their
+	// blocks, the newest first unless the request asks otherwise.
+	ListTransactions(context.Context, *connect.Request[ledgerdv1.ListTransactionsRequest]) (*connect.Response[ledgerdv1.ListTransactionsResponse], error)
 	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
 	// when the caller's deadline ends.
 	WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
@@ -875,6 +915,8 @@ type LedgerServiceHandler interface {
 	ListHistory(context.Context, *connect.Request[ledgerdv1.ListHistoryRequest]) (*connect.Response[ledgerdv1.ListHistoryResponse], error)
 	// GetRecord returns the value of a record.
 	GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error)
+	// ListRecords returns records by their keys, with their values.
+	ListRecords(context.Context, *connect.Request[ledgerdv1.ListRecordsRequest]) (*connect.Response[ledgerdv1.ListRecordsResponse], error)
 	// GetOrganisation returns an organisation: its keys and its home shard.
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
 	// ListOrganisations returns a page of organisations.
@@ -987,6 +1029,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceListTransactionsHandler := connect.NewUnaryHandler(
+		LedgerServiceListTransactionsProcedure,
+		svc.ListTransactions,
+		connect.WithSchema(ledgerServiceMethods.ByName("ListTransactions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceWaitTransactionHandler := connect.NewUnaryHandler(
 		LedgerServiceWaitTransactionProcedure,
 		svc.WaitTransaction,
@@ -1053,6 +1102,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		LedgerServiceGetRecordProcedure,
 		svc.GetRecord,
 		connect.WithSchema(ledgerServiceMethods.ByName("GetRecord")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceListRecordsHandler := connect.NewUnaryHandler(
+		LedgerServiceListRecordsProcedure,
+		svc.ListRecords,
+		connect.WithSchema(ledgerServiceMethods.ByName("ListRecords")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
@@ -1250,6 +1306,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServicePrepareHandler.ServeHTTP(w, r)
 		case LedgerServiceGetTransactionProcedure:
 			ledgerServiceGetTransactionHandler.ServeHTTP(w, r)
+		case LedgerServiceListTransactionsProcedure:
+			ledgerServiceListTransactionsHandler.ServeHTTP(w, r)
 		case LedgerServiceWaitTransactionProcedure:
 			ledgerServiceWaitTransactionHandler.ServeHTTP(w, r)
 		case LedgerServiceWaitTransactionsProcedure:
@@ -1270,6 +1328,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceListHistoryHandler.ServeHTTP(w, r)
 		case LedgerServiceGetRecordProcedure:
 			ledgerServiceGetRecordHandler.ServeHTTP(w, r)
+		case LedgerServiceListRecordsProcedure:
+			ledgerServiceListRecordsHandler.ServeHTTP(w, r)
 		case LedgerServiceGetOrganisationProcedure:
 			ledgerServiceGetOrganisationHandler.ServeHTTP(w, r)
 		case LedgerServiceListOrganisationsProcedure:
@@ -1353,6 +1413,10 @@ func (UnimplementedLedgerServiceHandler) GetTransaction(context.Context, *connec
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetTransaction is not implemented"))
 }
 
+func (UnimplementedLedgerServiceHandler) ListTransactions(context.Context, *connect.Request[ledgerdv1.ListTransactionsRequest]) (*connect.Response[ledgerdv1.ListTransactionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListTransactions is not implemented"))
+}
+
 func (UnimplementedLedgerServiceHandler) WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WaitTransaction is not implemented"))
 }
@@ -1391,6 +1455,10 @@ func (UnimplementedLedgerServiceHandler) ListHistory(context.Context, *connect.R
 
 func (UnimplementedLedgerServiceHandler) GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetRecord is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) ListRecords(context.Context, *connect.Request[ledgerdv1.ListRecordsRequest]) (*connect.Response[ledgerdv1.ListRecordsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListRecords is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
