@@ -133,6 +133,10 @@ export function actions(transaction: TransactionSummary): string {
     list.push(
       `${transaction.asset.number === 1n ? "registers" : "changes"} ${transaction.asset.asset}`,
     );
+  if (transaction.hold) list.push("places a hold");
+  if (transaction.holdEnd) list.push(postingCount > 0 ? "posts a hold" : "voids a hold");
+  if (transaction.accountChange)
+    list.push(`changes the terms of ${transaction.accountChange.account}`);
   if (transaction.charter) list.push("changes the operators, quotas or version");
   if (transaction.cancelsHex !== "") list.push(`cancels ${shorten(transaction.cancelsHex, 4)}`);
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
@@ -204,9 +208,13 @@ export function formatSpan(ms: number): string {
   return hours % 24 ? `${plural(days, "day")} ${hours % 24} h` : plural(days, "day");
 }
 
-/** The local time of day, with the date if it is not today. */
-export function formatTime(ms: number, now: number): string {
+/** The local time of day, or that of UTC, with the date if it is not today. */
+export function formatTime(ms: number, now: number, utc = false): string {
   const date = new Date(ms);
+  if (utc && isoTime(ms) !== "") {
+    const [day = "", time = ""] = isoTime(ms).split("T");
+    return isoTime(now).startsWith(day) ? `${time.slice(0, 8)}Z` : `${day} ${time.slice(0, 8)}Z`;
+  }
   const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
   if (date.toDateString() === new Date(now).toDateString()) return time;
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`;

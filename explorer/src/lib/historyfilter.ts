@@ -48,7 +48,7 @@ export function addressOf(typed: HistoryFilter, nowMs: number): URLSearchParams 
 const dayMs = 86_400_000;
 
 /** A moment's first or last second in UTC, or the day if it is one of UTC. */
-function inUtc({ startMs, endMs }: Moment, first: boolean): string {
+export function inUtc({ startMs, endMs }: Moment, first: boolean): string {
   const text = isoTime(first ? startMs : endMs - 1000).replace(".000Z", "Z");
   return startMs % dayMs === 0 && endMs - startMs === dayMs ? `${text.slice(0, 10)}Z` : text;
 }

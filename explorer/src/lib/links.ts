@@ -24,6 +24,12 @@ export const accountPath = (account: string): string => `/account/${escapeKey(ac
 export const organisationPath = (name: string): string => `/organisation/${escapeKey(name)}`;
 export const assetPath = (name: string): string => `/asset/${escapeKey(name)}`;
 export const recordPath = (key: string): string => `/record/${escapeKey(key)}`;
+export const holdPath = (idHex: string): string => `/hold/${idHex}`;
+/** A list with filters in its address; those that are empty are left out. */
+export function listPath(path: string, filters: Readonly<Record<string, string>>): string {
+  const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value !== ""));
+  return query.size === 0 ? path : `${path}?${query}`;
+}
 /** The page that shows a member: of the node's own chain or of a shard's. */
 export const memberPath = (index: number, shard?: number): string =>
   shard === undefined ? `/nodes?member=${index}` : shardPath(shard);

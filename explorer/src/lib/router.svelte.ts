@@ -20,6 +20,11 @@ export interface Route {
     | "shard"
     | "search"
     | "agreement"
+    | "transactions"
+    | "holds"
+    | "hold"
+    | "records"
+    | "chart"
     | "nowhere";
   /** The key at the end of the path, unescaped; empty if there is none. */
   key: string;
@@ -40,6 +45,10 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/shards/blocks": "bookblocks",
   "/search": "search",
   "/agreement": "agreement",
+  "/transactions": "transactions",
+  "/holds": "holds",
+  "/records": "records",
+  "/chart": "chart",
 };
 
 const keyed: Readonly<{ [segment: string]: Route["name"] }> = {
@@ -49,6 +58,7 @@ const keyed: Readonly<{ [segment: string]: Route["name"] }> = {
   organisation: "organisation",
   asset: "asset",
   record: "record",
+  hold: "hold",
 };
 
 export function parseRoute(pathname: string): Route {

@@ -1,0 +1,119 @@
+// The filters of the list of transactions, as its address has them.
+import { inUtc, smallestUnit } from "./historyfilter";
+import { parseMoment } from "./moment";
+
+export const listFilterNames = [
+  "kind",
+  "status",
+  "organisation",
+  "asset",
+  "from",
+  "to",
+  "min",
+  "max",
+  "note",
+  "shard",
+] as const;
+export type ListFilterName = (typeof listFilterNames)[number];
+export type ListFilter = Readonly<Record<ListFilterName, string>>;
+
+/** The kinds of transactions that a node lists, and their names for people. */
+export const kinds: Readonly<Record<string, string>> = {
+  payment: "payments",
+  records: "records",
+  opening: "openings of accounts",
+  registration: "registrations",
+  hold: "holds placed",
+  hold_end: "holds posted or voided",
+  asset: "terms of assets",
+  account_terms: "terms of accounts",
+  policy: "policies",
+  operators: "operators",
+  members: "members",
+  book: "shards of the book",
+  cancellation: "cancellations",
+  verdict: "verdicts of shards",
+  arrival: "arrivals in a shard",
+};
+export const statuses: Readonly<Record<string, string>> = {
+  applied: "applied",
+  failed: "failed",
+  waiting: "waiting for other shards",
+};
+
+export function readListFilter(query: URLSearchParams): ListFilter {
+  return Object.fromEntries(
+    listFilterNames.map((name) => [name, query.get(name) ?? ""]),
+  ) as ListFilter;
+}
+
+/** The typed filter as the address has it, with moments in UTC. */
+export function listAddressOf(typed: ListFilter, nowMs: number): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const name of listFilterNames) {
+    let text = typed[name].trim();
+    const moment = name === "from" || name === "to" ? parseMoment(text, nowMs) : undefined;
+    if (moment) text = inUtc(moment, name === "from");
+    if (text !== "") query.set(name, text);
+  }
+  return query;
+}
+
+export interface ListWanted {
+  fields: {
+    kind: string;
+    status: string;
+    organisation: string;
+    asset: string;
+    fromTimeMs: bigint;
+    toTimeMs: bigint;
+    minAmount: string;
+    maxAmount: string;
+    note: string;
+    shard?: number;
+  };
+  wrong: string;
+}
+
+/** The fields of a request, or what is wrong with the filter. decimals are those of its asset. */
+export function listRequestOf(filter: ListFilter, decimals: number): ListWanted {
+  let wrong = "";
+  const bound = (name: "from" | "to"): bigint => {
+    if (filter[name] === "") return 0n;
+    const moment = parseMoment(filter[name], Date.now());
+    if (!moment || moment.startMs < 0) {
+      wrong ||= `"${filter[name]}" is no date and no time, such as 2026-01-31 or 2026-01-31 12:00.`;
+      return 0n;
+    }
+    return BigInt(name === "from" ? moment.startMs : moment.endMs);
+  };
+  const amount = (name: "min" | "max"): string => {
+    if (filter[name] === "") return "";
+    const unit = smallestUnit(filter[name], decimals);
+    const of = filter.asset || "amounts of no named asset: name the asset";
+    if (unit === undefined)
+      wrong ||= filter[name].includes(".")
+        ? `"${filter[name]}" has more decimals than ${of}.`
+        : `"${filter[name]}" is no amount.`;
+    return unit ?? "";
+  };
+  const fields: ListWanted["fields"] = {
+    kind: filter.kind,
+    status: filter.status,
+    organisation: filter.organisation,
+    asset: filter.asset,
+    fromTimeMs: bound("from"),
+    toTimeMs: bound("to"),
+    minAmount: amount("min"),
+    maxAmount: amount("max"),
+    note: filter.note,
+  };
+  if (filter.kind !== "" && !(filter.kind in kinds)) wrong ||= `There is no kind "${filter.kind}".`;
+  if (filter.status !== "" && !(filter.status in statuses))
+    wrong ||= `There is no status "${filter.status}".`;
+  if (filter.shard !== "") {
+    if (/^\d{1,4}$/.test(filter.shard)) fields.shard = Number(filter.shard);
+    else wrong ||= `"${filter.shard}" is no shard.`;
+  }
+  return { fields, wrong };
+}
