@@ -329,6 +329,8 @@ export function summary(transaction: Transaction): TransactionSummary {
     organisationCount: body?.organisations.length ?? 0,
     accountCount: body?.accounts.length ?? 0,
     note: body?.note.slice(0, 200) ?? "",
+    ...(body?.hold ? { hold: body.hold } : {}),
+    ...(body?.holdEnd ? { holdEnd: body.holdEnd } : {}),
     verdict: transaction.verdict,
     verdictShard: transaction.verdictShard,
     verdictTransactionHex: transaction.verdictTransactionHex,

@@ -31,6 +31,7 @@ import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
 import { FakeAccounts } from "./fake-accounts";
 import { certificate, evidence, fakeGenesis } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
+import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
 import { fakeRecording } from "./fake-rounds";
 import { FakeShards } from "./fake-shards";
 
@@ -64,6 +65,8 @@ export interface FakeOptions {
   silent?: number[];
   /** EUR and the longest name of an asset are registered, with decimals and issuers. */
   assets?: boolean;
+  /** The clearing account has terms, and holds were placed on it. */
+  holds?: boolean;
   /** The shard that entries of others have waited for for too long. */
   awaited?: number;
   /** Nothing has a certificate yet. */
@@ -121,6 +124,8 @@ export class FakeNode {
   /** The accounts after the newest block of each chain. */
   private readonly accounts: readonly FakeAccounts[];
   private readonly sums = new Map<string, Map<string, bigint>>();
+  /** The ids of the holds: the first one was posted in part, the others are open. */
+  holds: readonly string[] = [];
   /** The organisation that is on its way to its home. */
   moving = "";
   private readonly life = new AbortController();
@@ -206,6 +211,8 @@ export class FakeNode {
       if (i === 1 && options.joins) made.chain.add([{ membershipChange: { change } }], timeOf(i));
       else made.grow(timeOf(i));
     }
+    if (options.holds)
+      made.holds = addHolds(made.chain, made.settlement("clearing"), timeOf(blocks));
     const every = options.everyMs ?? 0;
     if (every > 0) {
       const timer = setInterval(() => made.grow(Date.now()), every);
@@ -455,6 +462,9 @@ export class FakeNode {
       })),
       height: height ?? this.head,
       shard: this.homeOf(name.split(":")[0] ?? ""),
+      ...(this.options.holds && name.startsWith("clearing")
+        ? { terms: fakeTerms("northbank"), revision: 3n }
+        : {}),
     });
   }
 
@@ -530,6 +540,7 @@ export class FakeNode {
         .map((name) => find(this.account(this.settlement(name), height), name))
         .sort((a, b) => (a.account < b.account ? -1 : 1));
     return router.service(LedgerService, {
+      ...fakeLists(this.shards.chains, this.options.silent ?? []),
       getCluster: () => ({ cluster: this.cluster() }),
       getNode: () => ({ node: this.cluster().node ?? {} }),
       getRounds: () => ({ recording: recorded() }),

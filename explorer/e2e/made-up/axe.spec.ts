@@ -42,6 +42,16 @@ const pages = [
   "halted shard",
   "blocks of the book",
   "path",
+  "transactions",
+  "transactions of a book",
+  "no such transactions",
+  "records",
+  "record",
+  "holds",
+  "hold",
+  "hold that ended",
+  "chart",
+  "terms",
   "nowhere",
 ] as const;
 const sharded: readonly string[] = [
@@ -53,6 +63,7 @@ const sharded: readonly string[] = [
   "halted shard",
   "blocks of the book",
   "path",
+  "transactions of a book",
 ];
 
 test.describe("axe finds nothing", () => {
@@ -66,6 +77,7 @@ test.describe("axe finds nothing", () => {
         servers: 9,
         suspected: [3],
         assets: /^(asset|amounts)/.test(name),
+        holds: /hold|terms/.test(name),
         unreachable: [5],
         away: [6],
         following: [8],
@@ -106,6 +118,16 @@ test.describe("axe finds nothing", () => {
           "halted shard": "/shards/2",
           "blocks of the book": "/shards/blocks",
           path: `/tx/${id}`,
+          transactions: "/transactions",
+          "transactions of a book": "/transactions?organisation=northbank",
+          "no such transactions": "/transactions?note=never",
+          records: "/records",
+          record: `/record/${block?.transactions[2]?.body?.records[0]?.key}`,
+          holds: "/holds",
+          hold: `/hold/${node.holds[1]}`,
+          "hold that ended": `/hold/${node.holds[0]}`,
+          chart: "/chart",
+          terms: `/account/${node.settlement("clearing")}`,
           nowhere: "/there/is/nothing",
         };
         for (const colorScheme of ["light", "dark"] as const)

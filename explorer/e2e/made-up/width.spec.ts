@@ -28,6 +28,11 @@ test.describe("what is as long as a chain can have it fits", () => {
     "shard",
     "bookblocks",
     "path",
+    "transactions",
+    "records",
+    "holds",
+    "hold",
+    "chart",
   ] as const) {
     test(page, async ({ page: browser }) => {
       const sharded = ["book", "shards", "shard", "bookblocks", "path"].includes(page);
@@ -41,6 +46,7 @@ test.describe("what is as long as a chain can have it fits", () => {
         following: [8],
         slow: [2],
         wide: true,
+        holds: page === "holds" || page === "hold",
         assets: page === "assets" || page === "asset",
         ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}),
       });
@@ -65,6 +71,11 @@ test.describe("what is as long as a chain can have it fits", () => {
           shards: "/shards",
           shard: "/shards/2",
           bookblocks: "/shards/blocks",
+          transactions: "/transactions",
+          records: "/records",
+          holds: "/holds",
+          hold: `/hold/${node.holds[0]}`,
+          chart: "/chart?depth=9",
           path: `/tx/${block?.transactions[2]?.status?.idHex}`,
         };
         if (page === "path" && block?.transactions[2])
