@@ -2,7 +2,7 @@ import { FakeNode } from "../../test/fake-node";
 import { expect, expectNoSidewaysScroll, expectPanelsFit, heightsOf, test } from "../fixtures";
 
 // Both sides of each width at which the layout changes, and the narrowest phone.
-const widths = [320, 360, 390, 480, 640, 760, 761, 940, 941, 1040, 1041, 1280];
+const widths = [320, 360, 390, 480, 640, 760, 761, 940, 941, 1040, 1041, 1160, 1161, 1280];
 
 test.describe("what is as long as a chain can have it fits", () => {
   test.use({
