@@ -60,7 +60,7 @@ func sections() []section {
 		{Title: "Start", names: []string{indexName, "tutorial"}},
 		{Title: "How to", names: []string{"membership", "access", "keys", "disks", "journals",
 			"shards", "assets", "account-terms", "holds", "dry-run", "sinks", "abci", "statements",
-			"auditing", "watching", "python", "typescript", "templates"}},
+			"explorer", "auditing", "watching", "python", "typescript", "templates"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "encoding", "glossary", "status",
 			"licences"}},
