@@ -121,8 +121,7 @@ export class FakeNode {
   private readonly names: readonly string[];
   url = "";
   uncertified: boolean;
-  /** The accounts after the newest block of each chain. */
-  private readonly accounts: readonly FakeAccounts[];
+  private readonly accounts: readonly FakeAccounts[]; // after the newest block of each chain
   private readonly sums = new Map<string, Map<string, bigint>>();
   /** The ids of the holds: the first one was posted in part, the others are open. */
   holds: readonly string[] = [];
