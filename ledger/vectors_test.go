@@ -355,6 +355,20 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		p.uvarint("last valid height", uint64(t.LastValid))
 		p.uvarint("deadline", uint64(t.Deadline))
 		holdParts(&p, t)
+	case t.Details != nil:
+		begin(17, true)
+		nonce()
+		p.uvarint("last valid height", uint64(t.LastValid))
+		p.uvarint("deadline", uint64(t.Deadline))
+		p.uvarint("effective date", uint64(t.Details.Effective))
+		p.string("idempotency key", []byte(t.Details.Key))
+		p.uvarint("refundable until", uint64(t.Details.Refundable))
+		p.bool("a refund", t.Details.Refund != nil)
+		if of := t.Details.Refund; of != nil {
+			p.add("entry that it refunds", of.Entry[:]...)
+			p.string("organisation of that entry", []byte(of.Organisation))
+		}
+		itemParts(&p, t)
 	case t.Account != nil:
 		begin(16, true)
 		nonce()
@@ -418,6 +432,11 @@ func entryParts(p *parts, t *ledger.Transaction) {
 		p.bool(of+"pinned", each.Pinned)
 		p.uvarint(of+"shard", uint64(each.Shard))
 	}
+	itemParts(p, t)
+}
+
+// itemParts are openings, postings and records.
+func itemParts(p *parts, t *ledger.Transaction) {
 	p.uvarint("openings, count", uint64(len(t.Openings)))
 	for i, each := range t.Openings {
 		of := fmt.Sprintf("opening %d, ", i)
