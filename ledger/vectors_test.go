@@ -360,14 +360,7 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		nonce()
 		p.uvarint("last valid height", uint64(t.LastValid))
 		p.uvarint("deadline", uint64(t.Deadline))
-		p.uvarint("effective date", uint64(t.Details.Effective))
-		p.string("idempotency key", []byte(t.Details.Key))
-		p.uvarint("refundable until", uint64(t.Details.Refundable))
-		p.bool("a refund", t.Details.Refund != nil)
-		if of := t.Details.Refund; of != nil {
-			p.add("entry that it refunds", of.Entry[:]...)
-			p.string("organisation of that entry", []byte(of.Organisation))
-		}
+		detailsParts(&p, t.Details)
 		itemParts(&p, t)
 	case t.Account != nil:
 		begin(16, true)

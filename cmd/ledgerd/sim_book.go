@@ -42,8 +42,8 @@ type bookSweepReport struct {
 	// and another shard executed the transaction after its deadline, and Withdrawn those for which
 	// a signer had cancelled it there. Moved counts the organisations that arrived in another
 	// shard, and Lost the blocks that were executed and lost. Held counts the holds, and Posted,
-	// Voided and Lapsed how they ended. Keys counts the entries that took effect with an idempotency
-	// key, Refundable those that could be refunded, and Refunds those that refunded one.
+	// Voided and Lapsed how they ended. Keys counts the entries that took effect with an
+	// idempotency key, Refundable those that could be refunded, and Refunds those that refunded one.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`
@@ -376,7 +376,8 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 			"%.0f seeds a second", report.Members, report.Submissions, report.Blocks,
 			report.Applied, report.Refused, report.Late, report.Withdrawn, report.Moved,
 			report.Held, report.Posted, report.Voided, report.Lapsed,
-			report.Keys, report.Refundable, report.Refunds, report.Struck, report.Generations, report.Lost, report.Seconds,
+			report.Keys, report.Refundable, report.Refunds, report.Struck,
+			report.Generations, report.Lost, report.Seconds,
 			float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {
 		lines = append(lines, fmt.Sprintf("--for ended it after %d of %d seeds", report.Seeds,

@@ -191,7 +191,8 @@ func (s *State) attemptWhole(t *ledger.Transaction, signatures []ledger.Signatur
 	if e := t.HoldEnd; e != nil && s.organisations[e.From.Organisation()] == nil {
 		return whole(ledger.UnknownOrganisation)
 	}
-	if d := t.Details; d != nil && d.Refund != nil && s.organisations[d.Refund.Organisation] == nil {
+	if d := t.Details; d != nil && d.Refund != nil &&
+		s.organisations[d.Refund.Organisation] == nil {
 		return whole(ledger.UnknownOrganisation)
 	}
 	for i := range t.Postings {

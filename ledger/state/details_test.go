@@ -65,7 +65,8 @@ func TestRulesOfDetails(t *testing.T) {
 	expect(ledger.UnknownRefundable, shop, refundOf(back(1), sale, "shop"))
 	expect(ledger.RefundExceeded, shop, refundOf(back(11), sale, "acme"))
 	expect(ledger.RefundExceeded, acme, refundOf(pay(1), sale, "acme"))
-	expect(ledger.RefundExceeded, shop, refundOf(shop.Transfer("shop:a", "acme:b", 1), sale, "acme"))
+	expect(ledger.RefundExceeded, shop,
+		refundOf(shop.Transfer("shop:a", "acme:b", 1), sale, "acme"))
 	other := back(1)
 	other.Postings[0].Asset, other.Postings[1].Asset = "gold", "gold"
 	expect(ledger.RefundExceeded, shop, refundOf(other, sale, "acme"))

@@ -80,8 +80,8 @@ func (s *Service) GetRefundable(_ context.Context,
 	opened := s.backend.Store()
 	found, known := opened.FindRefundable(entry)
 	if !known || found.Organisation != name {
-		return nil, notFound("entry %s of %s cannot be refunded: it never could, its time is over, "+
-			"or all of it was refunded", entry, name)
+		return nil, notFound("entry %s of %s cannot be refunded: it never could, its time is "+
+			"over, or all of it was refunded", entry, name)
 	}
 	answer := &ledgerdv1.GetRefundableResponse{UntilMs: uint64(found.Until),
 		Shard: uint32(opened.Shard())}

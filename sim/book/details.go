@@ -219,8 +219,8 @@ func (g *group) judgeDetailsIn(r *record, entry *ledger.Entry) {
 			if code == ledger.KeyTaken || want == ledger.KeyTaken {
 				property = Keys
 			}
-			g.world.fail(property, fmt.Sprintf("shard %d, block %d: transaction %s of %s ends with "+
-				"%s, and its details ask for %s", g.shard, r.block.Header.Height, short(entry.ID),
+			g.world.fail(property, fmt.Sprintf("shard %d, block %d: transaction %s of %s ends "+
+				"with %s, and its details ask for %s", g.shard, r.block.Header.Height, short(entry.ID),
 				t.Signer, code, want))
 		}
 		if agreed {

@@ -47,8 +47,8 @@
 // version, clients register an asset with a cap, and issue it in all shards (supply.go). Where
 // chains take holds, clients place them, and others post them in part or whole, void them, or let
 // them expire (holds.go). Where chains take details of entries, clients use idempotency keys again,
-// and refund entries in part, several times and too often (details.go). Where chains take them, organisations set terms of their accounts
-// (terms.go).
+// and refund entries in part, several times and too often (details.go). Where chains take them,
+// organisations set terms of their accounts (terms.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all

@@ -273,8 +273,8 @@ const (
 	// Holds: what is held is never spent, each hold ends at most once, posts no more than it has,
 	// and expires when its time is over and not before.
 	Holds order.Property = "holds"
-	// Keys: of the entries of an organisation with one idempotency key at most one takes effect, and
-	// an entry is refused for its key exactly if another one has it.
+	// Keys: of the entries of an organisation with one idempotency key at most one takes effect,
+	// and an entry is refused for its key exactly if another one has it.
 	Keys order.Property = "keys"
 	// Refunds: no more is given back of an entry than it posted, and a refund is refused exactly if
 	// it asks for more than is left, or at a wrong time.

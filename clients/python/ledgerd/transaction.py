@@ -239,7 +239,9 @@ class Transaction:
     def encode(self) -> bytes:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
-        version = VERSION_DETAILS if self.details else VERSION_DEADLINE if self.deadline else VERSION
+        version = VERSION_DEADLINE if self.deadline else VERSION
+        if self.details:
+            version = VERSION_DETAILS
         body = b"".join([
             bytes([version]),
             fixed(self.ledger, HASH_SIZE, "a ledger"),
