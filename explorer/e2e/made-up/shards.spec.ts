@@ -457,7 +457,7 @@ test.describe("a book of several shards", () => {
       await expect.poll(async () => (await heightsOf(page)).length).toBe(10);
       await expect(
         page.getByRole("navigation", { name: "Sections" }).getByRole("link"),
-      ).toHaveCount(6);
+      ).toHaveCount(7);
       await expect(page.getByRole("navigation", { name: "Shards" })).toHaveCount(0);
       await expect(page.getByTestId("blocks").locator('a[href="/block/10"]')).toBeVisible();
       await page.goto(`${node.url}/shards`);

@@ -17,7 +17,7 @@ const callMs = 8_000;
 export const lagMs = 10_000n;
 /** How often an account is asked for until what a node shows and what it proves can be compared. */
 const attempts = 3;
-const certificateWaitMs = [300, 700, 1500];
+const certificateWaitMs = [300, 700, 1500, 3000, 6000];
 
 /**
  * What a node is: agrees, or lags (all that it proves holds, but it is old), or differs (it says
@@ -289,7 +289,10 @@ export async function examineAccount(
   }
 }
 
-/** The certificate of a new block follows within a second or two. */
+/**
+ * The certificate of a new block follows within a second or two. So ask for the last certified block
+ * until it is late enough: to ask for one that has no certificate yet is an error of the caller.
+ */
 async function certificateOf(
   node: NodeClient,
   shard: number,
@@ -297,12 +300,9 @@ async function certificateOf(
   options: Asked,
 ): Promise<Uint8Array> {
   for (const wait of certificateWaitMs) {
-    try {
-      return (await node.getCertificate({ height, shard }, options)).finality;
-    } catch (error) {
-      if (ConnectError.from(error).code !== Code.FailedPrecondition) throw error;
-      await sleep(wait, options.signal);
-    }
+    const last = await node.getCertificate({ height: 0n, shard }, options);
+    if ((last.certificate?.height ?? 0n) >= height) break;
+    await sleep(wait, options.signal);
   }
   return (await node.getCertificate({ height, shard }, options)).finality;
 }
