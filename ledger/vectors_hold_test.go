@@ -32,8 +32,11 @@ func holdParts(p *parts, t *ledger.Transaction) {
 	p.uvarint("expiry", uint64(t.Hold.Expires))
 }
 
-// detailsParts adds what an entry says of itself beyond its postings.
-func detailsParts(p *parts, d *ledger.Details) {
+// detailsParts adds what an entry with details has between the nonce and the note.
+func detailsParts(p *parts, t *ledger.Transaction) {
+	d := t.Details
+	p.uvarint("last valid height", uint64(t.LastValid))
+	p.uvarint("deadline", uint64(t.Deadline))
 	p.uvarint("effective date", uint64(d.Effective))
 	p.string("idempotency key", []byte(d.Key))
 	p.uvarint("refundable until", uint64(d.Refundable))
@@ -42,6 +45,7 @@ func detailsParts(p *parts, d *ledger.Details) {
 		p.add("entry that it refunds", of.Entry[:]...)
 		p.string("organisation of that entry", []byte(of.Organisation))
 	}
+	itemParts(p, t)
 }
 
 // detailVectors are the content of details.json.

@@ -358,10 +358,7 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 	case t.Details != nil:
 		begin(17, true)
 		nonce()
-		p.uvarint("last valid height", uint64(t.LastValid))
-		p.uvarint("deadline", uint64(t.Deadline))
-		detailsParts(&p, t.Details)
-		itemParts(&p, t)
+		detailsParts(&p, t)
 	case t.Account != nil:
 		begin(16, true)
 		nonce()
@@ -428,7 +425,6 @@ func entryParts(p *parts, t *ledger.Transaction) {
 	itemParts(p, t)
 }
 
-// itemParts are openings, postings and records.
 func itemParts(p *parts, t *ledger.Transaction) {
 	p.uvarint("openings, count", uint64(len(t.Openings)))
 	for i, each := range t.Openings {

@@ -43,7 +43,8 @@ type bookSweepReport struct {
 	// a signer had cancelled it there. Moved counts the organisations that arrived in another
 	// shard, and Lost the blocks that were executed and lost. Held counts the holds, and Posted,
 	// Voided and Lapsed how they ended. Keys counts the entries that took effect with an
-	// idempotency key, Refundable those that could be refunded, and Refunds those that refunded one.
+	// idempotency key, Refundable those that could be refunded, and Refunds those that refunded
+	// one.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`

@@ -220,8 +220,8 @@ func (g *group) judgeDetailsIn(r *record, entry *ledger.Entry) {
 				property = Keys
 			}
 			g.world.fail(property, fmt.Sprintf("shard %d, block %d: transaction %s of %s ends "+
-				"with %s, and its details ask for %s", g.shard, r.block.Header.Height, short(entry.ID),
-				t.Signer, code, want))
+				"with %q, and its details ask for %q", g.shard, r.block.Header.Height,
+				short(entry.ID), t.Signer, code, want))
 		}
 		if agreed {
 			g.takeDetails(r, entry, code == ledger.SetAside)

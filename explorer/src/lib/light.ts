@@ -290,8 +290,8 @@ export async function examineAccount(
 }
 
 /**
- * The certificate of a new block follows within a second or two. So ask for the last certified block
- * until it is late enough: to ask for one that has no certificate yet is an error of the caller.
+ * The certificate of a new block follows within a second or two. So ask for the last certified
+ * block until it is late enough: to ask for one that has no certificate yet is refused.
  */
 async function certificateOf(
   node: NodeClient,
