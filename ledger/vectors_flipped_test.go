@@ -31,7 +31,6 @@ var flippedLists = []struct {
 		return err
 	}},
 	{"transactions.json", "transactions", decodeBodyOnly},
-	{"details.json", "transactions", decodeBodyOnly},
 	{"transactions.json", "bundles", decodeBundleOnly},
 	{"packed.json", "bundles", decodeBundleOnly},
 	{"packed.json", "shown", decodeBodyOnly},

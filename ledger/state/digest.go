@@ -163,7 +163,6 @@ func (s *State) Complete(divide Divide) error {
 	s.countRestored()
 	s.sortRestoredMoves()
 	s.completeHolds()
-	s.completeDetails()
 	s.digestAll()
 	return nil
 }

@@ -67,7 +67,6 @@ from .sender import Sender
 from .supply import AssetProof, Issuance, ProvenAsset, ShardProof, Supply, SupplyProof, supply_of
 from .transaction import (
     Cancellation,
-    Details,
     Member,
     MembershipChange,
     Opening,
@@ -94,7 +93,6 @@ __all__ = [
     "BlockHeader",
     "Bundle",
     "Cancellation",
-    "Details",
     "Certificate",
     "CertificateError",
     "CertifiedProof",
