@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
@@ -78,5 +79,37 @@ func TestAccountTerms(t *testing.T) {
 	refused("tx transfer acme:cash acme:old 1", "is closed")
 	if text := s.must("account show acme:old %n"); !strings.Contains(text, "closed") {
 		t.Error(text)
+	}
+}
+
+// TestGuardianOfAnotherShard: a guardian freezes an account of another shard, also while the
+// account's organisation changes the terms, and lifts its freeze.
+func TestGuardianOfAnotherShard(t *testing.T) {
+	t.Parallel()
+	book := apitest.NewBook(t, newestGenesis(0, 0), api.Options{})
+	for door := range 2 {
+		s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(ledger.ShardID(door))}}
+		owner, guardian := fmt.Sprint("acme", door), fmt.Sprint("bank", door)
+		for shard, name := range []string{owner, guardian} {
+			s.must("keys create " + name + " --plain %k")
+			s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))
+		}
+		account := owner + ":cash"
+		s.must("account open " + account + " %n %k")
+		s.must("account label " + account + " --guardian " + guardian + " %n %k")
+		frozen := s.object("account freeze " + account + " --as " + guardian + " %n %k")
+		if frozen["state"] != "durable" || frozen["destinations"] != nil {
+			t.Errorf("at a node of shard %d: %v", door, frozen)
+		}
+		if text := s.must("account show " + account + " %n"); !strings.Contains(text,
+			"frozen by its guardian") {
+			t.Error(text)
+		}
+		if got := s.run("account label " + account + " a=b %n %k"); got.status == exitDone {
+			t.Error("the organisation changes what its guardian froze")
+		}
+		s.must("account unfreeze " + account + " --as " + guardian + " --dry-run %n %k")
+		s.must("account unfreeze " + account + " --as " + guardian + " %n %k")
+		s.must("account label " + account + " a=b %n %k")
 	}
 }

@@ -42,13 +42,18 @@ func (s *Store) HomeShard(name ledger.OrganisationName) ledger.ShardID {
 }
 
 // DecidedAt returns the shard whose chain gives the outcome of a client's transaction that not all
-// shards execute: the home of its signer, or the shard that a cancellation names. If the home is
-// lost, it is another shard that the transaction concerns.
+// shards execute: the home of its signer, the shard that a cancellation names, or the home of the
+// account whose terms it changes, which a guardian of another shard may sign. If the home is lost,
+// it is another shard that the transaction concerns.
 func (s *Store) DecidedAt(t *ledger.Transaction) ledger.ShardID {
 	if c := t.Cancellation; c != nil && int(c.Shard) < s.BookShards() {
 		return c.Shard
 	}
-	home := s.HomeShard(t.Signer)
+	decides := t.Signer
+	if t.Account != nil {
+		decides = t.Account.Account.Organisation()
+	}
+	home := s.HomeShard(decides)
 	if !s.Lost(home) {
 		return home
 	}
