@@ -116,7 +116,8 @@ func newFile(name string, content []byte) (*static.File, error) {
 // list of a book's assets is at /assets, and the built files are below it.
 var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|rounds|` +
 	`agreement|search|shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
-	`(?:block|tx|account|organisation|asset|record)/.+)?$`)
+	`transactions|holds|records|chart|` +
+	`(?:block|tx|account|organisation|asset|record|hold)/.+)?$`)
 
 // ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser
 // gets a 404 as the application's own page, which says so; other clients get a line of text.

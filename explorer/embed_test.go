@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -164,6 +165,32 @@ func TestPaths(t *testing.T) {
 			"default-src 'none'") {
 			t.Errorf("GET %s: Content-Security-Policy = %q", test.path, got)
 		}
+	}
+}
+
+// Each page that the router knows is served as a page, so that a link to it is no error.
+func TestPathsOfTheRouter(t *testing.T) {
+	t.Parallel()
+	router, err := os.ReadFile("src/lib/router.svelte.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := fixture(t)
+	paths := 0
+	for _, match := range regexp.MustCompile(
+		`(?m)^  "(/[^"]*)": "[a-z]+",$|^  ([a-z]+): "[a-z]+",$`).
+		FindAllStringSubmatch(string(router), -1) {
+		path := match[1]
+		if path == "" {
+			path = "/" + match[2] + "/key"
+		}
+		paths++
+		if response := get(t, h, path, nil); response.StatusCode != http.StatusOK {
+			t.Errorf("GET %s = %d", path, response.StatusCode)
+		}
+	}
+	if paths < 20 {
+		t.Errorf("the router has %d paths here: the test does not read it", paths)
 	}
 }
 
