@@ -498,7 +498,7 @@ func (s *State) apply(t *ledger.Transaction, root ledger.Hash,
 	s.undo.clear()
 	touched := len(s.touchedAccounts)
 	result := s.attempt(t, root, signatures)
-	if !result.OK() || s.trying {
+	if !result.OK() || s.trying && s.fault != FaultTrialStays {
 		s.rollback(touched)
 		return result
 	}

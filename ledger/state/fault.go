@@ -120,6 +120,8 @@ const (
 	FaultSpentForgotten
 	// FaultTermsLeft leaves the terms of accounts at the old home of an organisation.
 	FaultTermsLeft
+	// FaultTrialStays leaves in effect what is only tried.
+	FaultTrialStays
 	faults
 )
 
@@ -134,7 +136,7 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"whole-cap", "waiting-uncounted", "issued-left", "hold-free", "hold-kept", "hold-early",
 	"hold-goes-on", "hold-exceeded", "hold-by-anyone", "hold-ends-twice", "hold-ending-expires",
 	"hold-thaws", "hold-left", "hold-not-resumed", "hold-not-wanted",
-	"credit-unjudged", "floor-of-all", "spent-forgotten", "terms-left"}
+	"credit-unjudged", "floor-of-all", "spent-forgotten", "terms-left", "trial-stays"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

@@ -342,6 +342,7 @@ func (m *member) execute(r *round) {
 	if count := len(m.records); count > 0 {
 		parent.Header, parent.Hash = m.records[count-1].block.Header, m.records[count-1].block.Hash
 	}
+	m.try(r, &parent.Header)
 	draft := m.state.Seal(parent, r.epoch, r.number, r.batches, m.seen)
 	if draft == nil {
 		m.group.take(m, r, ledger.Hash{}, nil)
