@@ -54,7 +54,7 @@ key in the keyring. ledgerd tx put posts one, too.
 
 FILE says which application, which chain and which nodes; docs/abci.md has all keys,
 and what an application finds different from CometBFT. The RPC has no access
-control: whoever reaches it posts in the name of that organisation.
+control: every caller posts in the name of that organisation.
 
 The command runs until it is stopped. It waits for the application and for nodes
 that are away. An application that answers another hash than before for the same

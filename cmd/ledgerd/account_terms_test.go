@@ -88,7 +88,8 @@ func TestGuardianOfAnotherShard(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, newestGenesis(0, 0), api.Options{})
 	for door := range 2 {
-		s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(ledger.ShardID(door))}}
+		s := &shell{t: t, folder: t.TempDir(),
+			doors: []*apitest.TestServer{book.Door(ledger.ShardID(door))}}
 		owner, guardian := fmt.Sprint("acme", door), fmt.Sprint("bank", door)
 		for shard, name := range []string{owner, guardian} {
 			s.must("keys create " + name + " --plain %k")

@@ -52,9 +52,11 @@ test("pages as of a block, and back", async ({ page }) => {
   await expect(page).toHaveURL(/at=20/);
   await page.goto(`/account/${await anAccount()}?at=20`);
   await expect(page.getByTestId("facts")).toContainText("as of block 20");
-  const rows = page.getByTestId("history").locator("tbody tr");
-  if ((await rows.count()) > 0)
-    expect(Number(await rows.first().locator("td").nth(1).textContent())).toBeLessThanOrEqual(20);
+  // The account may have got its first posting after block 20; until the answer comes, rows are
+  // empty shapes without links.
+  const blocks = page.getByTestId("history").locator("tbody a[href^='/block/']");
+  await expect(blocks.or(page.getByText("No postings yet")).first()).toBeVisible();
+  for (const block of await blocks.allTextContents()) expect(Number(block)).toBeLessThanOrEqual(20);
   await page.getByRole("button", { name: "Back to the present" }).click();
   await expect(page.getByTestId("past")).toHaveCount(0);
 });

@@ -77,8 +77,21 @@ export interface Wanted {
   wrong: string;
 }
 
-/** decimals are those of the filter's asset, or 0. */
-export function requestOf(filter: HistoryFilter, decimals: number): Wanted {
+/** What the filters of a history and of the list of transactions have in common. */
+interface Common {
+  from: string;
+  to: string;
+  asset: string;
+  min: string;
+  max: string;
+  note: string;
+}
+
+/** The fields of a period, an asset with amounts, and a note. decimals are the asset's, or 0. */
+export function commonFields(
+  filter: Common,
+  decimals: number,
+): { fields: Omit<Wanted["fields"], "counterparty" | "metadata">; wrong: string } {
   let wrong = "";
   const bound = (name: "from" | "to"): bigint => {
     if (filter[name] === "") return 0n;
@@ -99,19 +112,23 @@ export function requestOf(filter: HistoryFilter, decimals: number): Wanted {
         : `"${filter[name]}" is no amount.`;
     return unit ?? "";
   };
-  const metadata = filter.metadata
-    .split(",")
-    .map((text) => text.trim())
-    .filter((text) => text !== "");
   const fields = {
     fromTimeMs: bound("from"),
     toTimeMs: bound("to"),
     asset: filter.asset,
     minAmount: amount("min"),
     maxAmount: amount("max"),
-    counterparty: filter.with,
     note: filter.note,
-    metadata,
   };
   return { fields, wrong };
+}
+
+/** decimals are those of the filter's asset, or 0. */
+export function requestOf(filter: HistoryFilter, decimals: number): Wanted {
+  const { fields, wrong } = commonFields(filter, decimals);
+  const metadata = filter.metadata
+    .split(",")
+    .map((text) => text.trim())
+    .filter((text) => text !== "");
+  return { fields: { ...fields, counterparty: filter.with, metadata }, wrong };
 }

@@ -1,5 +1,5 @@
 // The filters of the list of transactions, as its address has them.
-import { inUtc, smallestUnit } from "./historyfilter";
+import { commonFields, inUtc } from "./historyfilter";
 import { parseMoment } from "./moment";
 
 export const listFilterNames = [
@@ -77,36 +77,13 @@ export interface ListWanted {
 
 /** The fields of a request, or what is wrong with the filter. decimals are those of its asset. */
 export function listRequestOf(filter: ListFilter, decimals: number): ListWanted {
-  let wrong = "";
-  const bound = (name: "from" | "to"): bigint => {
-    if (filter[name] === "") return 0n;
-    const moment = parseMoment(filter[name], Date.now());
-    if (!moment || moment.startMs < 0) {
-      wrong ||= `"${filter[name]}" is no date and no time, such as 2026-01-31 or 2026-01-31 12:00.`;
-      return 0n;
-    }
-    return BigInt(name === "from" ? moment.startMs : moment.endMs);
-  };
-  const amount = (name: "min" | "max"): string => {
-    if (filter[name] === "") return "";
-    const unit = smallestUnit(filter[name], decimals);
-    const of = filter.asset || "amounts of no named asset: name the asset";
-    if (unit === undefined)
-      wrong ||= filter[name].includes(".")
-        ? `"${filter[name]}" has more decimals than ${of}.`
-        : `"${filter[name]}" is no amount.`;
-    return unit ?? "";
-  };
+  const common = commonFields(filter, decimals);
+  let { wrong } = common;
   const fields: ListWanted["fields"] = {
+    ...common.fields,
     kind: filter.kind,
     status: filter.status,
     organisation: filter.organisation,
-    asset: filter.asset,
-    fromTimeMs: bound("from"),
-    toTimeMs: bound("to"),
-    minAmount: amount("min"),
-    maxAmount: amount("max"),
-    note: filter.note,
   };
   if (filter.kind !== "" && !(filter.kind in kinds)) wrong ||= `There is no kind "${filter.kind}".`;
   if (filter.status !== "" && !(filter.status in statuses))
