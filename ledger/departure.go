@@ -159,6 +159,9 @@ func (t *Transaction) Organisations() iter.Seq[OrganisationName] {
 		if t.HoldEnd != nil && !yield(t.HoldEnd.From.Organisation()) {
 			return
 		}
+		if t.Details != nil && t.Details.Refund != nil && !yield(t.Details.Refund.Organisation) {
+			return
+		}
 		for i := range t.Openings {
 			if !yield(t.Openings[i].Account.Organisation()) {
 				return

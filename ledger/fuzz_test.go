@@ -241,6 +241,33 @@ func FuzzHold(f *testing.F) {
 	})
 }
 
+// FuzzDetails: an entry with details has one encoding, and what it says of refunds is bounded.
+func FuzzDetails(f *testing.F) {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	for _, details := range []ledger.Details{{Effective: 5}, {Key: "invoice 7"}, {Refundable: 9},
+		{Key: "k", Refund: &ledger.Refund{Entry: ledger.Hash{1}, Organisation: "shop"}}} {
+		t := client.Transfer("acme:a", "shop:a", 5)
+		t.Details = &details
+		f.Add(client.Bundle(t).Body(0)[1:])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		transaction, err := ledger.DecodeBody(append([]byte{17}, data...))
+		if err != nil {
+			return
+		}
+		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+			t.Fatalf("an entry with details has two encodings: %v", err)
+		}
+		d := transaction.Details
+		if d == nil || !transaction.TakesNonce() || transaction.BookWide() ||
+			d.Refundable != 0 && d.Refund != nil || d.Key != "" &&
+			!ledger.ValidIdempotencyKey(d.Key) || (d.Refundable != 0 || d.Refund != nil) &&
+			len(transaction.Postings) > ledger.MaxRefundPostings {
+			t.Fatalf("%+v", transaction)
+		}
+	})
+}
+
 func FuzzBundle(f *testing.F) {
 	_, bundle, _, _, _ := seeds(f)
 	f.Add(bundle)

@@ -91,6 +91,9 @@ func (t *Transaction) AppendDestinations(to []ShardID, shards int,
 	if t.HoldEnd != nil {
 		add(t.HoldEnd.From.Organisation())
 	}
+	if t.Details != nil && t.Details.Refund != nil {
+		add(t.Details.Refund.Organisation)
+	}
 	for i := range t.Openings {
 		add(t.Openings[i].Account.Organisation())
 	}

@@ -194,6 +194,28 @@ const (
 	AboveCeiling
 	// VelocityExceeded: more would be taken from the account than may be in the time.
 	VelocityExceeded
+)
+
+// The codes of details of entries.
+const (
+	// KeyTaken: an earlier entry of the signer has the idempotency key.
+	KeyTaken Code = 88 + iota
+	// TooManyKeys: as many idempotency keys of the signer, or of all, are remembered as may be.
+	TooManyKeys
+	// UnknownRefundable: the chain remembers no such entry that can be refunded: there is none, it
+	// cannot be refunded any more, or all of it was refunded.
+	UnknownRefundable
+	// RefundOver: the time to refund the entry is over.
+	RefundOver
+	// RefundWaits: the entry, or another refund of it, waits for other shards.
+	RefundWaits
+	// RefundExceeded: the posting gives back more than is left of the entry's posting of the same
+	// account and asset, or the entry has none.
+	RefundExceeded
+	// RefundTime: the entry could not be refunded at all, or more than MaxRefundTime ahead.
+	RefundTime
+	// TooManyRefundable: as many entries of the signer, or of all, can be refunded as may be.
+	TooManyRefundable
 	codes
 )
 
@@ -265,7 +287,17 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	NoCredits:        "nothing may be given to the account",
 	BelowFloor:       "the account would have less than its floor",
 	AboveCeiling:     "the account would have more than its ceiling",
-	VelocityExceeded: "more would be taken from the account than may be in the time"}
+	VelocityExceeded: "more would be taken from the account than may be in the time",
+	KeyTaken:         "an earlier entry of the signer has this idempotency key",
+	TooManyKeys:      "as many idempotency keys are remembered as may be: try again later",
+	UnknownRefundable: "there is no such entry that can be refunded, or all of it was refunded, " +
+		"or its time is over",
+	RefundOver:  "the time to refund the entry is over",
+	RefundWaits: "the entry, or another refund of it, waits for other shards: try again",
+	RefundExceeded: "it gives back more than is left of the entry's posting of this account and " +
+		"asset",
+	RefundTime:        "an entry can be refunded after its block, and at most 400 days ahead",
+	TooManyRefundable: "as many entries can be refunded as may be: try again later"}
 
 // String returns the code in words.
 func (c Code) String() string {

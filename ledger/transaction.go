@@ -177,6 +177,8 @@ type Transaction struct {
 	// one. Each is alone in its transaction, except for a note and, of an end, the postings.
 	Hold    *Hold    `json:"hold,omitempty"`
 	HoldEnd *HoldEnd `json:"hold_end,omitempty"`
+	// Details are what an entry says of itself beyond its postings (see Details), or nil.
+	Details *Details `json:"details,omitempty"`
 	// Arrival makes the transaction a part of an organisation that moves here (see Arrival).
 	// Members put it into a block, as they do with a verdict.
 	Arrival *Arrival `json:"arrival,omitempty"`
@@ -249,6 +251,9 @@ func (t *Transaction) BookWide() bool {
 
 // checkForm checks the rules that every encoding satisfies: names and bounds.
 func (t *Transaction) checkForm() error {
+	if t.Details != nil {
+		return t.Details.checkForm(t)
+	}
 	if t.Hold != nil {
 		return t.Hold.checkForm(t)
 	}
@@ -282,6 +287,11 @@ func (t *Transaction) checkForm() error {
 	if t.Cancellation != nil {
 		return t.Cancellation.checkForm(t)
 	}
+	return t.checkEntryForm()
+}
+
+// checkEntryForm is checkForm for an entry: registrations, openings, postings and records.
+func (t *Transaction) checkEntryForm() error {
 	if err := t.Signer.Validate(); err != nil {
 		return err
 	}
@@ -410,6 +420,9 @@ func (t *Transaction) assetBefore(index int, asset AssetName) bool {
 
 // appendBody appends the canonical encoding without any checks; see EncodeBody.
 func (t *Transaction) appendBody(to []byte) []byte {
+	if t.Details != nil {
+		return t.appendDetails(to)
+	}
 	if t.Hold != nil {
 		return t.appendHold(to)
 	}
@@ -460,6 +473,11 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	for i := range t.Registrations {
 		to = t.Registrations[i].append(to)
 	}
+	return codec.AppendString(t.appendItems(to), t.Note)
+}
+
+// appendItems appends openings, postings and records.
+func (t *Transaction) appendItems(to []byte) []byte {
 	to = binary.AppendUvarint(to, uint64(len(t.Openings)))
 	for i := range t.Openings {
 		to = codec.AppendString(to, t.Openings[i].Account)
@@ -477,7 +495,7 @@ func (t *Transaction) appendBody(to []byte) []byte {
 		to = codec.AppendString(to, t.Records[i].Key)
 		to = codec.AppendString(to, t.Records[i].Value)
 	}
-	return codec.AppendString(to, t.Note)
+	return to
 }
 
 // appendAdministrative appends the encoding of an administrative transaction: version 2, ledger,
@@ -656,6 +674,12 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 			return err
 		}
 		return t.checkForm()
+	case detailsVersion:
+		t.decodeDetails(&r, postings)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
 	case accountChangeVersion:
 		t.decodeAccountChange(&r)
 		if err := r.End(); err != nil {
@@ -685,6 +709,16 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 			t.Registrations[i].decode(&r)
 		}
 	}
+	t.decodeItems(&r, postings)
+	t.Note = r.Bytes("bytes of note", MaxNote)
+	if err := r.End(); err != nil {
+		return err
+	}
+	return t.checkForm()
+}
+
+// decodeItems decodes openings, postings and records.
+func (t *Transaction) decodeItems(r *reader, postings *postingSlab) {
 	if count := r.Count("openings", MaxOpenings, 3); count > 0 {
 		t.Openings = make([]Opening, count)
 		for i := range t.Openings {
@@ -714,11 +748,6 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 			}
 		}
 	}
-	t.Note = r.Bytes("bytes of note", MaxNote)
-	if err := r.End(); err != nil {
-		return err
-	}
-	return t.checkForm()
 }
 
 func (t *Transaction) decodeAdministrative(r *reader) {

@@ -36,7 +36,9 @@ func TestVectors(t *testing.T) {
 	}
 	compareVectors(t, "basics.json", basics)
 	e := newExamples(t)
-	compareVectors(t, "transactions.json", transactionVectors{Transactions: e.transactionVectors(t),
+	details, others := withDetails(e.transactionVectors(t))
+	compareVectors(t, "details.json", details)
+	compareVectors(t, "transactions.json", transactionVectors{Transactions: others,
 		Bundles: e.bundleVectors(t), Carried: e.carriedVector(t), Batches: e.batchVectors(t)})
 	blocks := blockVectors{Blocks: e.blockVectors(t), Proofs: e.proofVectors(t)}
 	blocks.Statements, blocks.Certificates, blocks.Certified = e.finalityVectors(t)
@@ -292,6 +294,29 @@ func newExamples(t *testing.T) *examples {
 						Seconds: 86_400}}},
 				Metadata: []ledger.Metadatum{{Key: "iban", Value: "DE12", Indexed: true},
 					{Key: "note", Value: "ours"}}}}
+	})
+	add("an entry with a date and a key that can be refunded", at(book, 10),
+		func(t *ledger.Transaction) {
+			t.Deadline = 1_700_000_060_000
+			t.Details = &ledger.Details{Effective: 1_690_000_000_000, Key: "invoice 2024/17",
+				Refundable: 1_702_000_000_000}
+			t.Postings = []ledger.Posting{
+				{Account: "alice:cash", Asset: "EUR", Amount: ledger.NewAmount(-4200)},
+				{Account: "bob:cash", Asset: "EUR", Amount: ledger.NewAmount(4200)}}
+			t.Note = []byte("books")
+		})
+	add("a refund", at(book, 11), func(t *ledger.Transaction) {
+		t.LastValid = 12
+		t.Details = &ledger.Details{Refund: &ledger.Refund{Entry: ledger.Hash{1, 2, 3},
+			Organisation: "bob"}}
+		t.Postings = []ledger.Posting{
+			{Account: "alice:cash", Asset: "EUR", Amount: ledger.NewAmount(-200)},
+			{Account: "bob:cash", Asset: "EUR", Amount: ledger.NewAmount(200)}}
+		t.Records = []ledger.Record{{Key: "alice:refunds/1", Value: []byte("torn page")}}
+	})
+	add("an opening with a date", at(book, 12), func(t *ledger.Transaction) {
+		t.Details = &ledger.Details{Effective: 1}
+		t.Openings = []ledger.Opening{{Account: "alice:late"}}
 	})
 	operators := func(book ledger.Hash, sequence uint64) ledger.Transaction {
 		return ledger.Transaction{Ledger: book, Nonce: ledger.Nonce{Sequence: sequence}}

@@ -31,6 +31,7 @@ var flippedLists = []struct {
 		return err
 	}},
 	{"transactions.json", "transactions", decodeBodyOnly},
+	{"details.json", "transactions", decodeBodyOnly},
 	{"transactions.json", "bundles", decodeBundleOnly},
 	{"packed.json", "bundles", decodeBundleOnly},
 	{"packed.json", "shown", decodeBodyOnly},

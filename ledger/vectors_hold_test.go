@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -29,4 +30,37 @@ func holdParts(p *parts, t *ledger.Transaction) {
 	}
 	p.string("poster", []byte(t.Hold.Poster))
 	p.uvarint("expiry", uint64(t.Hold.Expires))
+}
+
+// detailsParts adds what an entry with details has between the nonce and the note.
+func detailsParts(p *parts, t *ledger.Transaction) {
+	d := t.Details
+	p.uvarint("last valid height", uint64(t.LastValid))
+	p.uvarint("deadline", uint64(t.Deadline))
+	p.uvarint("effective date", uint64(d.Effective))
+	p.string("idempotency key", []byte(d.Key))
+	p.uvarint("refundable until", uint64(d.Refundable))
+	p.bool("a refund", d.Refund != nil)
+	if of := d.Refund; of != nil {
+		p.add("entry that it refunds", of.Entry[:]...)
+		p.string("organisation of that entry", []byte(of.Organisation))
+	}
+	itemParts(p, t)
+}
+
+// detailVectors are the content of details.json.
+type detailVectors struct {
+	Transactions []vector `json:"transactions"`
+}
+
+// withDetails divides vectors into those of entries with details and the others.
+func withDetails(all []vector) (details detailVectors, others []vector) {
+	for _, each := range all {
+		if strings.HasPrefix(each.Encoded, "11") {
+			details.Transactions = append(details.Transactions, each)
+		} else {
+			others = append(others, each)
+		}
+	}
+	return details, others
 }

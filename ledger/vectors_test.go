@@ -355,6 +355,10 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		p.uvarint("last valid height", uint64(t.LastValid))
 		p.uvarint("deadline", uint64(t.Deadline))
 		holdParts(&p, t)
+	case t.Details != nil:
+		begin(17, true)
+		nonce()
+		detailsParts(&p, t)
 	case t.Account != nil:
 		begin(16, true)
 		nonce()
@@ -418,6 +422,10 @@ func entryParts(p *parts, t *ledger.Transaction) {
 		p.bool(of+"pinned", each.Pinned)
 		p.uvarint(of+"shard", uint64(each.Shard))
 	}
+	itemParts(p, t)
+}
+
+func itemParts(p *parts, t *ledger.Transaction) {
 	p.uvarint("openings, count", uint64(len(t.Openings)))
 	for i, each := range t.Openings {
 		of := fmt.Sprintf("opening %d, ", i)

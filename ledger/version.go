@@ -41,8 +41,10 @@ const (
 	// AccountTermsVersion is the version from which on organisations may set terms of their
 	// accounts (see AccountChange), and aliases are unique within an organisation.
 	AccountTermsVersion = 10
+	// DetailsVersion is the version from which on entries may have details (see Details).
+	DetailsVersion = 11
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = AccountTermsVersion
+	NewestVersion = DetailsVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -66,6 +68,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= KeyTaken:
+		return TakesDetails(version)
 	case code >= AccountOutdated:
 		return TakesAccountTerms(version)
 	case code >= UnknownHold:
@@ -106,11 +110,17 @@ func TakesHolds(version int) bool { return version >= HoldsVersion }
 // Programs that do not know the version cannot decode them.
 func TakesAccountTerms(version int) bool { return version >= AccountTermsVersion }
 
+// TakesDetails reports whether a chain of this version takes entries with details. Programs that do
+// not know the version cannot decode them.
+func TakesDetails(version int) bool { return version >= DetailsVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
 func (t *Transaction) NeedsVersion() int {
 	switch {
+	case t.Details != nil:
+		return DetailsVersion
 	case t.Hold != nil, t.HoldEnd != nil:
 		return HoldsVersion
 	case t.Account != nil:

@@ -142,6 +142,8 @@ var asking = map[string]string{
 	"tx import":         "%d/entries.jsonl",
 	"tx post":           "--posting acme:cash=-5 --posting acme:vault=5",
 	"tx put":            "acme:r x",
+	"tx refund":         strings.Repeat("ab", 32) + " 5",
+	"tx reverse":        strings.Repeat("ab", 32),
 	"tx status":         strings.Repeat("ab", 32),
 	"tx submit":         "%d/payment.tx",
 	"tx template post": "../../examples/templates/sale.toml --set net=1.00 --set tax=0.20 " +

@@ -42,7 +42,9 @@ type bookSweepReport struct {
 	// and another shard executed the transaction after its deadline, and Withdrawn those for which
 	// a signer had cancelled it there. Moved counts the organisations that arrived in another
 	// shard, and Lost the blocks that were executed and lost. Held counts the holds, and Posted,
-	// Voided and Lapsed how they ended.
+	// Voided and Lapsed how they ended. Keys counts the entries that took effect with an
+	// idempotency key, Refundable those that could be refunded, and Refunds those that refunded
+	// one.
 	Members     int `json:"members"`
 	Submissions int `json:"submissions"`
 	Blocks      int `json:"blocks"`
@@ -55,6 +57,9 @@ type bookSweepReport struct {
 	Posted      int `json:"posted"`
 	Voided      int `json:"voided"`
 	Lapsed      int `json:"lapsed"`
+	Keys        int `json:"keys"`
+	Refundable  int `json:"refundable"`
+	Refunds     int `json:"refunds"`
 	Struck      int `json:"faults_struck"`
 	Generations int `json:"generations"`
 	Lost        int `json:"blocks_lost"`
@@ -88,7 +93,8 @@ members that execute the ledger as nodes do. Clients register organisations and
 submit transfers, records and policies, within and across shards, some of them
 twice or at the wrong shard. Many deadlines end while a transaction is on its way,
 and clients cancel transactions, their own and others'. In some books organisations
-move to other shards, and clients place holds, which others post, void or let expire.
+move to other shards, and clients place holds, which others post, void or let expire,
+use idempotency keys, and refund entries.
 In some books the operators raise the version of the chains. --faults lists what happens meanwhile:
 
   crash      a member loses power, and all that it has not flushed
@@ -112,6 +118,8 @@ Then the faults end, and the book has to come to rest. The run fails if
   conservation  the amounts of an asset do not add up to zero at a cut
   supply        more of an asset is issued than its cap, or not what accounts are below zero
   holds         what is held is spent, a hold ends twice, posts more than it has, or expires early
+  keys          two entries of an organisation with one idempotency key take effect
+  refunds       more is given back of an entry than it posted
   terms         an account goes beyond its terms, or loses them in a move
   verdicts      a shard gives two verdicts on a transaction
   deadline      a shard agrees to a transaction after its deadline
@@ -286,6 +294,9 @@ func (report *bookSweepReport) take(r book.Result) {
 	report.Posted += r.Posted
 	report.Voided += r.Voided
 	report.Lapsed += r.Lapsed
+	report.Keys += r.Keys
+	report.Refundable += r.Refundable
+	report.Refunds += r.Refunds
 	report.Struck += r.Faults
 	report.Generations += r.Generations
 	report.Lost += r.Lost
@@ -361,11 +372,13 @@ func (o *bookOptions) print(out io.Writer, report bookSweepReport) error {
 		fmt.Sprintf("%d members, %d bundles, %d blocks, %d decisions on crossings that took "+
 			"effect, %d on others (%d agreed and another shard was late, %d agreed and it was "+
 			"cancelled in another one), %d organisations that moved, %d holds (%d posted, "+
-			"%d voided, %d expired), %d faults, %d new generations, %d blocks lost in %.1f s, "+
+			"%d voided, %d expired), %d keys, %d entries that can be refunded with %d refunds, "+
+			"%d faults, %d new generations, %d blocks lost in %.1f s, "+
 			"%.0f seeds a second", report.Members, report.Submissions, report.Blocks,
 			report.Applied, report.Refused, report.Late, report.Withdrawn, report.Moved,
 			report.Held, report.Posted, report.Voided, report.Lapsed,
-			report.Struck, report.Generations, report.Lost, report.Seconds,
+			report.Keys, report.Refundable, report.Refunds, report.Struck,
+			report.Generations, report.Lost, report.Seconds,
 			float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {
 		lines = append(lines, fmt.Sprintf("--for ended it after %d of %d seeds", report.Seeds,

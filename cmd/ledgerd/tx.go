@@ -41,7 +41,7 @@ The state of a transaction is its outcome so far:
   ledgerd tx status 5d0c6a…`,
 	}, newTxTransferCommand(), newTxPostCommand(), newTxPutCommand(), newTxGetCommand(),
 		newTxSubmitCommand(), newTxStatusCommand(), newTxCancelCommand(), newTxImportCommand(),
-		newTxTemplateCommand())
+		newTxTemplateCommand(), newTxRefundCommand(), newTxReverseCommand())
 }
 
 // statusReport is a transaction's state as --json prints it.
@@ -121,6 +121,7 @@ var remedies = map[string]string{
 	"unknown_organisation": ": register it with `ledgerd org add`",
 	"insufficient_funds":   ": see what is there with `ledgerd account show`",
 	"hold_time":            ": the time of blocks counts, see `ledgerd block head`",
+	"key_taken":            ": it is there already, under another id",
 	"unknown_hold":         ": see what is open with `ledgerd hold list`",
 	"too_many_waiting":     ": see with `ledgerd shards` which one does not answer",
 }

@@ -107,6 +107,7 @@ type txPostOptions struct {
 	signer    string
 	lastValid uint64
 	deadline  string
+	details   detailOptions
 	out       string
 }
 
@@ -176,6 +177,7 @@ elsewhere.`,
 	flags.Uint64Var(&options.lastValid, "last-valid", 0,
 		"height of the last block that may take the transaction; 0 means that it does not expire")
 	bindDeadline(command, &options.deadline)
+	options.details.bind(command)
 	flags.StringVar(&options.out, "out", "",
 		"write the signed transaction to this file instead of submitting it")
 	completeFlag(command, "signer", keyCompletion(&options.post.keys))
@@ -233,6 +235,9 @@ func (o *txPostOptions) submit(command *cobra.Command, parts draft) error {
 		parts.Deadline = o.deadline
 	}
 	if transaction.Deadline, err = parseDeadline(parts.Deadline, time.Now()); err != nil {
+		return err
+	}
+	if err := o.details.details(&transaction, time.Now()); err != nil {
 		return err
 	}
 	signers := signersOf(&transaction)

@@ -31,6 +31,7 @@ type transactionReport struct {
 	Asset       *ledger.AssetChange  `json:"asset,omitempty"`
 	Hold        *ledger.Hold         `json:"hold,omitempty"`     // that it places
 	HoldEnd     *ledger.HoldEnd      `json:"hold_end,omitempty"` // that it ends
+	Details     *ledger.Details      `json:"details,omitempty"`
 	// Account is the change of the terms of an account.
 	Account    *ledger.AccountChange `json:"account,omitempty"`
 	Charter    *charterReport        `json:"charter,omitempty"`
@@ -254,7 +255,7 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	report.Policy, report.Charter = reportRules(body)
 	report.Asset = reportAssetChange(body.GetAsset())
 	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil {
-		report.Hold, report.HoldEnd = entry.Hold, entry.HoldEnd
+		report.Hold, report.HoldEnd, report.Details = entry.Hold, entry.HoldEnd, entry.Details
 	}
 	report.Account = reportAccountChange(body.GetAccountChange())
 	if cancellation := body.GetCancellation(); cancellation != nil {
@@ -399,6 +400,20 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	if h := r.Hold; h != nil {
 		rows.add("holds", fmt.Sprintf("%s %s of %s for %v; %s may post it until %s", h.Amount,
 			h.Asset, h.From, h.To, h.Poster, moment(uint64(h.Expires))))
+	}
+	if d := r.Details; d != nil {
+		if d.Effective != 0 {
+			rows.add("effective", moment(uint64(d.Effective)))
+		}
+		if d.Key != "" {
+			rows.add("key", d.Key)
+		}
+		if d.Refundable != 0 {
+			rows.add("refundable", "until "+moment(uint64(d.Refundable)))
+		}
+		if d.Refund != nil {
+			rows.add("refunds", fmt.Sprintf("%s of %s", d.Refund.Entry, d.Refund.Organisation))
+		}
 	}
 	if r.HoldEnd != nil {
 		what := "voids"

@@ -11,6 +11,7 @@ import (
 // newTxTransferCommand returns the `ledgerd tx transfer` command.
 func newTxTransferCommand() *cobra.Command {
 	var options postOptions
+	var details detailOptions
 	var from, to, amount, asset, note, deadline string
 	command := &cobra.Command{
 		Use:   "transfer FROM TO AMOUNT [ASSET]",
@@ -64,6 +65,9 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
 			if transaction.Deadline, err = parseDeadline(deadline, time.Now()); err != nil {
 				return err
 			}
+			if err := details.details(&transaction, time.Now()); err != nil {
+				return err
+			}
 			return options.post(command, signersOf(&transaction), transaction)
 		},
 		ValidArgsFunction: accountCompletion(&options.remote, 2),
@@ -75,6 +79,7 @@ While one of its shards is down or full, the nodes refuse it, and say which. Wit
 	flags.StringVar(&asset, "asset", "", `asset (default "unit")`)
 	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
 	bindDeadline(command, &deadline)
+	details.bind(command)
 	options.bind(command)
 	bindDryRun(command, &options.dry)
 	options.remote.bindQueue(command)

@@ -116,6 +116,7 @@ type entryLine struct {
 	Asset         *ledger.AssetChange      `json:"asset,omitempty"`
 	Hold          *ledger.Hold             `json:"hold,omitempty"`
 	HoldEnd       *ledger.HoldEnd          `json:"hold_end,omitempty"`
+	Details       *ledger.Details          `json:"details,omitempty"`
 	Account       *ledger.AccountChange    `json:"account,omitempty"`
 	Charter       *ledger.CharterChange    `json:"charter,omitempty"`
 	Book          *ledger.BookChange       `json:"book,omitempty"`
@@ -248,7 +249,7 @@ func entryOf(block *ledger.Block, index int, entry *ledger.Entry) entryLine {
 		Code: entry.Result.Code, Signer: t.Signer, LastValid: t.LastValid, Deadline: t.Deadline,
 		Registrations: t.Registrations, Openings: t.Openings, Postings: t.Postings,
 		Change: t.Change, Verdict: t.Verdict, Policy: t.Policy, Charter: t.Charter, Book: t.Book,
-		Asset: t.Asset, Account: t.Account, Hold: t.Hold, HoldEnd: t.HoldEnd,
+		Asset: t.Asset, Account: t.Account, Hold: t.Hold, HoldEnd: t.HoldEnd, Details: t.Details,
 		Cancellation: t.Cancellation, Arrival: t.Arrival}
 	line.Outcome, line.Reason = outcomeOf(entry, t)
 	if entry.Result.Item != ledger.NoItem {

@@ -119,6 +119,22 @@ func entryRows(source Source, at Row, bundle *ledger.BundleSeal, entry *ledger.E
 			r.Key, r.Value = string(t.Records[i].Key), Visible(t.Records[i].Value)
 		})
 	}
+	if d := t.Details; d != nil {
+		if d.Effective != 0 {
+			put("effective", func(r *Row) { r.Value = fmt.Sprint(d.Effective) })
+		}
+		if d.Key != "" {
+			put("key", func(r *Row) { r.Key = d.Key })
+		}
+		if d.Refundable != 0 {
+			put("refundable", func(r *Row) { r.Value = fmt.Sprint(d.Refundable) })
+		}
+		if d.Refund != nil {
+			put("refund", func(r *Row) {
+				r.Organisation, r.Value = string(d.Refund.Organisation), d.Refund.Entry.String()
+			})
+		}
+	}
 	if h := t.Hold; h != nil {
 		put("hold", func(r *Row) {
 			r.Organisation, r.Account, r.Asset = string(h.Poster), string(h.From), string(h.Asset)

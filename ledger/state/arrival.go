@@ -63,7 +63,8 @@ func (s *State) applyArrival(t *ledger.Transaction, id ledger.Hash) ledger.Resul
 	}
 	m := s.moves.coming[a.Move]
 	taken, err := m.read(a)
-	if err != nil || !s.takesIssuances(taken.issued) || !s.takesHolds(taken) {
+	if err != nil || !s.takesIssuances(taken.issued) || !s.takesHolds(taken) ||
+		!s.takesDetails(taken.details) {
 		// A majority of the old home's members made it.
 		return whole(ledger.OutOfPlace)
 	}
@@ -86,6 +87,7 @@ type arriving struct {
 	records   []record
 	issued    []movedIssuance
 	held      []*held
+	details   []*detail
 }
 
 // read decodes the entries of an arrival. All have to be the organisation's.
@@ -131,6 +133,16 @@ func (m *move) read(a *ledger.Arrival) (*arriving, error) {
 			}
 			owner = each.From.Organisation()
 			all.held = append(all.held, each)
+		case key[0] == kindKey || key[0] == kindRefundable:
+			each, err := r.detail(key)
+			if err != nil {
+				return nil, err
+			}
+			if each.waits != (ledger.Hash{}) {
+				return nil, fmt.Errorf("%w: entry %x of an arrival waits", ErrEntry, key)
+			}
+			owner = each.of
+			all.details = append(all.details, each)
 		case key[0] == kindIssuance:
 			each := r.movedIssuance(key, value)
 			owner = each.by
@@ -187,6 +199,9 @@ func (s *State) takeOver(all *arriving, move uint64) {
 		s.held.touched = append(s.held.touched, each)
 		p := each.outgoing(each.Amount)
 		s.changeHold(s.find(each.From), &p, false)
+	}
+	for _, each := range all.details {
+		s.addDetail(each)
 	}
 	for i := range all.withdrawn {
 		each := &all.withdrawn[i]

@@ -111,6 +111,9 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 			return whole(ledger.StreamQuota)
 		}
 	}
+	if result := s.attemptDetails(t); result.Code != ledger.Applied {
+		return result
+	}
 	if e := t.HoldEnd; e != nil && s.HomeShard(e.From.Organisation()) == s.shard {
 		return s.attemptEndingParts(t)
 	}
@@ -186,6 +189,10 @@ func (s *State) attemptWhole(t *ledger.Transaction, signatures []ledger.Signatur
 		return whole(ledger.Unbalanced)
 	}
 	if e := t.HoldEnd; e != nil && s.organisations[e.From.Organisation()] == nil {
+		return whole(ledger.UnknownOrganisation)
+	}
+	if d := t.Details; d != nil && d.Refund != nil &&
+		s.organisations[d.Refund.Organisation] == nil {
 		return whole(ledger.UnknownOrganisation)
 	}
 	for i := range t.Postings {
@@ -346,6 +353,9 @@ func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.
 	}
 	if s.HomeShard(t.Signer) == s.shard {
 		s.takeNonce(t)
+	}
+	if t.Details != nil {
+		s.keepDetails(id, t, true)
 	}
 	s.addPending(entry)
 }

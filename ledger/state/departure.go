@@ -30,7 +30,8 @@ func (s *State) Departed(number uint64) bool {
 			return false
 		}
 	}
-	return !s.endsHolds(m.organisation) // also by a transaction without a part, which voids one
+	// Also a transaction without a part may void a hold, or bring a key or a refund.
+	return !s.endsHolds(m.organisation) && !s.detailsWait(m.organisation)
 }
 
 // NeverDeparts reports whether an organisation that is to move on from this shard never will: it
@@ -130,6 +131,7 @@ func (s *State) Leaves(number uint64, pause func()) (entries []ledger.MovedEntry
 	}
 	s.issuancesOf(m.organisation, func(each movedIssuance) { add(&each) })
 	s.heldBy(m.organisation, func(each *held) { add(each) })
+	s.detailsOf(m.organisation, func(each *detail) { add(each) })
 	// A loop over a map meets each entry once that is there all the time, whatever else changes.
 	for key, each := range s.windows {
 		if key.organisation == m.organisation {

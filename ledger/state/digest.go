@@ -163,6 +163,7 @@ func (s *State) Complete(divide Divide) error {
 	s.countRestored()
 	s.sortRestoredMoves()
 	s.completeHolds()
+	s.completeDetails()
 	s.digestAll()
 	return nil
 }

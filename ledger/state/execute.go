@@ -142,6 +142,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	}
 	s.begin(&block.Header)
 	s.expireHolds()
+	s.lapseDetails()
 	s.history = make([]HistoryChange, 0, 2*block.Len())
 	var crossings Crossings
 	if s.tree == nil {
@@ -348,6 +349,7 @@ func (s *State) finish() *Changes {
 	s.touchedMembers = s.touchedMembers[:0]
 	s.finishCancelled(changes)
 	s.finishHolds(changes)
+	s.finishDetails(changes)
 	s.finishCharter(changes)
 	s.finishGrowth(changes)
 	s.finishMoves(changes)
@@ -541,6 +543,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	if (t.Hold != nil || t.HoldEnd != nil) && !ledger.TakesHolds(s.Version()) {
 		return whole(ledger.OutOfPlace) // sealing leaves it out before the chain has the version
 	}
+	if t.Details != nil && !ledger.TakesDetails(s.Version()) {
+		return whole(ledger.OutOfPlace)
+	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
@@ -557,6 +562,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	}
 	if t.Hold != nil {
 		return s.attemptPlacing(t)
+	}
+	if result := s.attemptDetails(t); result.Code != ledger.Applied {
+		return result
 	}
 	if t.HoldEnd != nil {
 		if code := s.liftAll(t); code != ledger.Applied {
@@ -780,6 +788,9 @@ func (s *State) commit(t *ledger.Transaction) {
 	}
 	if t.Account != nil {
 		s.changeTerms(t.Account, t.Account.Guards(t.Signer))
+	}
+	if t.Details != nil {
+		s.keepDetails(s.id, t, false)
 	}
 	s.commitIssuing()
 	s.commitSpending()

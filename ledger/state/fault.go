@@ -120,6 +120,28 @@ const (
 	FaultSpentForgotten
 	// FaultTermsLeft leaves the terms of accounts at the old home of an organisation.
 	FaultTermsLeft
+	// FaultKeyTwice takes a second entry with an idempotency key.
+	FaultKeyTwice
+	// FaultKeyKept keeps the key of a transaction that another shard refused.
+	FaultKeyKept
+	// FaultKeysLeft leaves the idempotency keys of an organisation that moves at its old home.
+	FaultKeysLeft
+	// FaultRefundExceeded gives back more than is left of an entry.
+	FaultRefundExceeded
+	// FaultRefundUncounted does not count refunds across shards once they took effect.
+	FaultRefundUncounted
+	// FaultRefundsAtOnce takes a refund while another one of the same entry waits.
+	FaultRefundsAtOnce
+	// FaultRefundKept keeps what a refund took that another shard refused.
+	FaultRefundKept
+	// FaultRefundableLeft leaves the refundable entries of an organisation that moves at its old
+	// home.
+	FaultRefundableLeft
+	// FaultDetailsThaw lets keys and refundable entries lapse at the old home of an organisation
+	// that moved.
+	FaultDetailsThaw
+	// FaultDetailsNotResumed never lets restored keys and refundable entries lapse.
+	FaultDetailsNotResumed
 	// FaultTrialStays leaves in effect what is only tried.
 	FaultTrialStays
 	faults
@@ -136,7 +158,9 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"whole-cap", "waiting-uncounted", "issued-left", "hold-free", "hold-kept", "hold-early",
 	"hold-goes-on", "hold-exceeded", "hold-by-anyone", "hold-ends-twice", "hold-ending-expires",
 	"hold-thaws", "hold-left", "hold-not-resumed", "hold-not-wanted",
-	"credit-unjudged", "floor-of-all", "spent-forgotten", "terms-left", "trial-stays"}
+	"credit-unjudged", "floor-of-all", "spent-forgotten", "terms-left",
+	"key-twice", "key-kept", "keys-left", "refund-exceeded", "refund-uncounted", "refunds-at-once",
+	"refund-kept", "refundable-left", "details-thaw", "details-not-resumed", "trial-stays"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

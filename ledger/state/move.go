@@ -116,6 +116,7 @@ func (s *State) moveOrganisation(number uint64, change *ledger.OrganisationMove)
 	if made.from == s.shard {
 		made.withdrawn = s.withdrawnBy(found.Name)
 		s.freezeHolds(found.Name)
+		s.freezeDetails(found.Name)
 	}
 	s.moves.add(made, s.shard)
 	s.moves.touched = append(s.moves.touched, made)

@@ -63,6 +63,7 @@ func (s *State) release(entry *pending) {
 		s.changeHold(s.find(entry.parts[i].account), &entry.parts[i], true)
 	}
 	s.goOn(entry.id)
+	s.dropDetails(entry.id)
 }
 
 // takeEffect applies the parts of a transaction that were set aside. It cannot fail, because
@@ -85,6 +86,7 @@ func (s *State) takeEffect(entry *pending) {
 		s.countHistory(found)
 	}
 	s.endAfter(entry.id)
+	s.settleDetails(entry.id)
 	for i := range entry.records {
 		written := &entry.records[i]
 		s.writeRecord(written.key, RecordPlace{Height: entry.height, Index: entry.index,

@@ -110,6 +110,7 @@ type State struct {
 	assets        assets
 	held          holdSet
 	aliases       aliases
+	details       detailSet
 
 	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
 	// are in accountTree instead, which is nil before, and from ledger.CrossingVersion on the
@@ -136,7 +137,7 @@ func New(genesis *ledger.Genesis) *State {
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
 		uses: make(map[ledger.OrganisationName]*use), cancelled: newCancelledSet(),
-		moves: newMoves(), held: newHoldSet(),
+		moves: newMoves(), held: newHoldSet(), details: newDetailSet(),
 		divide: inTurn, assetsMax: ledger.MaxAssets, lateMax: MaxLate,
 	}
 	if s.tree != nil {
@@ -188,7 +189,8 @@ func (s *State) EntryCount() int {
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
 		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
 		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) +
-		len(s.assets.all) + len(s.held.by) + len(s.aliases.by) + single
+		len(s.assets.all) + len(s.held.by) + len(s.aliases.by) +
+		len(s.details.keys) + len(s.details.refundable) + single
 }
 
 // Record returns the place of a record's value.
@@ -375,6 +377,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return s.restoreHold(key, r)
 	case kindAlias:
 		return s.restoreAlias(key, r)
+	case kindKey, kindRefundable:
+		return s.restoreDetail(key, r)
 	}
 	return nil, false, fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 }
@@ -491,6 +495,12 @@ func (s *State) others() []entry {
 		all = append(all, each)
 	}
 	for _, each := range s.aliases.by {
+		all = append(all, each)
+	}
+	for _, each := range s.details.keys {
+		all = append(all, each)
+	}
+	for _, each := range s.details.refundable {
 		all = append(all, each)
 	}
 	return all

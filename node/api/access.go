@@ -133,6 +133,13 @@ var rules = map[string]rule{
 	"ListOrganisations": {shared: true},
 	"GetAsset":          {shared: true}, // terms and sums, as the directory
 	"ListAssets":        {shared: true},
+	"GetKey": {asks: func(organisation string, request any) error {
+		if request.(*ledgerdv1.GetKeyRequest).GetOrganisation() != organisation {
+			return errOthers
+		}
+		return nil
+	}},
+	"GetRefundable": {shared: true}, // the receivers refund, and know the entry
 	"GetHold": {answers: func(organisation string, answer any) error {
 		hold := answer.(*ledgerdv1.GetHoldResponse).GetHold().GetHold()
 		if !holdConcerns(organisation, hold) {

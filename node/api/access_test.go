@@ -213,6 +213,22 @@ func TestAccess(t *testing.T) {
 			}
 			return err
 		}, all},
+		"GetKey": {func(c client) error {
+			_, err := c.GetKey(b.context(), connect.NewRequest(
+				&ledgerdv1.GetKeyRequest{Organisation: "bank", Key: "order 1"}))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil // no entry has it, which only its organisation may learn
+			}
+			return err
+		}, "bank auditor operator"},
+		"GetRefundable": {func(c client) error {
+			_, err := c.GetRefundable(b.context(), connect.NewRequest(
+				&ledgerdv1.GetRefundableRequest{Organisation: "bank", EntryHex: id.String()}))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil
+			}
+			return err
+		}, all},
 		"ListHolds": {func(c client) error {
 			_, err := c.ListHolds(b.context(), connect.NewRequest(
 				&ledgerdv1.ListHoldsRequest{Organisation: "bank"}))

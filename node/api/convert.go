@@ -86,6 +86,11 @@ var reasonCodes = [...]string{
 	ledger.AccountFrozen: "account_frozen", ledger.AccountClosed: "account_closed",
 	ledger.NoDebits: "no_debits", ledger.NoCredits: "no_credits", ledger.BelowFloor: "below_floor",
 	ledger.AboveCeiling: "above_ceiling", ledger.VelocityExceeded: "velocity_exceeded",
+	// Of details of entries.
+	ledger.KeyTaken: "key_taken", ledger.TooManyKeys: "too_many_keys",
+	ledger.UnknownRefundable: "unknown_refundable", ledger.RefundOver: "refund_over",
+	ledger.RefundWaits: "refund_waits", ledger.RefundExceeded: "refund_exceeded",
+	ledger.RefundTime: "refund_time", ledger.TooManyRefundable: "too_many_refundable",
 	// Of assets.
 	ledger.AssetTaken: "asset_taken", ledger.UnknownAsset: "unknown_asset",
 	ledger.AssetOutdated: "asset_outdated", ledger.TermsFixed: "terms_fixed",
@@ -232,6 +237,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		Charter: changeOfCharterToProto(t.Charter), Book: bookChangeToProto(t.Book),
 		Asset: assetChangeToProto(t.Asset), AccountChange: accountChangeToProto(t.Account),
 		Hold: holdToProto(t.Hold), HoldEnd: holdEndToProto(t.HoldEnd),
+		Details: detailsToProto(t.Details),
 	}
 	if c := t.Cancellation; c != nil {
 		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
@@ -338,6 +344,9 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	if t.HoldEnd, err = holdEndFromProto(body.GetHoldEnd()); err != nil {
 		return t, err
 	}
+	if t.Details, err = detailsFromProto(body.GetDetails()); err != nil {
+		return t, err
+	}
 	if t.Account, err = accountChangeFromProto(body.GetAccountChange()); err != nil {
 		return t, err
 	}
@@ -435,6 +444,7 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		Hold:              holdToProto(t.Hold),
 		HoldEnd:           holdEndToProto(t.HoldEnd),
 		AccountChange:     accountChangeToProto(t.Account),
+		Details:           detailsToProto(t.Details),
 	}
 	further := furtherOrganisations(t, len(shown.Postings))
 	shown.FurtherOrganisationCount = uint32(len(further))

@@ -190,6 +190,8 @@ func TestOpenAPI(t *testing.T) {
 		"GetAsset":          `{"name":"EUR"}`,
 		"ListAssets":        `{}`,
 		"GetHold":           `{"holdHex":"` + strings.Repeat("ab", 32) + `"}`,
+		"GetKey":            `{"organisation":"bank","key":"order 1"}`,
+		"GetRefundable":     `{"organisation":"bank","entryHex":"` + strings.Repeat("ab", 32) + `"}`,
 		"ListHolds":         `{"organisation":"bank"}`,
 		"GetNonce":          `{"organisation":"bank"}`,
 		"GetUse":            `{"organisation":"bank"}`,
@@ -206,8 +208,8 @@ func TestOpenAPI(t *testing.T) {
 		"GetGenesis":        `{}`,
 		"GetRounds":         `{}`,
 	}
-	mayFail := []string{"GetAccountProof", "GetAsset", "GetCertificate", "GetHold", "GetPlace",
-		"GetRounds"}
+	mayFail := []string{"GetAccountProof", "GetAsset", "GetCertificate", "GetHold", "GetKey",
+		"GetPlace", "GetRefundable", "GetRounds"}
 	streams := map[string]string{
 		"GetSnapshot":  `{}`,
 		"GetSeed":      `{}`,

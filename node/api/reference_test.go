@@ -24,9 +24,9 @@ func TestReference(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{}
 	for _, file := range []string{"transaction.proto", "accounts.proto", "assets.proto",
-		"holds.proto", "chain.proto", "cut.proto", "genesis.proto", "history.proto",
-		"dryrun.proto", "figures.proto", "records.proto", "rounds.proto", "shards.proto",
-		"terms.proto", "ledgerd.proto"} {
+		"details.proto", "holds.proto", "chain.proto", "cut.proto", "genesis.proto",
+		"history.proto", "dryrun.proto", "figures.proto", "records.proto", "rounds.proto",
+		"shards.proto", "terms.proto", "use.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -196,6 +196,8 @@ func apiPage(comments map[string]string) string {
 		ledgerdv1.File_ledgerd_v1_dryrun_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_holds_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_records_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_details_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_use_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_chain_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_terms_proto.Messages()) {
 		name := string(message.Name())

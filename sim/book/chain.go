@@ -62,6 +62,8 @@ type record struct {
 	// it.
 	held   holdsOf
 	lapsed int
+	// details are what the chain remembers of details of entries after the block.
+	details *detailsOf
 	// accounts are those after the block. Of those that are away the organisation lives in another
 	// shard, or has not arrived with everything.
 	accounts map[ledger.AccountPath]*ledger.Account
@@ -258,11 +260,13 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 		last := g.last()
 		r.tree, r.source = last.tree, last.source
 		r.relay, r.cancelled, r.lost = last.relay.Clone(), last.cancelled, last.lost
-		r.brought, r.held = last.brought, last.held
+		r.brought, r.held, r.details = last.brought, last.held, last.details
 		r.homes, r.moved = last.homesAfter()
 	}
+	before := r.homes
 	g.relay(r, changes)
 	g.judgeHolds(m, r)
+	g.judgeDetails(m, r, before)
 	return r
 }
 
@@ -541,6 +545,9 @@ func (g *group) judgeVersion(r *record, verdict *ledger.Verdict) {
 		needed = ledger.GrowthVersion
 	case ledger.UnknownHold, ledger.HoldDiffers, ledger.HoldEnding, ledger.HoldOver:
 		needed = ledger.HoldsVersion
+	case ledger.KeyTaken, ledger.TooManyKeys, ledger.UnknownRefundable, ledger.RefundOver,
+		ledger.RefundWaits, ledger.RefundExceeded, ledger.RefundTime, ledger.TooManyRefundable:
+		needed = ledger.DetailsVersion
 	}
 	if r.version < needed {
 		g.world.fail(Verdicts, fmt.Sprintf("shard %d, block %d, version %d: shard %d says %s of %s",

@@ -46,8 +46,9 @@
 // clients issue new ones to the same accounts (assets.go). In half of the books of the newest
 // version, clients register an asset with a cap, and issue it in all shards (supply.go). Where
 // chains take holds, clients place them, and others post them in part or whole, void them, or let
-// them expire (holds.go). Where chains take them, organisations set terms of their accounts
-// (terms.go).
+// them expire (holds.go). Where chains take details of entries, clients use idempotency keys again,
+// and refund entries in part, several times and too often (details.go). Where chains take them,
+// organisations set terms of their accounts (terms.go).
 //
 // Where chains take changes of the book, the operators add one or two shards on the way, below any
 // shard. The members of a new shard begin once its addition is durable in some chain, and all
@@ -99,6 +100,11 @@
 //	              account are those of the rules, gone through once more: what is held is never
 //	              spent, and nothing expires early or late. Over all shards each hold is ended at
 //	              most once, and no more is posted of it than it held
+//	keys          of the entries of an organisation with one idempotency key at most one takes
+//	              effect over all shards, and each decision and the keys that a chain remembers are
+//	              those of the rules
+//	refunds       over all shards no more is given back of a posting than it posted. Each decision
+//	              on a refund, and what is left of each entry, are those of the rules
 //	terms         no account goes beyond its terms, and they move with it
 //	verdicts      a shard gives one verdict on a transaction, with a reason that the version of
 //	              the chain that takes it knows

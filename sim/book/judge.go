@@ -162,6 +162,8 @@ func (w *world) judgeRest() {
 	w.judgeOutcomes()
 	w.judgeEnds()
 	w.judgeHoldsMoved()
+	w.judgeRefunds()
+	w.judgeDetailsMoved()
 	w.countInherited()
 	w.countStranded()
 	w.judgeOrder()

@@ -234,6 +234,9 @@ type Result struct {
 	// Held counts the holds, Posted and Voided those that a posting or a voiding ended, and Lapsed
 	// those that expired.
 	Held, Posted, Voided, Lapsed int
+	// Keys counts the idempotency keys with which entries took effect, Refundable the entries that
+	// could be refunded, and Refunds those that refunded one.
+	Keys, Refundable, Refunds int
 	// Replaced counts the members that new ones replaced.
 	Replaced int
 	// Rehung counts the shards that came below another parent.
@@ -270,6 +273,12 @@ const (
 	// Holds: what is held is never spent, each hold ends at most once, posts no more than it has,
 	// and expires when its time is over and not before.
 	Holds order.Property = "holds"
+	// Keys: of the entries of an organisation with one idempotency key at most one takes effect,
+	// and an entry is refused for its key exactly if another one has it.
+	Keys order.Property = "keys"
+	// Refunds: no more is given back of an entry than it posted, and a refund is refused exactly if
+	// it asks for more than is left, or at a wrong time.
+	Refunds order.Property = "refunds"
 	// Terms: no account goes beyond its terms, and they move with it.
 	Terms order.Property = "terms"
 	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the

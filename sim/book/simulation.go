@@ -39,6 +39,8 @@ type world struct {
 	usedBefore bool
 	// holdsMoved are the holds that arrived with an organisation in any shard.
 	holdsMoved map[ledger.Hash]bool
+	// detailsMoved are the entries whose keys, or of which what is left, arrived so.
+	detailsMoved map[ledger.Hash]bool
 	// post are the messages under way, by the turn in which they arrive.
 	post  map[Turn][]letter
 	paths []ledger.AccountPath
@@ -59,8 +61,8 @@ func Run(options Options) (Result, error) {
 		return Result{}, err
 	}
 	w := &world{options: options, plan: p, post: make(map[Turn][]letter),
-		holdsMoved: make(map[ledger.Hash]bool),
-		trace:      trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
+		holdsMoved: make(map[ledger.Hash]bool), detailsMoved: make(map[ledger.Hash]bool),
+		trace: trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
 	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
 		Members: len(p.genesis) * len(p.keys[0])}
 	w.result.Mixed = p.mixed

@@ -367,6 +367,15 @@ func describe(t *ledger.Transaction) string {
 		words = append(words, fmt.Sprintf("holds %s %s of %s for %v, which %s may post",
 			h.Amount, h.Asset, h.From, h.To, h.Poster))
 	}
+	if d := t.Details; d != nil {
+		words = append(words, fmt.Sprintf("with key %q", d.Key))
+		if d.Refundable != 0 {
+			words = append(words, fmt.Sprintf("refundable until %d", d.Refundable))
+		}
+		if d.Refund != nil {
+			words = append(words, "refunds "+short(d.Refund.Entry))
+		}
+	}
 	if t.HoldEnd != nil {
 		words = append(words, "ends hold "+short(t.HoldEnd.Hold))
 	}

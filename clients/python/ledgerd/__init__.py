@@ -67,6 +67,7 @@ from .sender import Sender
 from .supply import AssetProof, Issuance, ProvenAsset, ShardProof, Supply, SupplyProof, supply_of
 from .transaction import (
     Cancellation,
+    Details,
     Member,
     MembershipChange,
     Opening,
@@ -93,6 +94,7 @@ __all__ = [
     "BlockHeader",
     "Bundle",
     "Cancellation",
+    "Details",
     "Certificate",
     "CertificateError",
     "CertifiedProof",

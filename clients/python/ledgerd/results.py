@@ -89,6 +89,15 @@ _REASONS = (
     "below_floor",
     "above_ceiling",
     "velocity_exceeded",
+    *(f"code_{code}" for code in range(83, 88)),
+    "key_taken",
+    "too_many_keys",
+    "unknown_refundable",
+    "refund_over",
+    "refund_waits",
+    "refund_exceeded",
+    "refund_time",
+    "too_many_refundable",
 )
 
 CODES = len(_REASONS)

@@ -29,7 +29,8 @@ VERSION_PACKED = 8
 VERSION_DEADLINE = 9
 VERSION_CANCELLATION = 10
 VERSION_ASSET = 13
-VERSION_LAST = 16
+VERSION_DETAILS = 17
+VERSION_LAST = 17
 
 _ID_DOMAIN = domain("ledgerd/transaction/1")
 
@@ -156,6 +157,64 @@ def _check_all(group: Sequence[Registration | Opening | Posting | Record]) -> No
 
 
 @dataclass
+class Details:
+    """What an entry says of itself beyond its postings. Times are milliseconds since 1970.
+
+    Of the signer's entries with one key at most one takes effect within seven days. An entry that
+    is refundable until some time can be refunded by others, which name it in `refund_entry`, and
+    its signer in `refund_organisation`.
+    """
+
+    effective: int = 0
+    key: str = ""
+    refundable: int = 0
+    refund_entry: bytes = b""
+    refund_organisation: str = ""
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes."""
+        refund = self.is_refund()
+        return b"".join([
+            uvarint(self.effective), string(self.key), uvarint(self.refundable), boolean(refund),
+            fixed(self.refund_entry, HASH_SIZE, "an entry") if refund else b"",
+            string(self.refund_organisation) if refund else b""])
+
+    def is_refund(self) -> bool:
+        """Report whether the entry refunds another one."""
+        return bool(self.refund_entry or self.refund_organisation)
+
+    def check(self, postings: Sequence[Posting]) -> None:
+        """Raise MalformedError unless a node would decode it, with these postings."""
+        if not 0 <= self.effective <= names.EFFECTIVE_MAX or not 0 <= self.refundable < 1 << 63:
+            raise MalformedError(f"an entry of {self.effective}, refundable until "
+                                 f"{self.refundable}")
+        if len(self.key) > names.IDEMPOTENCY_KEY_MAX or any(not " " <= c <= "~" for c in self.key):
+            raise MalformedError(f"an idempotency key {self.key!r}")
+        if not (self.effective or self.key or self.refundable or self.is_refund()):
+            raise MalformedError("details that are none")
+        if self.is_refund():
+            names.organisation(self.refund_organisation)
+            if self.refundable:
+                raise MalformedError("a refund that can be refunded")
+        elif not self.refundable:
+            return
+        pairs = {(each.account, each.asset) for each in postings}
+        if (not 2 <= len(postings) <= names.REFUND_POSTINGS_MAX or len(pairs) < len(postings)
+                or any(each.amount == 0 for each in postings)):
+            raise MalformedError("the postings of a refund, or of an entry that can be refunded")
+
+    @classmethod
+    def read(cls, r: Reader) -> "Details":
+        """Take one from a reader."""
+        d = cls(r.uvarint(), r.text("bytes of key", names.IDEMPOTENCY_KEY_MAX), r.uvarint())
+        if r.boolean():
+            d.refund_entry = r.hash()
+            d.refund_organisation = r.text("bytes of organisation", names.ORGANISATION_MAX)
+            names.organisation(d.refund_organisation)
+        return d
+
+
+@dataclass
 class Transaction:
     """A client's transaction. `ledger` is the book: see Genesis.book.
 
@@ -175,18 +234,23 @@ class Transaction:
     postings: List[Posting] = field(default_factory=list)
     records: List[Record] = field(default_factory=list)
     note: str = ""
+    details: Optional[Details] = None
 
     def encode(self) -> bytes:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
+        version = VERSION_DEADLINE if self.deadline else VERSION
+        if self.details:
+            version = VERSION_DETAILS
         body = b"".join([
-            bytes([VERSION_DEADLINE if self.deadline else VERSION]),
+            bytes([version]),
             fixed(self.ledger, HASH_SIZE, "a ledger"),
             string(self.signer),
             uvarint(self.stream),
             uvarint(self.sequence),
             uvarint(self.last_valid),
-            uvarint(self.deadline) if self.deadline else b"",
+            uvarint(self.deadline) if version != VERSION else b"",
+            self.details.encode() if self.details else
             elements([each.encode() for each in self.registrations]),
             elements([each.encode() for each in self.openings]),
             elements([each.encode() for each in self.postings]),
@@ -214,6 +278,10 @@ class Transaction:
                 ("bytes of note", len(utf8(self.note)), names.NOTE_MAX)):
             if found > most:
                 raise MalformedError(f"{found} {what}, at most {most} allowed")
+        if self.details:
+            self.details.check(self.postings)
+            if self.registrations:
+                raise MalformedError("a registration with details")
         _check_all(self.registrations)
         _check_all(self.openings)
         _check_all(self.postings)
@@ -239,7 +307,7 @@ class Transaction:
             raise MalformedError(f"a body of {len(body)} bytes")
         r = Reader(body)
         version = r.byte()
-        if version not in (VERSION, VERSION_DEADLINE):
+        if version not in (VERSION, VERSION_DEADLINE, VERSION_DETAILS):
             raise MalformedError(f"transaction version {version} is not a client's")
         t = cls(r.hash(), r.text("bytes of organisation", names.ORGANISATION_MAX), r.uvarint(),
                 r.uvarint(), r.uvarint())
@@ -247,8 +315,12 @@ class Transaction:
             t.deadline = r.uvarint()
             if not t.deadline:
                 raise MalformedError("a deadline of 0")
-        t.registrations = r.list("registrations", names.REGISTRATIONS_MAX, 4,
-                                 lambda: Registration.read(r))
+        if version == VERSION_DETAILS:
+            t.deadline = r.uvarint()
+            t.details = Details.read(r)
+        else:
+            t.registrations = r.list("registrations", names.REGISTRATIONS_MAX, 4,
+                                     lambda: Registration.read(r))
         t.openings = r.list("openings", names.OPENINGS_MAX, 3, lambda: Opening.read(r))
         t.postings = r.list("postings", names.POSTINGS_MAX, 3, lambda: Posting.read(r))
         t.records = r.list("records", names.RECORDS_MAX, 2, lambda: Record.read(r))
@@ -436,7 +508,7 @@ def check_body(body: bytes) -> None:
     holds as any other.
     """
     version = body[0] if body else 0
-    if version in (VERSION, VERSION_DEADLINE):
+    if version in (VERSION, VERSION_DEADLINE, VERSION_DETAILS):
         Transaction.decode(body)
     elif version == VERSION_MEMBERSHIP:
         MembershipChange.decode(body)

@@ -33,6 +33,7 @@ def encodings(vector: List[Dict[str, Any]]) -> List[Any]:
 
 BASICS = vectors("basics")
 TRANSACTIONS = vectors("transactions")
+DETAILS = vectors("details")
 BLOCKS = vectors("blocks")
 PACKED = vectors("packed")
 BY_BUNDLE = vectors("bybundle")

@@ -17,6 +17,7 @@ from conftest import (
     BASICS,
     BLOCKS,
     BY_BUNDLE,
+    DETAILS,
     GENESIS,
     KEYS,
     PACKED,
@@ -71,12 +72,13 @@ def test_homes() -> None:
             assert ledgerd.home(each["organisation"], int(shards.split()[0])) == each["shard"]
 
 
-@pytest.mark.parametrize("vector", encodings(TRANSACTIONS["transactions"]))
+@pytest.mark.parametrize("vector", encodings(
+    TRANSACTIONS["transactions"] + DETAILS["transactions"]))
 def test_transactions(vector: Vector) -> None:
     body = bytes.fromhex(vector["encoded"])
     assert ledgerd.transaction_id(body).hex() == vector["hash"]
     check_body(body)  # bundles and proofs take every kind that nodes take
-    if body[0] in (1, 9):
+    if body[0] in (1, 9, 17):
         transaction = ledgerd.Transaction.decode(body)
         assert transaction.encode() == body
         assert transaction.id().hex() == vector["hash"]
@@ -327,6 +329,7 @@ def decode_body(data: bytes) -> Any:
 DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
     ("basics.json", "geneses"): ledgerd.Genesis.decode,
     ("transactions.json", "transactions"): decode_body,
+    ("details.json", "transactions"): decode_body,
     ("transactions.json", "bundles"): decode_bundle,
     ("packed.json", "bundles"): decode_bundle,
     ("packed.json", "shown"): decode_body,
@@ -335,7 +338,8 @@ DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
     ("blocks.json", "certificates"): ledgerd.Certificate.decode,
     ("blocks.json", "certified_proofs"): ledgerd.CertifiedProof.decode,
 }
-FILES = {"basics.json": BASICS, "transactions.json": TRANSACTIONS, "blocks.json": BLOCKS,
+FILES = {"basics.json": BASICS, "transactions.json": TRANSACTIONS, "details.json": DETAILS,
+         "blocks.json": BLOCKS,
          "packed.json": PACKED, "bybundle.json": BY_BUNDLE}
 
 
@@ -346,7 +350,7 @@ def encoded_of(vector: Vector) -> bytes:
 
 def decoded_here(vector: Vector) -> bool:
     """Report whether this package decodes transactions of this kind."""
-    return vector["list"] != "transactions" or encoded_of(vector)[0] in (1, 2, 9, 13)
+    return vector["list"] != "transactions" or encoded_of(vector)[0] in (1, 2, 9, 13, 17)
 
 
 @pytest.mark.parametrize("vector", [

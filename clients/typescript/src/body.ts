@@ -13,6 +13,7 @@ import {
   VERSION_CHARTER,
   VERSION_CHARTER_LAST,
   VERSION_DEADLINE,
+  VERSION_DETAILS,
   VERSION_LAST,
   VERSION_MEMBERSHIP,
   VERSION_PACKED,
@@ -27,7 +28,8 @@ import {
  */
 export function checkBody(body: Uint8Array): void {
   const version = body[0] ?? 0;
-  if (version === VERSION || version === VERSION_DEADLINE) Transaction.decode(body);
+  const entries = [VERSION, VERSION_DEADLINE, VERSION_DETAILS];
+  if (entries.includes(version)) Transaction.decode(body);
   else if (version === VERSION_MEMBERSHIP) MembershipChange.decode(body);
   else if (version === VERSION_ASSET) AssetChange.decode(body);
   else if (version === VERSION_CANCELLATION) Cancellation.decode(body);

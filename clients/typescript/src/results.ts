@@ -87,6 +87,15 @@ const REASONS = [
   "below_floor",
   "above_ceiling",
   "velocity_exceeded",
+  ...Array.from({ length: 5 }, (_, i) => `code_${83 + i}`),
+  "key_taken",
+  "too_many_keys",
+  "unknown_refundable",
+  "refund_over",
+  "refund_waits",
+  "refund_exceeded",
+  "refund_time",
+  "too_many_refundable",
 ];
 
 export const CODES = REASONS.length;

@@ -30,7 +30,8 @@ export const VERSION_DEADLINE = 9;
 export const VERSION_CANCELLATION = 10;
 export const VERSION_ASSET = 13;
 /** Of the newest kind of body that proofs may have: a change of the terms of an account. */
-export const VERSION_LAST = 16;
+export const VERSION_DETAILS = 17;
+export const VERSION_LAST = 17;
 const TIME_LIMIT = 1n << 63n;
 
 const ID_DOMAIN = domain("ledgerd/transaction/1");
@@ -133,6 +134,81 @@ function group<T>(what: string, most: number, found: T[], encode: (each: T) => U
   return elements(found.map(encode));
 }
 
+/** The entry that an entry refunds, and the organisation that signed it. */
+export interface Refund {
+  entry: Uint8Array;
+  organisation: string;
+}
+
+/**
+ * What an entry says of itself beyond its postings. Times are milliseconds since 1970. Of the
+ * signer's entries with one key at most one takes effect within seven days.
+ */
+export interface Details {
+  effective?: bigint;
+  key?: string;
+  refundable?: bigint; // until when it can be refunded
+  refund?: Refund;
+}
+
+function encodeDetails(each: Details, postings: Posting[]): Uint8Array {
+  const effective = each.effective ?? 0n;
+  const key = each.key ?? "";
+  const refundable = each.refundable ?? 0n;
+  if (effective < 0n || effective > names.EFFECTIVE_MAX) {
+    throw new MalformedError(`an effective date of ${effective}`);
+  }
+  if (refundable < 0n || refundable >= TIME_LIMIT || (refundable && each.refund)) {
+    throw new MalformedError(`refundable until ${refundable}`);
+  }
+  if (key.length > names.IDEMPOTENCY_KEY_MAX || !/^[ -~]*$/.test(key)) {
+    throw new MalformedError("an idempotency key that is none");
+  }
+  if (!effective && !key && !refundable && !each.refund) {
+    throw new MalformedError("details that are none");
+  }
+  if (refundable || each.refund) {
+    const pairs = new Set(
+      postings.map((p) => `${p.account} ${p.asset ?? names.DEFAULT_ASSET}`),
+    );
+    if (
+      postings.length < 2 ||
+      postings.length > names.REFUND_POSTINGS_MAX ||
+      pairs.size < postings.length ||
+      postings.some((p) => p.amount === 0n)
+    ) {
+      throw new MalformedError("the postings of a refund, or of an entry that can be refunded");
+    }
+  }
+  return concat(
+    uvarint(effective),
+    string(key),
+    uvarint(refundable),
+    boolean(each.refund !== undefined),
+    each.refund
+      ? concat(
+          fixed(each.refund.entry, HASH_SIZE, "an entry"),
+          string(names.organisation(each.refund.organisation)),
+        )
+      : new Uint8Array(),
+  );
+}
+
+function readDetails(r: Reader): Details {
+  const details: Details = {
+    effective: r.uvarint(),
+    key: r.text("bytes of key", names.IDEMPOTENCY_KEY_MAX),
+    refundable: r.uvarint(),
+  };
+  if (r.boolean()) {
+    details.refund = {
+      entry: r.hash(),
+      organisation: r.text("bytes of organisation", names.ORGANISATION_MAX),
+    };
+  }
+  return details;
+}
+
 /** What a transaction is made of; what is not given is empty. */
 export interface TransactionParts {
   ledger: Uint8Array; // the book: see Genesis.book
@@ -146,6 +222,7 @@ export interface TransactionParts {
   postings?: Posting[];
   records?: Record[];
   note?: string;
+  details?: Details; // of an entry without registrations
 }
 
 /**
@@ -167,6 +244,7 @@ export class Transaction implements TransactionParts {
   postings: Posting[];
   records: Record[];
   note: string;
+  details?: Details;
 
   constructor(parts: TransactionParts) {
     this.ledger = parts.ledger;
@@ -180,23 +258,31 @@ export class Transaction implements TransactionParts {
     this.postings = parts.postings ?? [];
     this.records = parts.records ?? [];
     this.note = parts.note ?? "";
+    this.details = parts.details;
   }
 
   /** Returns the body: the canonical bytes. Throws MalformedError. */
   encode(): Uint8Array {
     names.organisation(this.signer);
+    if (this.details && this.registrations.length > 0) {
+      throw new MalformedError("a registration with details");
+    }
     if (this.deadline < 0n || this.deadline >= TIME_LIMIT) {
       throw new MalformedError(`a deadline of ${this.deadline}`);
     }
     const body = concat(
-      Uint8Array.of(this.deadline ? VERSION_DEADLINE : VERSION),
+      Uint8Array.of(
+        this.details ? VERSION_DETAILS : this.deadline ? VERSION_DEADLINE : VERSION,
+      ),
       fixed(this.ledger, HASH_SIZE, "a ledger"),
       string(this.signer),
       uvarint(this.stream),
       uvarint(this.sequence),
       uvarint(this.lastValid),
-      this.deadline ? uvarint(this.deadline) : new Uint8Array(),
-      group("registrations", names.REGISTRATIONS_MAX, this.registrations, encodeRegistration),
+      this.deadline || this.details ? uvarint(this.deadline) : new Uint8Array(),
+      this.details
+        ? encodeDetails(this.details, this.postings)
+        : group("registrations", names.REGISTRATIONS_MAX, this.registrations, encodeRegistration),
       group("openings", names.OPENINGS_MAX, this.openings, encodeOpening),
       group("postings", names.POSTINGS_MAX, this.postings, encodePosting),
       group("records", names.RECORDS_MAX, this.records, encodeRecord),
@@ -231,7 +317,7 @@ export class Transaction implements TransactionParts {
     if (body.length > names.BODY_MAX) throw new MalformedError(`a body of ${body.length} bytes`);
     const r = new Reader(body);
     const version = r.byte();
-    if (version !== VERSION && version !== VERSION_DEADLINE) {
+    if (version !== VERSION && version !== VERSION_DEADLINE && version !== VERSION_DETAILS) {
       throw new MalformedError(`transaction version ${version} is not a client's`);
     }
     const t = new Transaction({
@@ -245,9 +331,14 @@ export class Transaction implements TransactionParts {
       t.deadline = r.uvarint();
       if (!t.deadline) throw new MalformedError("a deadline of 0");
     }
-    t.registrations = r.list("registrations", names.REGISTRATIONS_MAX, 4, () =>
-      readRegistration(r),
-    );
+    if (version === VERSION_DETAILS) {
+      t.deadline = r.uvarint();
+      t.details = readDetails(r);
+    } else {
+      t.registrations = r.list("registrations", names.REGISTRATIONS_MAX, 4, () =>
+        readRegistration(r),
+      );
+    }
     t.openings = r.list("openings", names.OPENINGS_MAX, 3, () => ({
       account: r.text("bytes of account", names.PATH_MAX),
       issuer: r.boolean(),

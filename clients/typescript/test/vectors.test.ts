@@ -14,12 +14,14 @@ const vectors = (name: string): Vector => JSON.parse(file(`ledger/testdata/vecto
 
 const BASICS = vectors("basics");
 const TRANSACTIONS = vectors("transactions");
+const DETAILS = vectors("details");
 const BLOCKS = vectors("blocks");
 const PACKED = vectors("packed");
 const BY_BUNDLE = vectors("bybundle");
 const FILES: Vector = {
   "basics.json": BASICS,
   "transactions.json": TRANSACTIONS,
+  "details.json": DETAILS,
   "blocks.json": BLOCKS,
   "packed.json": PACKED,
   "bybundle.json": BY_BUNDLE,
@@ -70,11 +72,11 @@ test("homes", () => {
   }
 });
 
-each(TRANSACTIONS.transactions, "transaction", (v) => {
+each([...TRANSACTIONS.transactions, ...DETAILS.transactions], "transaction", (v) => {
   const body = bytes(v.encoded);
   assert.equal(ledgerd.hex(ledgerd.transactionId(body)), v.hash);
   ledgerd.checkBody(body); // bundles and proofs take every kind that nodes take
-  if (body[0] === 1 || body[0] === 9) {
+  if ([1, 9, 17].includes(body[0]!)) {
     const made = ledgerd.Transaction.decode(body);
     assert.equal(ledgerd.hex(made.encode()), v.encoded);
     assert.equal(ledgerd.hex(made.id()), v.hash);
@@ -453,7 +455,7 @@ const encodedOf = (v: Vector): Uint8Array =>
 const flips: Vector[] = vectors("flipped");
 // Of the kinds of transactions that are not here this package checks the version only.
 const known = flips.filter(
-  (v) => v.list !== "transactions" || [1, 2, 4, 5, 6, 7, 9, 13].includes(encodedOf(v)[0]!),
+  (v) => v.list !== "transactions" || [1, 2, 4, 5, 6, 7, 9, 13, 17].includes(encodedOf(v)[0]!),
 );
 
 each(known, "one bit changed in", (v) => {

@@ -2268,6 +2268,7 @@ type TransactionSummary struct {
 	Hold              *Hold          `protobuf:"bytes,46,opt,name=hold,proto3" json:"hold,omitempty"`                                                     // the hold that it places
 	HoldEnd           *HoldEnd       `protobuf:"bytes,47,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`                                // the hold that it ends
 	AccountChange     *AccountChange `protobuf:"bytes,45,opt,name=account_change,json=accountChange,proto3" json:"account_change,omitempty"`              // the account whose terms it changes
+	Details           *Details       `protobuf:"bytes,61,opt,name=details,proto3" json:"details,omitempty"`                                               // what it says of itself beyond its postings
 	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
 	// records and accounts that it opens. The first few by name, and how many there are.
 	FurtherOrganisations     []string `protobuf:"bytes,20,rep,name=further_organisations,json=furtherOrganisations,proto3" json:"further_organisations,omitempty"`
@@ -2444,6 +2445,13 @@ func (x *TransactionSummary) GetHoldEnd() *HoldEnd {
 func (x *TransactionSummary) GetAccountChange() *AccountChange {
 	if x != nil {
 		return x.AccountChange
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetDetails() *Details {
+	if x != nil {
+		return x.Details
 	}
 	return nil
 }
@@ -3166,198 +3174,6 @@ func (x *ListOrganisationsResponse) GetNextPageToken() string {
 	return ""
 }
 
-type GetNonceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"` // empty for the operators of the chain
-	Stream        uint64                 `protobuf:"varint,2,opt,name=stream,proto3" json:"stream,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetNonceRequest) Reset() {
-	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetNonceRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetNonceRequest) ProtoMessage() {}
-
-func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
-func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *GetNonceRequest) GetOrganisation() string {
-	if x != nil {
-		return x.Organisation
-	}
-	return ""
-}
-
-func (x *GetNonceRequest) GetStream() uint64 {
-	if x != nil {
-		return x.Stream
-	}
-	return 0
-}
-
-type GetNonceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NextSequence  uint64                 `protobuf:"varint,1,opt,name=next_sequence,json=nextSequence,proto3" json:"next_sequence,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetNonceResponse) Reset() {
-	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetNonceResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetNonceResponse) ProtoMessage() {}
-
-func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
-func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *GetNonceResponse) GetNextSequence() uint64 {
-	if x != nil {
-		return x.NextSequence
-	}
-	return 0
-}
-
-type GetUseRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetUseRequest) Reset() {
-	*x = GetUseRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetUseRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetUseRequest) ProtoMessage() {}
-
-func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetUseRequest.ProtoReflect.Descriptor instead.
-func (*GetUseRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *GetUseRequest) GetOrganisation() string {
-	if x != nil {
-		return x.Organisation
-	}
-	return ""
-}
-
-type GetUseResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Use           *Quotas                `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"` // in the organisation's shard
-	Quotas        *Quotas                `protobuf:"bytes,2,opt,name=quotas,proto3" json:"quotas,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetUseResponse) Reset() {
-	*x = GetUseResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetUseResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetUseResponse) ProtoMessage() {}
-
-func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetUseResponse.ProtoReflect.Descriptor instead.
-func (*GetUseResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *GetUseResponse) GetUse() *Quotas {
-	if x != nil {
-		return x.Use
-	}
-	return nil
-}
-
-func (x *GetUseResponse) GetQuotas() *Quotas {
-	if x != nil {
-		return x.Quotas
-	}
-	return nil
-}
-
 // One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
 type ProofStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3369,7 +3185,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3197,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3210,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3437,7 +3253,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3449,7 +3265,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3462,7 +3278,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3576,7 +3392,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3404,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3417,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3634,7 +3450,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3462,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3475,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3685,7 +3501,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3513,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3526,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -3766,7 +3582,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +3594,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +3607,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -3825,7 +3641,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +3653,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +3666,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -3878,7 +3694,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +3706,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +3719,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -3943,7 +3759,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3955,7 +3771,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3968,7 +3784,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -4022,7 +3838,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +3850,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +3863,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -4067,7 +3883,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +3895,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4092,7 +3908,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -4118,7 +3934,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +3946,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +3959,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4163,7 +3979,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +3991,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4004,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4217,7 +4033,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4045,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4058,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4290,7 +4106,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4118,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4131,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4433,7 +4249,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4261,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4274,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -4737,7 +4553,7 @@ type ShardWait struct {
 
 func (x *ShardWait) Reset() {
 	*x = ShardWait{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4749,7 +4565,7 @@ func (x *ShardWait) String() string {
 func (*ShardWait) ProtoMessage() {}
 
 func (x *ShardWait) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4762,7 +4578,7 @@ func (x *ShardWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
 func (*ShardWait) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ShardWait) GetShard() uint32 {
@@ -4822,7 +4638,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +4650,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +4663,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -4920,7 +4736,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +4748,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +4761,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5109,7 +4925,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5121,7 +4937,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5134,7 +4950,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5186,7 +5002,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5014,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5027,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5259,7 +5075,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5087,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5100,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5331,7 +5147,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5343,7 +5159,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5356,7 +5172,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5539,7 +5355,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5551,7 +5367,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5564,7 +5380,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5713,7 +5529,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +5541,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +5554,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5786,7 +5602,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5798,7 +5614,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5811,7 +5627,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -5880,7 +5696,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +5708,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +5721,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -5965,7 +5781,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +5793,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +5806,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 type GetTreeResponse struct {
@@ -6002,7 +5818,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +5830,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +5843,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6045,7 +5861,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +5873,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +5886,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 type WatchTreeResponse struct {
@@ -6082,7 +5898,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +5910,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +5923,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6126,7 +5942,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6138,7 +5954,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6151,7 +5967,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6170,7 +5986,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +5998,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6011,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6214,7 +6030,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6042,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6055,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6258,7 +6074,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6270,7 +6086,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6283,7 +6099,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6301,7 +6117,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +6129,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +6142,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 type WatchClusterResponse struct {
@@ -6338,7 +6154,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6350,7 +6166,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6363,7 +6179,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6387,7 +6203,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6399,7 +6215,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6412,7 +6228,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6461,7 +6277,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6473,7 +6289,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6486,7 +6302,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6528,7 +6344,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6540,7 +6356,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6553,7 +6369,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -6575,7 +6391,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\"x\n" +
+	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/details.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\x1a\x14ledgerd/v1/use.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6751,7 +6567,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xfd\a\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xac\b\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -6774,7 +6590,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05asset\x18( \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
 	"\x04hold\x18. \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
 	"\bhold_end\x18/ \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x12@\n" +
-	"\x0eaccount_change\x18- \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\x123\n" +
+	"\x0eaccount_change\x18- \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\x12-\n" +
+	"\adetails\x18= \x01(\v2\x13.ledgerd.v1.DetailsR\adetails\x123\n" +
 	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
 	"\x1afurther_organisation_count\x18\x15 \x01(\rR\x18furtherOrganisationCount\x12\x1f\n" +
 	"\vcancels_hex\x18\x1e \x01(\tR\n" +
@@ -6835,16 +6652,6 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x19ListOrganisationsResponse\x12>\n" +
 	"\rorganisations\x18\x01 \x03(\v2\x18.ledgerd.v1.OrganisationR\rorganisations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"M\n" +
-	"\x0fGetNonceRequest\x12\"\n" +
-	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x16\n" +
-	"\x06stream\x18\x02 \x01(\x04R\x06stream\"7\n" +
-	"\x10GetNonceResponse\x12#\n" +
-	"\rnext_sequence\x18\x01 \x01(\x04R\fnextSequence\"3\n" +
-	"\rGetUseRequest\x12\"\n" +
-	"\forganisation\x18\x01 \x01(\tR\forganisation\"b\n" +
-	"\x0eGetUseResponse\x12$\n" +
-	"\x03use\x18\x01 \x01(\v2\x12.ledgerd.v1.QuotasR\x03use\x12*\n" +
-	"\x06quotas\x18\x02 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\"M\n" +
 	"\tProofStep\x12\x18\n" +
 	"\asibling\x18\x01 \x01(\fR\asibling\x12&\n" +
 	"\x0fsibling_is_left\x18\x02 \x01(\bR\rsiblingIsLeft\"\xf0\x03\n" +
@@ -7158,7 +6965,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x9e\x1c\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xbf\x1d\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7187,7 +6994,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"ListAssets\x12\x1d.ledgerd.v1.ListAssetsRequest\x1a\x1e.ledgerd.v1.ListAssetsResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aGetHold\x12\x1a.ledgerd.v1.GetHoldRequest\x1a\x1b.ledgerd.v1.GetHoldResponse\"\x03\x90\x02\x01\x12M\n" +
 	"\tListHolds\x12\x1c.ledgerd.v1.ListHoldsRequest\x1a\x1d.ledgerd.v1.ListHoldsResponse\"\x03\x90\x02\x01\x12D\n" +
-	"\x06DryRun\x12\x19.ledgerd.v1.DryRunRequest\x1a\x1a.ledgerd.v1.DryRunResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\x06DryRun\x12\x19.ledgerd.v1.DryRunRequest\x1a\x1a.ledgerd.v1.DryRunResponse\"\x03\x90\x02\x01\x12D\n" +
+	"\x06GetKey\x12\x19.ledgerd.v1.GetKeyRequest\x1a\x1a.ledgerd.v1.GetKeyResponse\"\x03\x90\x02\x01\x12Y\n" +
+	"\rGetRefundable\x12 .ledgerd.v1.GetRefundableRequest\x1a!.ledgerd.v1.GetRefundableResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetCut\x12\x19.ledgerd.v1.GetCutRequest\x1a\x1a.ledgerd.v1.GetCutResponse\"\x03\x90\x02\x01\x12J\n" +
@@ -7225,7 +7034,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7267,77 +7076,77 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetOrganisationResponse)(nil),   // 37: ledgerd.v1.GetOrganisationResponse
 	(*ListOrganisationsRequest)(nil),  // 38: ledgerd.v1.ListOrganisationsRequest
 	(*ListOrganisationsResponse)(nil), // 39: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 40: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 41: ledgerd.v1.GetNonceResponse
-	(*GetUseRequest)(nil),             // 42: ledgerd.v1.GetUseRequest
-	(*GetUseResponse)(nil),            // 43: ledgerd.v1.GetUseResponse
-	(*ProofStep)(nil),                 // 44: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 45: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 46: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 47: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 48: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 49: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 50: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 51: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 52: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 53: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 54: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 55: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 56: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 57: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 58: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 59: ledgerd.v1.NodeState
-	(*ShardWait)(nil),                 // 60: ledgerd.v1.ShardWait
-	(*Backfill)(nil),                  // 61: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 62: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 63: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 64: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 65: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 66: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 67: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 68: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 69: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 70: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 71: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 72: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 73: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 74: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 75: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 76: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 77: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 78: ledgerd.v1.GetClusterResponse
-	(*WatchClusterRequest)(nil),       // 79: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 80: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 81: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 82: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 83: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 84: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 85: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 86: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 87: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 88: ledgerd.v1.MembershipChange
-	(*BookChange)(nil),                // 89: ledgerd.v1.BookChange
-	(*AssetChange)(nil),               // 90: ledgerd.v1.AssetChange
-	(*Hold)(nil),                      // 91: ledgerd.v1.Hold
-	(*HoldEnd)(nil),                   // 92: ledgerd.v1.HoldEnd
-	(*AccountChange)(nil),             // 93: ledgerd.v1.AccountChange
-	(*Policy)(nil),                    // 94: ledgerd.v1.Policy
-	(*Quotas)(nil),                    // 95: ledgerd.v1.Quotas
-	(*Charter)(nil),                   // 96: ledgerd.v1.Charter
-	(*ShardRefusal)(nil),              // 97: ledgerd.v1.ShardRefusal
-	(*ShardChange)(nil),               // 98: ledgerd.v1.ShardChange
-	(*ReadChainRequest)(nil),          // 99: ledgerd.v1.ReadChainRequest
-	(*GetAccountRequest)(nil),         // 100: ledgerd.v1.GetAccountRequest
-	(*GetAccountProofRequest)(nil),    // 101: ledgerd.v1.GetAccountProofRequest
-	(*ListAccountsRequest)(nil),       // 102: ledgerd.v1.ListAccountsRequest
-	(*ListHistoryRequest)(nil),        // 103: ledgerd.v1.ListHistoryRequest
-	(*GetRecordRequest)(nil),          // 104: ledgerd.v1.GetRecordRequest
-	(*ListRecordsRequest)(nil),        // 105: ledgerd.v1.ListRecordsRequest
-	(*GetAssetRequest)(nil),           // 106: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 107: ledgerd.v1.ListAssetsRequest
-	(*GetHoldRequest)(nil),            // 108: ledgerd.v1.GetHoldRequest
-	(*ListHoldsRequest)(nil),          // 109: ledgerd.v1.ListHoldsRequest
-	(*DryRunRequest)(nil),             // 110: ledgerd.v1.DryRunRequest
+	(*ProofStep)(nil),                 // 40: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 41: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 42: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 43: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 44: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 45: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 46: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 47: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 48: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 49: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 50: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 51: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 52: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 53: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 54: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 55: ledgerd.v1.NodeState
+	(*ShardWait)(nil),                 // 56: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 57: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 58: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 59: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 60: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 61: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 62: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 63: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 64: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 65: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 66: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 67: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 68: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 69: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 70: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 71: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 72: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 73: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 74: ledgerd.v1.GetClusterResponse
+	(*WatchClusterRequest)(nil),       // 75: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 76: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 77: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 78: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 79: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 80: ledgerd.v1.Bundle
+	(*TransactionBody)(nil),           // 81: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 82: ledgerd.v1.Signature
+	(*Posting)(nil),                   // 83: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 84: ledgerd.v1.MembershipChange
+	(*BookChange)(nil),                // 85: ledgerd.v1.BookChange
+	(*AssetChange)(nil),               // 86: ledgerd.v1.AssetChange
+	(*Hold)(nil),                      // 87: ledgerd.v1.Hold
+	(*HoldEnd)(nil),                   // 88: ledgerd.v1.HoldEnd
+	(*AccountChange)(nil),             // 89: ledgerd.v1.AccountChange
+	(*Details)(nil),                   // 90: ledgerd.v1.Details
+	(*Policy)(nil),                    // 91: ledgerd.v1.Policy
+	(*Charter)(nil),                   // 92: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 93: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 94: ledgerd.v1.ShardChange
+	(*ReadChainRequest)(nil),          // 95: ledgerd.v1.ReadChainRequest
+	(*GetAccountRequest)(nil),         // 96: ledgerd.v1.GetAccountRequest
+	(*GetAccountProofRequest)(nil),    // 97: ledgerd.v1.GetAccountProofRequest
+	(*ListAccountsRequest)(nil),       // 98: ledgerd.v1.ListAccountsRequest
+	(*ListHistoryRequest)(nil),        // 99: ledgerd.v1.ListHistoryRequest
+	(*GetRecordRequest)(nil),          // 100: ledgerd.v1.GetRecordRequest
+	(*ListRecordsRequest)(nil),        // 101: ledgerd.v1.ListRecordsRequest
+	(*GetAssetRequest)(nil),           // 102: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 103: ledgerd.v1.ListAssetsRequest
+	(*GetHoldRequest)(nil),            // 104: ledgerd.v1.GetHoldRequest
+	(*ListHoldsRequest)(nil),          // 105: ledgerd.v1.ListHoldsRequest
+	(*DryRunRequest)(nil),             // 106: ledgerd.v1.DryRunRequest
+	(*GetKeyRequest)(nil),             // 107: ledgerd.v1.GetKeyRequest
+	(*GetRefundableRequest)(nil),      // 108: ledgerd.v1.GetRefundableRequest
+	(*GetNonceRequest)(nil),           // 109: ledgerd.v1.GetNonceRequest
+	(*GetUseRequest)(nil),             // 110: ledgerd.v1.GetUseRequest
 	(*GetCutRequest)(nil),             // 111: ledgerd.v1.GetCutRequest
 	(*GetPlaceRequest)(nil),           // 112: ledgerd.v1.GetPlaceRequest
 	(*GetFiguresRequest)(nil),         // 113: ledgerd.v1.GetFiguresRequest
@@ -7358,20 +7167,24 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*GetHoldResponse)(nil),           // 128: ledgerd.v1.GetHoldResponse
 	(*ListHoldsResponse)(nil),         // 129: ledgerd.v1.ListHoldsResponse
 	(*DryRunResponse)(nil),            // 130: ledgerd.v1.DryRunResponse
-	(*GetCutResponse)(nil),            // 131: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 132: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 133: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 134: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 135: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 136: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 137: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 138: ledgerd.v1.WatchRoundsResponse
+	(*GetKeyResponse)(nil),            // 131: ledgerd.v1.GetKeyResponse
+	(*GetRefundableResponse)(nil),     // 132: ledgerd.v1.GetRefundableResponse
+	(*GetNonceResponse)(nil),          // 133: ledgerd.v1.GetNonceResponse
+	(*GetUseResponse)(nil),            // 134: ledgerd.v1.GetUseResponse
+	(*GetCutResponse)(nil),            // 135: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 136: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 137: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 138: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 139: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 140: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 141: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 142: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	84,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	80,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
 	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
 	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	84,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	80,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
 	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
 	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
 	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
@@ -7380,12 +7193,12 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
 	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
 	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	85,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	81,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
 	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
 	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	85,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	86,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	81,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	82,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
 	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
 	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
 	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
@@ -7398,153 +7211,156 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	27,  // 27: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
 	29,  // 28: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
 	16,  // 29: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	87,  // 30: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	88,  // 31: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	89,  // 32: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
-	90,  // 33: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
-	91,  // 34: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
-	92,  // 35: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
-	93,  // 36: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
-	28,  // 37: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	27,  // 38: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	94,  // 39: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	35,  // 40: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	34,  // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	34,  // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	95,  // 43: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
-	95,  // 44: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
-	44,  // 45: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	27,  // 46: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	45,  // 47: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	49,  // 48: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	48,  // 49: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	48,  // 50: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	48,  // 51: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	52,  // 52: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	57,  // 53: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 54: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	58,  // 55: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	61,  // 56: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	60,  // 57: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	60,  // 58: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	60,  // 59: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	65,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	62,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	59,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	63,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	64,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	96,  // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	69,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	68,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	60,  // 70: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	60,  // 71: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	60,  // 72: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	67,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	97,  // 74: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	98,  // 75: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	70,  // 76: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	70,  // 77: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	59,  // 78: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	66,  // 79: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	66,  // 80: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	83,  // 81: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	28,  // 82: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	83,  // 83: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 84: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 85: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 86: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 87: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 88: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 89: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
-	24,  // 90: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	25,  // 91: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	30,  // 92: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	32,  // 93: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	99,  // 94: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
-	100, // 95: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	101, // 96: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	102, // 97: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	103, // 98: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	104, // 99: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	105, // 100: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
-	36,  // 101: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	38,  // 102: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	106, // 103: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	107, // 104: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	108, // 105: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
-	109, // 106: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	110, // 107: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
-	40,  // 108: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	42,  // 109: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	111, // 110: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	112, // 111: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	46,  // 112: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	50,  // 113: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	53,  // 114: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	113, // 115: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	55,  // 116: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	75,  // 117: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	77,  // 118: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	71,  // 119: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	114, // 120: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	115, // 121: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	116, // 122: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	81,  // 123: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	79,  // 124: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	73,  // 125: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	117, // 126: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	118, // 127: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 128: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 129: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 130: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 131: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 132: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	22,  // 133: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
-	20,  // 134: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	26,  // 135: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	31,  // 136: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	33,  // 137: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	119, // 138: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	120, // 139: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	121, // 140: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	122, // 141: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	123, // 142: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	124, // 143: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	125, // 144: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
-	37,  // 145: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	39,  // 146: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	126, // 147: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	127, // 148: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	128, // 149: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	129, // 150: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	130, // 151: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
-	41,  // 152: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	43,  // 153: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	131, // 154: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	132, // 155: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	47,  // 156: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	51,  // 157: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	54,  // 158: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	133, // 159: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	56,  // 160: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	76,  // 161: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	78,  // 162: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	72,  // 163: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	134, // 164: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	135, // 165: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	136, // 166: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	82,  // 167: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	80,  // 168: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	74,  // 169: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	137, // 170: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	138, // 171: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	128, // [128:172] is the sub-list for method output_type
-	84,  // [84:128] is the sub-list for method input_type
-	84,  // [84:84] is the sub-list for extension type_name
-	84,  // [84:84] is the sub-list for extension extendee
-	0,   // [0:84] is the sub-list for field type_name
+	83,  // 30: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	84,  // 31: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	85,  // 32: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
+	86,  // 33: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
+	87,  // 34: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
+	88,  // 35: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
+	89,  // 36: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
+	90,  // 37: ledgerd.v1.TransactionSummary.details:type_name -> ledgerd.v1.Details
+	28,  // 38: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	27,  // 39: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	91,  // 40: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	35,  // 41: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	34,  // 42: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	34,  // 43: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	40,  // 44: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	27,  // 45: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	41,  // 46: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	45,  // 47: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	44,  // 48: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	44,  // 49: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	44,  // 50: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	48,  // 51: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	53,  // 52: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 53: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	54,  // 54: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	57,  // 55: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	56,  // 56: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	56,  // 57: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	56,  // 58: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 59: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 60: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	61,  // 61: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	58,  // 62: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	55,  // 63: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	59,  // 64: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	60,  // 65: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	92,  // 66: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	65,  // 67: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	64,  // 68: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	56,  // 69: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	56,  // 70: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	56,  // 71: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	63,  // 72: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	93,  // 73: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	94,  // 74: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	66,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	66,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	55,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	62,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	62,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	79,  // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	28,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	79,  // 82: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 83: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 84: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 85: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 86: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 87: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 88: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
+	24,  // 89: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	25,  // 90: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	30,  // 91: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	32,  // 92: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	95,  // 93: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	96,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	97,  // 95: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	98,  // 96: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	99,  // 97: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	100, // 98: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	101, // 99: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
+	36,  // 100: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	38,  // 101: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	102, // 102: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	103, // 103: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	104, // 104: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
+	105, // 105: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
+	106, // 106: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
+	107, // 107: ledgerd.v1.LedgerService.GetKey:input_type -> ledgerd.v1.GetKeyRequest
+	108, // 108: ledgerd.v1.LedgerService.GetRefundable:input_type -> ledgerd.v1.GetRefundableRequest
+	109, // 109: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	110, // 110: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	111, // 111: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	112, // 112: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	42,  // 113: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	46,  // 114: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	49,  // 115: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	113, // 116: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	51,  // 117: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	71,  // 118: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	73,  // 119: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	67,  // 120: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	114, // 121: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	115, // 122: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	116, // 123: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	77,  // 124: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	75,  // 125: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	69,  // 126: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	117, // 127: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	118, // 128: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 129: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 130: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 131: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 132: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 133: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	22,  // 134: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
+	20,  // 135: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	26,  // 136: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	31,  // 137: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	33,  // 138: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	119, // 139: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	120, // 140: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	121, // 141: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	122, // 142: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	123, // 143: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	124, // 144: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	125, // 145: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
+	37,  // 146: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	39,  // 147: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	126, // 148: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	127, // 149: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	128, // 150: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	129, // 151: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	130, // 152: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
+	131, // 153: ledgerd.v1.LedgerService.GetKey:output_type -> ledgerd.v1.GetKeyResponse
+	132, // 154: ledgerd.v1.LedgerService.GetRefundable:output_type -> ledgerd.v1.GetRefundableResponse
+	133, // 155: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	134, // 156: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	135, // 157: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	136, // 158: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	43,  // 159: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	47,  // 160: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	50,  // 161: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	137, // 162: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	52,  // 163: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	72,  // 164: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	74,  // 165: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	68,  // 166: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	138, // 167: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	139, // 168: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	140, // 169: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	78,  // 170: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	76,  // 171: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	70,  // 172: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	141, // 173: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	142, // 174: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	129, // [129:175] is the sub-list for method output_type
+	83,  // [83:129] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7556,6 +7372,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_assets_proto_init()
 	file_ledgerd_v1_chain_proto_init()
 	file_ledgerd_v1_cut_proto_init()
+	file_ledgerd_v1_details_proto_init()
 	file_ledgerd_v1_dryrun_proto_init()
 	file_ledgerd_v1_figures_proto_init()
 	file_ledgerd_v1_genesis_proto_init()
@@ -7566,6 +7383,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_shards_proto_init()
 	file_ledgerd_v1_terms_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
+	file_ledgerd_v1_use_proto_init()
 	file_ledgerd_v1_ledgerd_proto_msgTypes[17].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[26].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
@@ -7574,19 +7392,19 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		(*GetBlockRequest_Head)(nil),
 	}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[28].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[38].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[42].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[46].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[49].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[55].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[71].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[45].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[51].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[67].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[69].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   80,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1367,6 +1367,133 @@ func (x *HoldEnd) GetAccount() string {
 	return ""
 }
 
+// What an entry says of itself beyond its postings, from version 11 of a chain on. At least one is
+// set.
+type Details struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The date that the entry counts for, in milliseconds since 1970. No rule depends on it.
+	EffectiveMs uint64 `protobuf:"varint,1,opt,name=effective_ms,json=effectiveMs,proto3" json:"effective_ms,omitempty"`
+	// 1 to 64 characters of printable ASCII. Of the signer's entries with one key at most one takes
+	// effect within 7 days.
+	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// Until when the entry can be refunded, at most 400 days after its block; 0 if it cannot be.
+	RefundableUntilMs uint64  `protobuf:"varint,3,opt,name=refundable_until_ms,json=refundableUntilMs,proto3" json:"refundable_until_ms,omitempty"`
+	Refund            *Refund `protobuf:"bytes,4,opt,name=refund,proto3" json:"refund,omitempty"` // set if the entry gives back an earlier one, or a part of it
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Details) Reset() {
+	*x = Details{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Details) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Details) ProtoMessage() {}
+
+func (x *Details) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Details.ProtoReflect.Descriptor instead.
+func (*Details) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Details) GetEffectiveMs() uint64 {
+	if x != nil {
+		return x.EffectiveMs
+	}
+	return 0
+}
+
+func (x *Details) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *Details) GetRefundableUntilMs() uint64 {
+	if x != nil {
+		return x.RefundableUntilMs
+	}
+	return 0
+}
+
+func (x *Details) GetRefund() *Refund {
+	if x != nil {
+		return x.Refund
+	}
+	return nil
+}
+
+// The entry that an entry refunds. All refunds of it together never exceed any of its postings.
+type Refund struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	EntryHex      string                 `protobuf:"bytes,1,opt,name=entry_hex,json=entryHex,proto3" json:"entry_hex,omitempty"`
+	Organisation  string                 `protobuf:"bytes,2,opt,name=organisation,proto3" json:"organisation,omitempty"` // that signed it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refund) Reset() {
+	*x = Refund{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refund) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refund) ProtoMessage() {}
+
+func (x *Refund) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refund.ProtoReflect.Descriptor instead.
+func (*Refund) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Refund) GetEntryHex() string {
+	if x != nil {
+		return x.EntryHex
+	}
+	return ""
+}
+
+func (x *Refund) GetOrganisation() string {
+	if x != nil {
+		return x.Organisation
+	}
+	return ""
+}
+
 // The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
 // Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
 // registers it signs.
@@ -1381,7 +1508,7 @@ type AssetChange struct {
 
 func (x *AssetChange) Reset() {
 	*x = AssetChange{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1520,7 @@ func (x *AssetChange) String() string {
 func (*AssetChange) ProtoMessage() {}
 
 func (x *AssetChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1533,7 @@ func (x *AssetChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetChange.ProtoReflect.Descriptor instead.
 func (*AssetChange) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AssetChange) GetAsset() string {
@@ -1445,7 +1572,7 @@ type AssetTerms struct {
 
 func (x *AssetTerms) Reset() {
 	*x = AssetTerms{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1584,7 @@ func (x *AssetTerms) String() string {
 func (*AssetTerms) ProtoMessage() {}
 
 func (x *AssetTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1597,7 @@ func (x *AssetTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetTerms.ProtoReflect.Descriptor instead.
 func (*AssetTerms) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AssetTerms) GetDecimals() uint32 {
@@ -1520,7 +1647,7 @@ type AssetIssuer struct {
 
 func (x *AssetIssuer) Reset() {
 	*x = AssetIssuer{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1659,7 @@ func (x *AssetIssuer) String() string {
 func (*AssetIssuer) ProtoMessage() {}
 
 func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1672,7 @@ func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetIssuer.ProtoReflect.Descriptor instead.
 func (*AssetIssuer) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AssetIssuer) GetOrganisation() string {
@@ -1608,13 +1735,14 @@ type TransactionBody struct {
 	// Set in a change of the terms of an account by its organisation or its guardian. It has nothing else
 	// but a note, and takes no nonce.
 	AccountChange *AccountChange `protobuf:"bytes,25,opt,name=account_change,json=accountChange,proto3" json:"account_change,omitempty"`
+	Details       *Details       `protobuf:"bytes,26,opt,name=details,proto3" json:"details,omitempty"` // of an entry without organisations
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1754,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1767,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1768,6 +1896,13 @@ func (x *TransactionBody) GetAccountChange() *AccountChange {
 	return nil
 }
 
+func (x *TransactionBody) GetDetails() *Details {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -1779,7 +1914,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1926,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1939,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1840,7 +1975,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1987,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +2000,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1988,7 +2123,15 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"expires_ms\x18\x06 \x01(\x04R\texpiresMs\">\n" +
 	"\aHoldEnd\x12\x19\n" +
 	"\bhold_hex\x18\x01 \x01(\tR\aholdHex\x12\x18\n" +
-	"\aaccount\x18\x02 \x01(\tR\aaccount\"i\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\"\xb1\x01\n" +
+	"\aDetails\x12!\n" +
+	"\feffective_ms\x18\x01 \x01(\x04R\veffectiveMs\x12'\n" +
+	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12.\n" +
+	"\x13refundable_until_ms\x18\x03 \x01(\x04R\x11refundableUntilMs\x12*\n" +
+	"\x06refund\x18\x04 \x01(\v2\x12.ledgerd.v1.RefundR\x06refund\"I\n" +
+	"\x06Refund\x12\x1b\n" +
+	"\tentry_hex\x18\x01 \x01(\tR\bentryHex\x12\"\n" +
+	"\forganisation\x18\x02 \x01(\tR\forganisation\"i\n" +
 	"\vAssetChange\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12,\n" +
@@ -2003,7 +2146,7 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\vAssetIssuer\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1c\n" +
 	"\tallowance\x18\x02 \x01(\tR\tallowance\x12\x1c\n" +
-	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\xdb\x06\n" +
+	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\x8a\a\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -2024,7 +2167,8 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x05asset\x18\x14 \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
 	"\x04hold\x18\x16 \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
 	"\bhold_end\x18\x17 \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x12@\n" +
-	"\x0eaccount_change\x18\x19 \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\"l\n" +
+	"\x0eaccount_change\x18\x19 \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\x12-\n" +
+	"\adetails\x18\x1a \x01(\v2\x13.ledgerd.v1.DetailsR\adetails\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -2049,7 +2193,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -2071,13 +2215,15 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Nonce)(nil),                    // 17: ledgerd.v1.Nonce
 	(*Hold)(nil),                     // 18: ledgerd.v1.Hold
 	(*HoldEnd)(nil),                  // 19: ledgerd.v1.HoldEnd
-	(*AssetChange)(nil),              // 20: ledgerd.v1.AssetChange
-	(*AssetTerms)(nil),               // 21: ledgerd.v1.AssetTerms
-	(*AssetIssuer)(nil),              // 22: ledgerd.v1.AssetIssuer
-	(*TransactionBody)(nil),          // 23: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 24: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 25: ledgerd.v1.Bundle
-	(*AccountChange)(nil),            // 26: ledgerd.v1.AccountChange
+	(*Details)(nil),                  // 20: ledgerd.v1.Details
+	(*Refund)(nil),                   // 21: ledgerd.v1.Refund
+	(*AssetChange)(nil),              // 22: ledgerd.v1.AssetChange
+	(*AssetTerms)(nil),               // 23: ledgerd.v1.AssetTerms
+	(*AssetIssuer)(nil),              // 24: ledgerd.v1.AssetIssuer
+	(*TransactionBody)(nil),          // 25: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 26: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 27: ledgerd.v1.Bundle
+	(*AccountChange)(nil),            // 28: ledgerd.v1.AccountChange
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -2089,28 +2235,30 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	16, // 6: ledgerd.v1.BookChange.move:type_name -> ledgerd.v1.OrganisationMove
 	14, // 7: ledgerd.v1.BookChange.rehang:type_name -> ledgerd.v1.ShardRehang
 	4,  // 8: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
-	21, // 9: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
-	22, // 10: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
-	3,  // 11: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	2,  // 12: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	0,  // 13: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	1,  // 14: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	17, // 15: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	6,  // 16: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	9,  // 17: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	10, // 18: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	12, // 19: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
-	13, // 20: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
-	20, // 21: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
-	18, // 22: ledgerd.v1.TransactionBody.hold:type_name -> ledgerd.v1.Hold
-	19, // 23: ledgerd.v1.TransactionBody.hold_end:type_name -> ledgerd.v1.HoldEnd
-	26, // 24: ledgerd.v1.TransactionBody.account_change:type_name -> ledgerd.v1.AccountChange
-	24, // 25: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	21, // 9: ledgerd.v1.Details.refund:type_name -> ledgerd.v1.Refund
+	23, // 10: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
+	24, // 11: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
+	3,  // 12: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	2,  // 13: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	0,  // 14: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	1,  // 15: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	17, // 16: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	6,  // 17: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	9,  // 18: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	10, // 19: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	12, // 20: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
+	13, // 21: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
+	22, // 22: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
+	18, // 23: ledgerd.v1.TransactionBody.hold:type_name -> ledgerd.v1.Hold
+	19, // 24: ledgerd.v1.TransactionBody.hold_end:type_name -> ledgerd.v1.HoldEnd
+	28, // 25: ledgerd.v1.TransactionBody.account_change:type_name -> ledgerd.v1.AccountChange
+	20, // 26: ledgerd.v1.TransactionBody.details:type_name -> ledgerd.v1.Details
+	26, // 27: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -2136,7 +2284,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

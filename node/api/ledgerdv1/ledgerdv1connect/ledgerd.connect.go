@@ -109,6 +109,11 @@ const (
 	LedgerServiceListHoldsProcedure = "/ledgerd.v1.LedgerService/ListHolds"
 	// LedgerServiceDryRunProcedure is the fully-qualified name of the LedgerService's DryRun RPC.
 	LedgerServiceDryRunProcedure = "/ledgerd.v1.LedgerService/DryRun"
+	// LedgerServiceGetKeyProcedure is the fully-qualified name of the LedgerService's GetKey RPC.
+	LedgerServiceGetKeyProcedure = "/ledgerd.v1.LedgerService/GetKey"
+	// LedgerServiceGetRefundableProcedure is the fully-qualified name of the LedgerService's
+	// GetRefundable RPC.
+	LedgerServiceGetRefundableProcedure = "/ledgerd.v1.LedgerService/GetRefundable"
 	// LedgerServiceGetNonceProcedure is the fully-qualified name of the LedgerService's GetNonce RPC.
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
@@ -226,6 +231,10 @@ type LedgerServiceClient interface {
 	ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error)
 	// DryRun says what the transactions of a bundle would do, and orders nothing.
 	DryRun(context.Context, *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error)
+	// GetKey returns the entry that has an idempotency key of an organisation.
+	GetKey(context.Context, *connect.Request[ledgerdv1.GetKeyRequest]) (*connect.Response[ledgerdv1.GetKeyResponse], error)
+	// GetRefundable returns what is left of an entry that can be refunded.
+	GetRefundable(context.Context, *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -460,6 +469,20 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getKey: connect.NewClient[ledgerdv1.GetKeyRequest, ledgerdv1.GetKeyResponse](
+			httpClient,
+			baseURL+LedgerServiceGetKeyProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetKey")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getRefundable: connect.NewClient[ledgerdv1.GetRefundableRequest, ledgerdv1.GetRefundableResponse](
+			httpClient,
+			baseURL+LedgerServiceGetRefundableProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetRefundable")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getNonce: connect.NewClient[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse](
 			httpClient,
 			baseURL+LedgerServiceGetNonceProcedure,
@@ -622,6 +645,8 @@ type ledgerServiceClient struct {
 	getHold           *connect.Client[ledgerdv1.GetHoldRequest, ledgerdv1.GetHoldResponse]
 	listHolds         *connect.Client[ledgerdv1.ListHoldsRequest, ledgerdv1.ListHoldsResponse]
 	dryRun            *connect.Client[ledgerdv1.DryRunRequest, ledgerdv1.DryRunResponse]
+	getKey            *connect.Client[ledgerdv1.GetKeyRequest, ledgerdv1.GetKeyResponse]
+	getRefundable     *connect.Client[ledgerdv1.GetRefundableRequest, ledgerdv1.GetRefundableResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
 	getCut            *connect.Client[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse]
@@ -762,6 +787,16 @@ func (c *ledgerServiceClient) ListHolds(ctx context.Context, req *connect.Reques
 // DryRun calls ledgerd.v1.LedgerService.DryRun.
 func (c *ledgerServiceClient) DryRun(ctx context.Context, req *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error) {
 	return c.dryRun.CallUnary(ctx, req)
+}
+
+// GetKey calls ledgerd.v1.LedgerService.GetKey.
+func (c *ledgerServiceClient) GetKey(ctx context.Context, req *connect.Request[ledgerdv1.GetKeyRequest]) (*connect.Response[ledgerdv1.GetKeyResponse], error) {
+	return c.getKey.CallUnary(ctx, req)
+}
+
+// GetRefundable calls ledgerd.v1.LedgerService.GetRefundable.
+func (c *ledgerServiceClient) GetRefundable(ctx context.Context, req *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error) {
+	return c.getRefundable.CallUnary(ctx, req)
 }
 
 // GetNonce calls ledgerd.v1.LedgerService.GetNonce.
@@ -931,6 +966,10 @@ type LedgerServiceHandler interface {
 	ListHolds(context.Context, *connect.Request[ledgerdv1.ListHoldsRequest]) (*connect.Response[ledgerdv1.ListHoldsResponse], error)
 	// DryRun says what the transactions of a bundle would do, and orders nothing.
 	DryRun(context.Context, *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error)
+	// GetKey returns the entry that has an idempotency key of an organisation.
+	GetKey(context.Context, *connect.Request[ledgerdv1.GetKeyRequest]) (*connect.Response[ledgerdv1.GetKeyResponse], error)
+	// GetRefundable returns what is left of an entry that can be refunded.
+	GetRefundable(context.Context, *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -1161,6 +1200,20 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetKeyHandler := connect.NewUnaryHandler(
+		LedgerServiceGetKeyProcedure,
+		svc.GetKey,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetKey")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceGetRefundableHandler := connect.NewUnaryHandler(
+		LedgerServiceGetRefundableProcedure,
+		svc.GetRefundable,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetRefundable")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetNonceHandler := connect.NewUnaryHandler(
 		LedgerServiceGetNonceProcedure,
 		svc.GetNonce,
@@ -1344,6 +1397,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceListHoldsHandler.ServeHTTP(w, r)
 		case LedgerServiceDryRunProcedure:
 			ledgerServiceDryRunHandler.ServeHTTP(w, r)
+		case LedgerServiceGetKeyProcedure:
+			ledgerServiceGetKeyHandler.ServeHTTP(w, r)
+		case LedgerServiceGetRefundableProcedure:
+			ledgerServiceGetRefundableHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNonceProcedure:
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetUseProcedure:
@@ -1487,6 +1544,14 @@ func (UnimplementedLedgerServiceHandler) ListHolds(context.Context, *connect.Req
 
 func (UnimplementedLedgerServiceHandler) DryRun(context.Context, *connect.Request[ledgerdv1.DryRunRequest]) (*connect.Response[ledgerdv1.DryRunResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.DryRun is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetKey(context.Context, *connect.Request[ledgerdv1.GetKeyRequest]) (*connect.Response[ledgerdv1.GetKeyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetKey is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetRefundable(context.Context, *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetRefundable is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/transaction.proto.
  */
 export const file_ledgerd_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEImYKBEhvbGQSDwoHYWNjb3VudBgBIAEoCRINCgVhc3NldBgCIAEoCRIOCgZhbW91bnQYAyABKAkSCgoCdG8YBCADKAkSDgoGcG9zdGVyGAUgASgJEhIKCmV4cGlyZXNfbXMYBiABKAQiLAoHSG9sZEVuZBIQCghob2xkX2hleBgBIAEoCRIPCgdhY2NvdW50GAIgASgJIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIIqkFCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZRIeCgRob2xkGBYgASgLMhAubGVkZ2VyZC52MS5Ib2xkEiUKCGhvbGRfZW5kGBcgASgLMhMubGVkZ2VyZC52MS5Ib2xkRW5kEjEKDmFjY291bnRfY2hhbmdlGBkgASgLMhkubGVkZ2VyZC52MS5BY2NvdW50Q2hhbmdlIkgKCVNpZ25hdHVyZRIUCgxvcmdhbmlzYXRpb24YASABKAkSEgoKcHVibGljX2tleRgCIAEoDBIRCglzaWduYXR1cmUYAyABKAwiWQoGQnVuZGxlEhQKDHRyYW5zYWN0aW9ucxgBIAMoDBIpCgpzaWduYXR1cmVzGAIgAygLMhUubGVkZ2VyZC52MS5TaWduYXR1cmUSDgoGcGFja2VkGAMgASgMQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw", [file_ledgerd_v1_terms]);
+  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEImYKBEhvbGQSDwoHYWNjb3VudBgBIAEoCRINCgVhc3NldBgCIAEoCRIOCgZhbW91bnQYAyABKAkSCgoCdG8YBCADKAkSDgoGcG9zdGVyGAUgASgJEhIKCmV4cGlyZXNfbXMYBiABKAQiLAoHSG9sZEVuZBIQCghob2xkX2hleBgBIAEoCRIPCgdhY2NvdW50GAIgASgJInkKB0RldGFpbHMSFAoMZWZmZWN0aXZlX21zGAEgASgEEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRIbChNyZWZ1bmRhYmxlX3VudGlsX21zGAMgASgEEiIKBnJlZnVuZBgEIAEoCzISLmxlZGdlcmQudjEuUmVmdW5kIjEKBlJlZnVuZBIRCgllbnRyeV9oZXgYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIIs8FCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZRIeCgRob2xkGBYgASgLMhAubGVkZ2VyZC52MS5Ib2xkEiUKCGhvbGRfZW5kGBcgASgLMhMubGVkZ2VyZC52MS5Ib2xkRW5kEjEKDmFjY291bnRfY2hhbmdlGBkgASgLMhkubGVkZ2VyZC52MS5BY2NvdW50Q2hhbmdlEiQKB2RldGFpbHMYGiABKAsyEy5sZWRnZXJkLnYxLkRldGFpbHMiSAoJU2lnbmF0dXJlEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRISCgpwdWJsaWNfa2V5GAIgASgMEhEKCXNpZ25hdHVyZRgDIAEoDCJZCgZCdW5kbGUSFAoMdHJhbnNhY3Rpb25zGAEgAygMEikKCnNpZ25hdHVyZXMYAiADKAsyFS5sZWRnZXJkLnYxLlNpZ25hdHVyZRIOCgZwYWNrZWQYAyABKAxCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z", [file_ledgerd_v1_terms]);
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -722,6 +722,76 @@ export const HoldEndSchema: GenMessage<HoldEnd> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_transaction, 19);
 
 /**
+ * What an entry says of itself beyond its postings, from version 11 of a chain on. At least one is
+ * set.
+ *
+ * @generated from message ledgerd.v1.Details
+ */
+export type Details = Message<"ledgerd.v1.Details"> & {
+  /**
+   * The date that the entry counts for, in milliseconds since 1970. No rule depends on it.
+   *
+   * @generated from field: uint64 effective_ms = 1;
+   */
+  effectiveMs: bigint;
+
+  /**
+   * 1 to 64 characters of printable ASCII. Of the signer's entries with one key at most one takes
+   * effect within 7 days.
+   *
+   * @generated from field: string idempotency_key = 2;
+   */
+  idempotencyKey: string;
+
+  /**
+   * Until when the entry can be refunded, at most 400 days after its block; 0 if it cannot be.
+   *
+   * @generated from field: uint64 refundable_until_ms = 3;
+   */
+  refundableUntilMs: bigint;
+
+  /**
+   * set if the entry gives back an earlier one, or a part of it
+   *
+   * @generated from field: ledgerd.v1.Refund refund = 4;
+   */
+  refund?: Refund | undefined;
+};
+
+/**
+ * Describes the message ledgerd.v1.Details.
+ * Use `create(DetailsSchema)` to create a new message.
+ */
+export const DetailsSchema: GenMessage<Details> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 20);
+
+/**
+ * The entry that an entry refunds. All refunds of it together never exceed any of its postings.
+ *
+ * @generated from message ledgerd.v1.Refund
+ */
+export type Refund = Message<"ledgerd.v1.Refund"> & {
+  /**
+   * @generated from field: string entry_hex = 1;
+   */
+  entryHex: string;
+
+  /**
+   * that signed it
+   *
+   * @generated from field: string organisation = 2;
+   */
+  organisation: string;
+};
+
+/**
+ * Describes the message ledgerd.v1.Refund.
+ * Use `create(RefundSchema)` to create a new message.
+ */
+export const RefundSchema: GenMessage<Refund> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 21);
+
+/**
  * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
  * Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
  * registers it signs.
@@ -754,7 +824,7 @@ export type AssetChange = Message<"ledgerd.v1.AssetChange"> & {
  * Use `create(AssetChangeSchema)` to create a new message.
  */
 export const AssetChangeSchema: GenMessage<AssetChange> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 20);
+  messageDesc(file_ledgerd_v1_transaction, 22);
 
 /**
  * What the organisation that registers an asset says of it. Amounts are exact integers, in the
@@ -804,7 +874,7 @@ export type AssetTerms = Message<"ledgerd.v1.AssetTerms"> & {
  * Use `create(AssetTermsSchema)` to create a new message.
  */
 export const AssetTermsSchema: GenMessage<AssetTerms> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 21);
+  messageDesc(file_ledgerd_v1_transaction, 23);
 
 /**
  * An organisation whose issuer accounts may go below zero in an asset.
@@ -837,7 +907,7 @@ export type AssetIssuer = Message<"ledgerd.v1.AssetIssuer"> & {
  * Use `create(AssetIssuerSchema)` to create a new message.
  */
 export const AssetIssuerSchema: GenMessage<AssetIssuer> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 22);
+  messageDesc(file_ledgerd_v1_transaction, 24);
 
 /**
  * @generated from message ledgerd.v1.TransactionBody
@@ -964,6 +1034,13 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
    * @generated from field: ledgerd.v1.AccountChange account_change = 25;
    */
   accountChange?: AccountChange | undefined;
+
+  /**
+   * of an entry without organisations
+   *
+   * @generated from field: ledgerd.v1.Details details = 26;
+   */
+  details?: Details | undefined;
 };
 
 /**
@@ -971,7 +1048,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 23);
+  messageDesc(file_ledgerd_v1_transaction, 25);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -998,7 +1075,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 24);
+  messageDesc(file_ledgerd_v1_transaction, 26);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over their root.
@@ -1031,5 +1108,5 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 25);
+  messageDesc(file_ledgerd_v1_transaction, 27);
 
