@@ -115,7 +115,7 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 		if transactions[i].alone() && len(transactions) > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
-		if transactions[i].Verdict != nil {
+		if transactions[i].Verdict != nil || transactions[i].Occurrence != nil {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotClients)
 		}
 		bundle.ids[i] = TransactionID(bundle.Body(i))
@@ -451,6 +451,9 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		body := bundle.Body(i)
 		if err := decodeClientBody(body, &bundle.transactions[i], postings); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+		if bundle.transactions[i].Occurrence != nil {
+			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotClients)
 		}
 		if bundle.transactions[i].alone() && count > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)

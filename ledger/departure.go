@@ -153,7 +153,7 @@ func (t *Transaction) Organisations() iter.Seq[OrganisationName] {
 			return
 		}
 		if t.BookWide() || t.Change != nil || t.Verdict != nil || t.Arrival != nil ||
-			t.Cancellation != nil || !yield(t.Signer) {
+			t.Cancellation != nil || t.Schedule != nil || t.ScheduleEnd != nil || !yield(t.Signer) {
 			return
 		}
 		if t.HoldEnd != nil && !yield(t.HoldEnd.From.Organisation()) {

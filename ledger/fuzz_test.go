@@ -268,6 +268,44 @@ func FuzzDetails(f *testing.F) {
 	})
 }
 
+func FuzzSchedule(f *testing.F) {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	placed, end := client.Next(), client.Next()
+	placed.Schedule = &ledger.Schedule{Postings: client.Transfer("acme:a", "shop:a", 5).Postings,
+		First: 7, Period: ledger.Months, Every: 1, Count: 9}
+	end.ScheduleEnd = &ledger.ScheduleEnd{Schedule: ledger.Hash{1}}
+	occurrence := ledger.OccurrenceOf(&placed, ledger.Hash{1}, 3)
+	entry, _ := ledger.OccurrenceEntry(&occurrence, 0)
+	for i, body := range [][]byte{client.Bundle(placed).Body(0), client.Bundle(end).Body(0),
+		entry.Body} {
+		f.Add(body[1:], byte(i))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, kind byte) {
+		transaction, err := ledger.DecodeBody(append([]byte{18 + kind%3}, data...))
+		if err != nil {
+			return
+		}
+		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+			t.Fatalf("a schedule has two encodings: %v", err)
+		}
+		if transaction.TakesNonce() || transaction.BookWide() || !transaction.Schedules() {
+			t.Fatalf("%+v", transaction)
+		}
+		if s := transaction.Schedule; s != nil {
+			count := s.Occurrences()
+			if count == 0 || count > ledger.MaxOccurrences || s.Until > 0 &&
+				s.TimeOf(count) > s.Until {
+				t.Fatalf("%+v has %d occurrences", s, count)
+			}
+			for number := uint64(1); number < count; number++ {
+				if s.TimeOf(number) >= s.TimeOf(number+1) {
+					t.Fatalf("%+v: occurrence %d is not before the next one", s, number)
+				}
+			}
+		}
+	})
+}
+
 func FuzzBundle(f *testing.F) {
 	_, bundle, _, _, _ := seeds(f)
 	f.Add(bundle)

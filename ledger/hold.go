@@ -152,8 +152,10 @@ func (e *HoldEnd) checkForm(t *Transaction) error {
 }
 
 // Takes reports whether a posting takes from its account with the consent of the account's
-// organisation. The end of a hold has it from the hold.
-func (t *Transaction) Takes(p *Posting) bool { return p.Amount.Sign() < 0 && t.HoldEnd == nil }
+// organisation. The end of a hold has it from the hold, and an occurrence from its schedule.
+func (t *Transaction) Takes(p *Posting) bool {
+	return p.Amount.Sign() < 0 && t.HoldEnd == nil && t.Occurrence == nil
+}
 
 // TakesHeld reports whether a posting takes what a hold set aside. The terms of its account were
 // judged when the hold was placed.

@@ -77,6 +77,9 @@ func (t *Transaction) AppendDestinations(to []ShardID, shards int,
 	if c := t.Cancellation; c != nil && int(c.Shard) < shards {
 		return addShard(to, c.Shard)
 	}
+	if keeper, keeps := t.Keeper(); keeps && int(keeper) < shards {
+		return addShard(to, keeper)
+	}
 	if t.Account != nil { // its guardian may sign, whose home is not concerned
 		return addShard(to, home(t.Account.Account.Organisation()))
 	}

@@ -214,7 +214,7 @@ func (t *Transaction) plain() bool {
 		len(t.Registrations)+len(t.Openings)+len(t.Records)+len(t.Note) > 0 ||
 		t.Change != nil || t.Verdict != nil || t.Policy != nil || t.Charter != nil ||
 		t.Cancellation != nil || t.Book != nil || t.Asset != nil || t.Hold != nil ||
-		t.HoldEnd != nil || t.Account != nil || t.Details != nil {
+		t.HoldEnd != nil || t.Account != nil || t.Details != nil || t.Schedules() {
 		return false
 	}
 	from, to := &t.Postings[0], &t.Postings[1]

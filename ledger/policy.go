@@ -327,6 +327,16 @@ func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, need
 		// What is held may be posted without the holder, so it asks for as many keys as taking it.
 		done, taken = done|actPost, append(taken, Balance{Asset: h.Asset, Amount: h.Amount})
 	}
+	if t.ScheduleEnd != nil {
+		done |= actPost
+	}
+	if t.Schedule != nil && name == t.Signer {
+		done |= actPost
+		// Each occurrence takes it without the signer, so it asks for as many keys as taking all.
+		if taken = t.Schedule.taken(); taken == nil {
+			return done, p.Most()
+		}
+	}
 	if t.HoldEnd != nil {
 		done |= actPost
 	}

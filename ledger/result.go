@@ -216,6 +216,18 @@ const (
 	RefundTime
 	// TooManyRefundable: as many entries of the signer, or of all, can be refunded as may be.
 	TooManyRefundable
+)
+
+// The codes of schedules.
+const (
+	// UnknownSchedule: the signer has no such schedule, or it has ended.
+	UnknownSchedule Code = 96 + iota
+	// ScheduleTime: the schedule would begin before its block, or more than MaxScheduleTime ahead.
+	ScheduleTime
+	// SchedulePlaced: the schedule was placed already.
+	SchedulePlaced
+	// TooManySchedules: the organisation, or all together, have as many schedules as may be.
+	TooManySchedules
 	codes
 )
 
@@ -297,7 +309,11 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	RefundExceeded: "it gives back more than is left of the entry's posting of this account and " +
 		"asset",
 	RefundTime:        "an entry can be refunded after its block, and at most 400 days ahead",
-	TooManyRefundable: "as many entries can be refunded as may be: try again later"}
+	TooManyRefundable: "as many entries can be refunded as may be: try again later",
+	UnknownSchedule:   "the signer has no such schedule, or it has ended",
+	ScheduleTime:      "a schedule begins after its block, and at most 10 years ahead",
+	SchedulePlaced:    "the schedule was placed already",
+	TooManySchedules:  "there are as many schedules as may be: end some first"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -179,6 +179,12 @@ type Transaction struct {
 	HoldEnd *HoldEnd `json:"hold_end,omitempty"`
 	// Details are what an entry says of itself beyond its postings (see Details), or nil.
 	Details *Details `json:"details,omitempty"`
+	// Schedule makes the transaction place a schedule, ScheduleEnd makes it end one, and Occurrence
+	// makes it an occurrence of one, which members put into a block. Each is alone in its
+	// transaction, except for a note and, of an occurrence, the postings.
+	Schedule    *Schedule    `json:"schedule,omitempty"`
+	ScheduleEnd *ScheduleEnd `json:"schedule_end,omitempty"`
+	Occurrence  *Occurrence  `json:"occurrence,omitempty"`
 	// Arrival makes the transaction a part of an organisation that moves here (see Arrival).
 	// Members put it into a block, as they do with a verdict.
 	Arrival *Arrival `json:"arrival,omitempty"`
@@ -208,10 +214,10 @@ func (t *Transaction) Validate() error {
 func (t *Transaction) checkRules() error {
 	if t.Change != nil || t.Policy != nil || t.Charter != nil || t.Cancellation != nil ||
 		t.Book != nil || t.Asset != nil || t.Hold != nil || t.Account != nil ||
-		t.HoldEnd != nil && len(t.Postings) == 0 {
+		t.HoldEnd != nil && len(t.Postings) == 0 || t.Schedule != nil || t.ScheduleEnd != nil {
 		return nil
 	}
-	if t.Verdict != nil || t.Arrival != nil {
+	if t.Verdict != nil || t.Arrival != nil || t.Occurrence != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, errNotClients)
 	}
 	if len(t.Postings) == 1 {
@@ -232,13 +238,15 @@ func (t *Transaction) checkRules() error {
 //
 // A change of a policy, of the charter, of the shards, of an asset or of an account takes none
 // either, for the same reason: its number prevents a second effect. A second cancellation has the
-// same effect as the first one. An arrival is the only one of its id.
+// same effect as the first one. An arrival is the only one of its id. A schedule takes none, because
+// it is placed before its first time only, and the state has it until then. An end of it has no
+// effect twice, and the schedule numbers the occurrences.
 func (t *Transaction) TakesNonce() bool {
 	if t.Change != nil {
 		return t.Change.Kind != ChangeAdmit
 	}
 	return t.Policy == nil && t.Charter == nil && t.Cancellation == nil && t.Book == nil &&
-		t.Arrival == nil && t.Asset == nil && t.Account == nil
+		t.Arrival == nil && t.Asset == nil && t.Account == nil && !t.Schedules()
 }
 
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
@@ -253,6 +261,9 @@ func (t *Transaction) BookWide() bool {
 func (t *Transaction) checkForm() error {
 	if t.Details != nil {
 		return t.Details.checkForm(t)
+	}
+	if t.Schedules() {
+		return t.checkScheduleForm()
 	}
 	if t.Hold != nil {
 		return t.Hold.checkForm(t)
@@ -422,6 +433,9 @@ func (t *Transaction) assetBefore(index int, asset AssetName) bool {
 func (t *Transaction) appendBody(to []byte) []byte {
 	if t.Details != nil {
 		return t.appendDetails(to)
+	}
+	if t.Schedules() {
+		return t.appendScheduled(to)
 	}
 	if t.Hold != nil {
 		return t.appendHold(to)
@@ -670,6 +684,12 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 		return t.checkForm()
 	case holdEndVersion:
 		t.decodeHoldEnd(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case scheduleVersion, scheduleEndVersion, occurrenceVersion:
+		t.decodeScheduled(&r, version)
 		if err := r.End(); err != nil {
 			return err
 		}

@@ -318,6 +318,23 @@ func newExamples(t *testing.T) *examples {
 		t.Details = &ledger.Details{Effective: 1}
 		t.Openings = []ledger.Opening{{Account: "alice:late"}}
 	})
+	rent := []ledger.Posting{
+		{Account: "alice:cash", Asset: "EUR", Amount: ledger.NewAmount(-90_000)},
+		{Account: "bob:rents", Asset: "EUR", Amount: ledger.NewAmount(90_000)}}
+	add("a schedule", at(book, 10), func(t *ledger.Transaction) {
+		t.Deadline = 1_700_000_060_000
+		t.Schedule = &ledger.Schedule{Shard: 2, Postings: rent, First: 1_706_659_200_000,
+			Period: ledger.Months, Every: 1, Until: 1_800_000_000_000}
+	})
+	add("the end of a schedule", at(book, 11), func(t *ledger.Transaction) {
+		t.ScheduleEnd = &ledger.ScheduleEnd{Shard: 2, Schedule: ledger.Hash{1, 2, 3}}
+	})
+	add("an occurrence of a schedule", at(book, 12), func(t *ledger.Transaction) {
+		t.Nonce, t.LastValid, t.Deadline = ledger.Nonce{}, 0, 0
+		t.Occurrence = &ledger.Occurrence{Schedule: ledger.Hash{1, 2, 3}, Number: 2,
+			Time: 1_709_164_800_000}
+		t.Postings = rent
+	})
 	operators := func(book ledger.Hash, sequence uint64) ledger.Transaction {
 		return ledger.Transaction{Ledger: book, Nonce: ledger.Nonce{Sequence: sequence}}
 	}

@@ -359,6 +359,8 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		begin(17, true)
 		nonce()
 		detailsParts(&p, t)
+	case t.Schedule != nil, t.ScheduleEnd != nil, t.Occurrence != nil:
+		scheduleParts(&p, t, begin, nonce)
 	case t.Account != nil:
 		begin(16, true)
 		nonce()

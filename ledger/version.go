@@ -43,8 +43,11 @@ const (
 	AccountTermsVersion = 10
 	// DetailsVersion is the version from which on entries may have details (see Details).
 	DetailsVersion = 11
+	// SchedulesVersion is the version from which on organisations may place schedules (see
+	// Schedule).
+	SchedulesVersion = 12
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = DetailsVersion
+	NewestVersion = SchedulesVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -68,6 +71,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= UnknownSchedule:
+		return TakesSchedules(version)
 	case code >= KeyTaken:
 		return TakesDetails(version)
 	case code >= AccountOutdated:
@@ -114,11 +119,17 @@ func TakesAccountTerms(version int) bool { return version >= AccountTermsVersion
 // not know the version cannot decode them.
 func TakesDetails(version int) bool { return version >= DetailsVersion }
 
+// TakesSchedules reports whether a chain of this version takes schedules. Programs that do not know
+// the version cannot decode them.
+func TakesSchedules(version int) bool { return version >= SchedulesVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
 func (t *Transaction) NeedsVersion() int {
 	switch {
+	case t.Schedules():
+		return SchedulesVersion
 	case t.Details != nil:
 		return DetailsVersion
 	case t.Hold != nil, t.HoldEnd != nil:

@@ -299,7 +299,20 @@ func (l *life) turn(late int, due bool) error {
 			return err
 		}
 	}
+	if due {
+		l.proposeDue()
+	}
 	return nil
+}
+
+// proposeDue proposes a block if the chain has an occurrence of a schedule that is due by this
+// node's clock. An idle chain makes no block otherwise. If other clocks are behind, the round makes
+// none, and the next tick proposes another one.
+func (l *life) proposeDue() {
+	view := l.node.time.View()
+	if view.Known && l.node.Store().IsDue(view.Time) {
+		l.node.pool.Due()
+	}
 }
 
 // step hands one input to the machine and carries out the effects, until no effect is left.

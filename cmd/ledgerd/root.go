@@ -40,9 +40,9 @@ var nodeCommands = []func() *cobra.Command{
 
 // clientCommands construct the commands that talk to nodes.
 var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAssetCommand,
-	newAccountCommand, newHoldCommand, newTxCommand, newBlockCommand, newStatusCommand,
-	newShardsCommand, newCutCommand, newTrialBalanceCommand, newFiguresCommand, newSinkCommand,
-	newABCICommand, newRoundsCommand}
+	newAccountCommand, newHoldCommand, newScheduleCommand, newTxCommand, newBlockCommand,
+	newStatusCommand, newShardsCommand, newCutCommand, newTrialBalanceCommand, newFiguresCommand,
+	newSinkCommand, newABCICommand, newRoundsCommand}
 
 // studyCommands construct the commands that study the engines.
 var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand,

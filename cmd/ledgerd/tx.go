@@ -123,6 +123,7 @@ var remedies = map[string]string{
 	"hold_time":            ": the time of blocks counts, see `ledgerd block head`",
 	"key_taken":            ": it is there already, under another id",
 	"unknown_hold":         ": see what is open with `ledgerd hold list`",
+	"unknown_schedule":     ": see what is open with `ledgerd schedule list`",
 	"too_many_waiting":     ": see with `ledgerd shards` which one does not answer",
 }
 

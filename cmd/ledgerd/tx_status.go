@@ -32,6 +32,11 @@ type transactionReport struct {
 	Hold        *ledger.Hold         `json:"hold,omitempty"`     // that it places
 	HoldEnd     *ledger.HoldEnd      `json:"hold_end,omitempty"` // that it ends
 	Details     *ledger.Details      `json:"details,omitempty"`
+	// Schedule is the schedule that it places, ScheduleEnd the one that it ends, and Occurrence the
+	// occurrence of one that it is.
+	Schedule    *ledger.Schedule    `json:"schedule,omitempty"`
+	ScheduleEnd *ledger.ScheduleEnd `json:"schedule_end,omitempty"`
+	Occurrence  *ledger.Occurrence  `json:"occurrence,omitempty"`
 	// Account is the change of the terms of an account.
 	Account    *ledger.AccountChange `json:"account,omitempty"`
 	Charter    *charterReport        `json:"charter,omitempty"`
@@ -256,6 +261,8 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	report.Asset = reportAssetChange(body.GetAsset())
 	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil {
 		report.Hold, report.HoldEnd, report.Details = entry.Hold, entry.HoldEnd, entry.Details
+		report.Schedule, report.ScheduleEnd, report.Occurrence = entry.Schedule,
+			entry.ScheduleEnd, entry.Occurrence
 	}
 	report.Account = reportAccountChange(body.GetAccountChange())
 	if cancellation := body.GetCancellation(); cancellation != nil {
@@ -422,6 +429,7 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		}
 		rows.add(what, fmt.Sprintf("hold %s of %s", r.HoldEnd.Hold, r.HoldEnd.From))
 	}
+	r.scheduleRows(&rows)
 	if r.Account != nil {
 		rows.add("account", fmt.Sprintf("change %d of the terms of %s", r.Account.Number,
 			r.Account.Account))

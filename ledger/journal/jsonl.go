@@ -118,6 +118,9 @@ type entryLine struct {
 	HoldEnd       *ledger.HoldEnd          `json:"hold_end,omitempty"`
 	Details       *ledger.Details          `json:"details,omitempty"`
 	Account       *ledger.AccountChange    `json:"account,omitempty"`
+	Schedule      *ledger.Schedule         `json:"schedule,omitempty"`
+	ScheduleEnd   *ledger.ScheduleEnd      `json:"schedule_end,omitempty"`
+	Occurrence    *ledger.Occurrence       `json:"occurrence,omitempty"`
 	Charter       *ledger.CharterChange    `json:"charter,omitempty"`
 	Book          *ledger.BookChange       `json:"book,omitempty"`
 	Cancellation  *ledger.Cancellation     `json:"cancellation,omitempty"`
@@ -250,7 +253,8 @@ func entryOf(block *ledger.Block, index int, entry *ledger.Entry) entryLine {
 		Registrations: t.Registrations, Openings: t.Openings, Postings: t.Postings,
 		Change: t.Change, Verdict: t.Verdict, Policy: t.Policy, Charter: t.Charter, Book: t.Book,
 		Asset: t.Asset, Account: t.Account, Hold: t.Hold, HoldEnd: t.HoldEnd, Details: t.Details,
-		Cancellation: t.Cancellation, Arrival: t.Arrival}
+		Cancellation: t.Cancellation, Arrival: t.Arrival, Schedule: t.Schedule,
+		ScheduleEnd: t.ScheduleEnd, Occurrence: t.Occurrence}
 	line.Outcome, line.Reason = outcomeOf(entry, t)
 	if entry.Result.Item != ledger.NoItem {
 		line.Item = &entry.Result.Item

@@ -150,6 +150,17 @@ func entryRows(source Source, at Row, bundle *ledger.BundleSeal, entry *ledger.E
 			r.Account, r.Value = string(t.HoldEnd.From), t.HoldEnd.Hold.String()
 		})
 	}
+	if s := t.Schedule; s != nil {
+		put("schedule", func(r *Row) { r.Value = s.Words() })
+	}
+	if t.ScheduleEnd != nil {
+		put("schedule_end", func(r *Row) { r.Value = t.ScheduleEnd.Schedule.String() })
+	}
+	if o := t.Occurrence; o != nil {
+		put("occurrence", func(r *Row) {
+			r.Value = fmt.Sprintf("%s %d %d", o.Schedule, o.Number, o.Time)
+		})
+	}
 	if t.Verdict != nil {
 		put("judged", func(r *Row) { r.ID = t.Verdict.ID.String() })
 	}

@@ -104,10 +104,10 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 		if t.LastValid != 0 && s.height > t.LastValid {
 			return whole(ledger.Expired)
 		}
-		if !s.fresh(t) {
+		if t.TakesNonce() && !s.fresh(t) {
 			return whole(ledger.StaleNonce)
 		}
-		if !s.roomForStream(t) {
+		if t.TakesNonce() && !s.roomForStream(t) {
 			return whole(ledger.StreamQuota)
 		}
 	}
@@ -157,6 +157,7 @@ func (s *State) deadlinePassed(t *ledger.Transaction) bool {
 // differently, as they may on funds.
 func (s *State) attemptDeadline(t *ledger.Transaction) ledger.Code {
 	switch {
+	case t.Occurrence != nil: // it was issued once, and comes once
 	case t.Deadline == 0 && ledger.TakesDeadlines(s.Version()):
 		return ledger.DeadlineMissing
 	case s.deadlinePassed(t):
@@ -351,7 +352,7 @@ func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.
 					item: uint32(i), digest: sha256.Sum256(record.Value)})
 		}
 	}
-	if s.HomeShard(t.Signer) == s.shard {
+	if t.TakesNonce() && s.HomeShard(t.Signer) == s.shard {
 		s.takeNonce(t)
 	}
 	if t.Details != nil {

@@ -190,6 +190,9 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	for i := range block.Len() {
 		c.places[block.Entry(i).ID] = len(c.entries)
 		c.entries = append(c.entries, &block.Unpacked[i])
+		if t := block.Unpacked[i].Decoded; t.Occurrence != nil {
+			n.transactions[block.Unpacked[i].ID] = t
+		}
 	}
 	for _, forward := range changes.Forwards {
 		next := uint64(1)

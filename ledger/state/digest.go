@@ -164,6 +164,7 @@ func (s *State) Complete(divide Divide) error {
 	s.sortRestoredMoves()
 	s.completeHolds()
 	s.completeDetails()
+	s.completeSchedules()
 	s.digestAll()
 	return nil
 }

@@ -50,6 +50,7 @@ type execution struct {
 	touchedRecords       []*record
 	touchedMembers       []*member
 	touchedCancelled     []*cancelled
+	touchedSchedules     []*scheduled
 	seeds                []Seed
 	counted              []*use
 
@@ -143,6 +144,8 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	s.begin(&block.Header)
 	s.expireHolds()
 	s.lapseDetails()
+	s.lapseSchedules()
+	due := s.missesDue(block)
 	s.history = make([]HistoryChange, 0, 2*block.Len())
 	var crossings Crossings
 	if s.tree == nil {
@@ -153,6 +156,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	s.forgetCancelled()
 	changes := s.finish()
 	changes.Crossings = crossings
+	changes.OutOfPlace += due
 	block.Header.ByBundle = s.Version() >= ledger.PackedVersion
 	block.Complete(s.stateDigest)
 	s.forgetPrepared()
@@ -183,7 +187,11 @@ func (s *State) executeUnpacked(block *ledger.Block, first int, entries []ledger
 		entry := &entries[i]
 		s.index, s.id = uint32(first+i), entry.ID
 		bundle := &block.Bundles[entry.Bundle]
-		entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
+		if entry.Decoded.Occurrence != nil && !s.issue(entry, bundle) {
+			entry.Result = whole(ledger.OutOfPlace)
+		} else {
+			entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
+		}
 		s.found = s.found[len(entry.Decoded.Postings):]
 	}
 	if s.prepared == nil {
@@ -350,6 +358,7 @@ func (s *State) finish() *Changes {
 	s.finishCancelled(changes)
 	s.finishHolds(changes)
 	s.finishDetails(changes)
+	s.finishSchedules(changes)
 	s.finishCharter(changes)
 	s.finishGrowth(changes)
 	s.finishMoves(changes)
@@ -539,6 +548,10 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return s.attemptAsset(t, root, signatures)
 	case t.Account != nil:
 		return s.attemptTerms(t, root, signatures)
+	case t.Schedule != nil:
+		return whole(s.attemptSchedule(t, signatures))
+	case t.ScheduleEnd != nil:
+		return whole(s.attemptScheduleEnd(t, signatures))
 	}
 	if (t.Hold != nil || t.HoldEnd != nil) && !ledger.TakesHolds(s.Version()) {
 		return whole(ledger.OutOfPlace) // sealing leaves it out before the chain has the version
@@ -554,10 +567,10 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	if code := s.authorised(t.Signer, t, signatures); code != ledger.Applied {
 		return whole(code)
 	}
-	if !s.fresh(t) {
+	if t.TakesNonce() && !s.fresh(t) {
 		return whole(ledger.StaleNonce)
 	}
-	if !s.roomForStream(t) {
+	if t.TakesNonce() && !s.roomForStream(t) {
 		return whole(ledger.StreamQuota)
 	}
 	if t.Hold != nil {
@@ -618,6 +631,9 @@ func (s *State) authorised(name ledger.OrganisationName, t *ledger.Transaction,
 	found := s.organisation(name)
 	if found == nil {
 		return ledger.UnknownOrganisation
+	}
+	if t.Occurrence != nil && name == t.Signer {
+		return ledger.Applied // it signed the schedule
 	}
 	if found.Policy == nil {
 		return found.Consents(t, signatures)
@@ -788,6 +804,12 @@ func (s *State) commit(t *ledger.Transaction) {
 	}
 	if t.Account != nil {
 		s.changeTerms(t.Account, t.Account.Guards(t.Signer))
+	}
+	if t.Schedule != nil {
+		s.placeSchedule(t)
+	}
+	if t.ScheduleEnd != nil {
+		s.endSchedule(s.schedules.by[t.ScheduleEnd.Schedule])
 	}
 	if t.Details != nil {
 		s.keepDetails(s.id, t, false)

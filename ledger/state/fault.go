@@ -142,6 +142,16 @@ const (
 	FaultDetailsThaw
 	// FaultDetailsNotResumed never lets restored keys and refundable entries lapse.
 	FaultDetailsNotResumed
+	// FaultDueEarly issues occurrences before their time.
+	FaultDueEarly
+	// FaultDueOneByOne issues one occurrence in a block, and leaves others that are due.
+	FaultDueOneByOne
+	// FaultScheduleGoesOn issues occurrences of schedules that have ended.
+	FaultScheduleGoesOn
+	// FaultScheduleEndsByAnyone lets others end a schedule.
+	FaultScheduleEndsByAnyone
+	// FaultSchedulesNotResumed never issues occurrences of restored schedules.
+	FaultSchedulesNotResumed
 	// FaultTrialStays leaves in effect what is only tried.
 	FaultTrialStays
 	faults
@@ -160,7 +170,9 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"hold-thaws", "hold-left", "hold-not-resumed", "hold-not-wanted",
 	"credit-unjudged", "floor-of-all", "spent-forgotten", "terms-left",
 	"key-twice", "key-kept", "keys-left", "refund-exceeded", "refund-uncounted", "refunds-at-once",
-	"refund-kept", "refundable-left", "details-thaw", "details-not-resumed", "trial-stays"}
+	"refund-kept", "refundable-left", "details-thaw", "details-not-resumed", "due-early",
+	"due-one-by-one", "schedule-goes-on", "schedule-ends-by-anyone", "schedules-not-resumed",
+	"trial-stays"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

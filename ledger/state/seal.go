@@ -41,6 +41,9 @@ type Parent struct {
 	Packed bool
 	// Version is the version of the chain after the block. It is only for books of one shard.
 	Version int
+	// Due returns the transactions that follow from the state before the block, given its time: the
+	// occurrences of schedules. If it is nil, there are none. It is only for books of one shard.
+	Due func(ledger.Milliseconds) []ledger.Transaction
 }
 
 // times returns an empty set of times for the round after the parent.
@@ -72,6 +75,15 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 			continue
 		}
 		times.Add(batch.Header.Time, batch.Clocks)
+	}
+	draft.block.Header.Time = times.Block()
+	if parent.Due != nil {
+		draft.addDue(parent.Due(draft.block.Header.Time))
+	}
+	for _, batch := range batches {
+		if batch == nil || batch.Sharded() {
+			continue
+		}
 		for i := range batch.Proposals {
 			switch proposal := &batch.Proposals[i]; {
 			case !draft.takes(proposal, parent.Version):
@@ -87,7 +99,6 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 	if draft.Len() == 0 {
 		return nil
 	}
-	draft.block.Header.Time = times.Block()
 	draft.block.Header.Transactions = uint32(draft.Len())
 	draft.block.Header.Total = parent.Header.Total + uint64(draft.Len())
 	return draft
@@ -116,6 +127,15 @@ func (d *Draft) reserve(batches []*ledger.VerifiedBatch, verdicts int) idSet {
 		min(verdicts+transactions, ledger.MaxBlockTransactions))
 	d.block.Bundles = make([]ledger.BundleSeal, 0, verdicts+bundles)
 	return make(idSet, transactions+ids)
+}
+
+// addDue adds occurrences of schedules, each in a bundle of its own.
+func (d *Draft) addDue(due []ledger.Transaction) {
+	for i := range due {
+		entry, seal := ledger.OccurrenceEntry(&due[i], len(d.block.Bundles))
+		d.block.Unpacked = append(d.block.Unpacked, entry)
+		d.block.Bundles = append(d.block.Bundles, seal)
+	}
 }
 
 // idSet is the set of the ids of a block's transactions: their places, by the first 8 bytes of

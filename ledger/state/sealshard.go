@@ -14,6 +14,7 @@ import (
 //   - Then come entries of the parent's stream: exactly those that follow the last one in the
 //     chain, each once, whichever members proposed them and in whatever order. Only the
 //     transactions of an entry that concern a shard that this shard reaches are kept.
+//   - Then come occurrences of schedules that are due, at the root of the tree.
 //   - Then come clients' bundles: the transactions that concern only shards that this shard
 //     reaches, and whose signer is registered or that are registrations. Those of organisations
 //     that are on their way here wait for a later block.
@@ -31,6 +32,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	batches []*ledger.VerifiedBatch,
 	seen func(id ledger.Hash, transaction *ledger.Transaction) bool) *Draft {
 	if s.tree == nil {
+		parent.Due = s.Due
 		return Seal(parent, epoch, round, batches, seen)
 	}
 	sealing := &sealing{
@@ -54,6 +56,9 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 		times.Add(batch.Header.Time, batch.Clocks)
 		decoded = append(decoded, batch)
 	}
+	time := times.Block()
+	due := s.Due(time)
+	sealing.room = ledger.MaxBlockTransactions - len(due)
 	most := 0
 	for _, batch := range decoded {
 		most = max(most, len(batch.Verdicts))
@@ -79,6 +84,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	}
 	sealing.ids = sealing.reserve(decoded, len(sealing.verdicts))
 	sealing.addVerdicts()
+	sealing.addDue(due)
 	sealing.addStream(decoded)
 	for _, batch := range decoded {
 		for i := range batch.Proposals {
@@ -92,7 +98,6 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 			}
 		}
 	}
-	time := times.Block()
 	sealing.addLate(decoded, time)
 	draft := sealing.Draft
 	if len(draft.block.Bundles) == 0 {
@@ -125,7 +130,9 @@ type sealing struct {
 	verdicts []ledger.Verdict
 	taken    map[awaited]struct{}
 	once     bool
-	over     map[ledger.Hash]struct{}
+	// room is how many verdicts the draft may take: occurrences that are due come in any case.
+	room int
+	over map[ledger.Hash]struct{}
 	// closed says that the draft has a change of the book's shards, and takes no bundle after it.
 	closed bool
 	// departed are the moves whose departure the draft takes, and arrivals the ids of the next
@@ -157,7 +164,7 @@ func (s *sealing) takeVerdict(verdict *ledger.Verdict) {
 	if departure {
 		_, over = s.departed[move]
 	}
-	if again || over || len(s.verdicts) >= ledger.MaxBlockTransactions || !s.state.Awaits(verdict) {
+	if again || over || len(s.verdicts) >= s.room || !s.state.Awaits(verdict) {
 		s.Repeated++
 		return
 	}
@@ -289,6 +296,8 @@ func (s *sealing) belongs(transaction *ledger.Transaction, id *ledger.Hash,
 	switch {
 	case transaction.Change != nil:
 		return number == 0
+	case transaction.Occurrence != nil && number == 0:
+		return false // only the state makes them
 	case transaction.Arrival != nil:
 		return number == 0 && s.isNext(transaction.Arrival, id)
 	}

@@ -173,6 +173,9 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 		}
 		return s.applyArrival(t, entry.ID)
 	}
+	if t.Occurrence != nil && seal.Number == 0 && !s.issue(entry, seal) {
+		return whole(ledger.OutOfPlace)
+	}
 	s.destinations = t.AppendDestinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
 	if !s.belongs(t, s.destinations, seal.Number, s.organisations[t.Signer] != nil) {
 		if seal.Number == 0 && s.TakesLate(t, s.time) {

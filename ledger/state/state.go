@@ -28,6 +28,7 @@ const (
 	kindMove         = 'v'
 	kindAsset        = 's' // ledger.Asset has the entry
 	kindAlias        = 'l'
+	kindSchedule     = 'z'
 )
 
 // mark records that the current block touched an entry, and which of the encodings that the block
@@ -109,6 +110,7 @@ type State struct {
 	cancelled     cancelledSet
 	assets        assets
 	held          holdSet
+	schedules     scheduleSet
 	aliases       aliases
 	details       detailSet
 
@@ -137,7 +139,7 @@ func New(genesis *ledger.Genesis) *State {
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
 		uses: make(map[ledger.OrganisationName]*use), cancelled: newCancelledSet(),
-		moves: newMoves(), held: newHoldSet(), details: newDetailSet(),
+		moves: newMoves(), held: newHoldSet(), schedules: newScheduleSet(), details: newDetailSet(),
 		divide: inTurn, assetsMax: ledger.MaxAssets, lateMax: MaxLate,
 	}
 	if s.tree != nil {
@@ -189,7 +191,7 @@ func (s *State) EntryCount() int {
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
 		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
 		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) +
-		len(s.assets.all) + len(s.held.by) + len(s.aliases.by) +
+		len(s.assets.all) + len(s.held.by) + len(s.schedules.by) + len(s.aliases.by) +
 		len(s.details.keys) + len(s.details.refundable) + single
 }
 
@@ -375,6 +377,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return s.restoreAsset(key, r)
 	case kindHold:
 		return s.restoreHold(key, r)
+	case kindSchedule:
+		return s.restoreSchedule(key, r)
 	case kindAlias:
 		return s.restoreAlias(key, r)
 	case kindKey, kindRefundable:
@@ -492,6 +496,9 @@ func (s *State) others() []entry {
 		all = append(all, each)
 	}
 	for _, each := range s.held.by {
+		all = append(all, each)
+	}
+	for _, each := range s.schedules.by {
 		all = append(all, each)
 	}
 	for _, each := range s.aliases.by {

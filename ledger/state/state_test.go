@@ -36,7 +36,7 @@ func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 		}
 	}
 	o.parent.Packed = o.state.Version() >= ledger.PackedVersion
-	o.parent.Version = o.state.Version()
+	o.parent.Version, o.parent.Due = o.state.Version(), o.state.Due
 	draft := state.Seal(o.parent, 1, 1, batches,
 		func(id ledger.Hash, _ *ledger.Transaction) bool {
 			return o.seen[id]

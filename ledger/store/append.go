@@ -81,6 +81,11 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	parent := s.head
 	parent.Members = s.Membership
 	parent.Version = s.Charter().Version
+	parent.Due = func(at ledger.Milliseconds) []ledger.Transaction {
+		s.mutex.RLock()
+		defer s.mutex.RUnlock()
+		return s.state.Due(at)
+	}
 	parent.Packed = ledger.TakesPacked(parent.Version, s.genesis)
 	draft = state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {

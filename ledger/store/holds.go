@@ -30,19 +30,40 @@ func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*OpenHold)
 	page []OpenHold, next ledger.Hash, more bool, err error) {
 	height := s.AppendedHeight()
 	defer guard(height, &err)
-	from := state.AppendHoldKey(nil, ledger.Hash{})
+	err = s.rowsAfter(state.AppendHoldKey, after, limit, &next, &more,
+		func() { page = nil }, func(key, value []byte) (bool, error) {
+			hold, err := state.DecodeHeld(key, value)
+			if err != nil || !matches(&hold) {
+				return false, err
+			}
+			page = append(page, hold)
+			return true, nil
+		})
+	if err != nil {
+		return nil, next, false, damagedUnless(ErrClosed, err, height, "the holds")
+	}
+	return page, next, more, nil
+}
+
+// rowsAfter reads entries whose keys are those of ids, in the order of these, after one or from the
+// beginning. It calls begin before it reads, perhaps several times, and then take for each of them,
+// which reports whether it took the entry, until it took as many as limit or looked at holdsLooked.
+func (s *Store) rowsAfter(appendKey func([]byte, ledger.Hash) []byte, after *ledger.Hash, limit int,
+	next *ledger.Hash, more *bool, begin func(), take func(key, value []byte) (bool, error)) error {
+	from := appendKey(nil, ledger.Hash{})
 	if after != nil {
-		from = state.AppendHoldKey(nil, *after)
+		from = appendKey(nil, *after)
 	}
 	to := append(from[:1:1], bytes.Repeat([]byte{0xff}, len(from))...)
-	err = s.look(func(transaction *badger.Txn) error {
+	return s.look(func(transaction *badger.Txn) error {
 		s.mutex.RLock()
 		pending, runs := s.unwritten.blocks, s.runs.list()
 		s.mutex.RUnlock()
 		entries := newMergedRange(transaction, runs, s.legacyState, pending, from, to)
 		defer entries.close()
-		page, more = nil, false
-		for looked := 0; ; {
+		begin()
+		*more = false
+		for looked, taken := 0, 0; ; {
 			key, value, left, err := entries.next()
 			if err != nil || !left {
 				return err
@@ -50,25 +71,21 @@ func (s *Store) OpenHolds(after *ledger.Hash, limit int, matches func(*OpenHold)
 			if after != nil && bytes.Equal(key, from) {
 				continue
 			}
-			if len(page) == limit || looked == holdsLooked {
-				more = true
+			if taken == limit || looked == holdsLooked {
+				*more = true
 				return nil
 			}
 			looked++
-			if next = state.HoldOfKey(key); len(value) == 0 {
+			if *next = state.HoldOfKey(key); len(value) == 0 {
 				continue // it ended, and its row is not gone yet
 			}
-			hold, err := state.DecodeHeld(key, value)
+			took, err := take(key, value)
 			if err != nil {
 				return err
 			}
-			if matches(&hold) {
-				page = append(page, hold)
+			if took {
+				taken++
 			}
 		}
 	})
-	if err != nil {
-		return nil, next, false, damagedUnless(ErrClosed, err, height, "the holds")
-	}
-	return page, next, more, nil
 }

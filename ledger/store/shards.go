@@ -42,12 +42,15 @@ func (s *Store) HomeShard(name ledger.OrganisationName) ledger.ShardID {
 }
 
 // DecidedAt returns the shard whose chain gives the outcome of a client's transaction that not all
-// shards execute: the home of its signer, the shard that a cancellation names, or the home of the
-// account whose terms it changes, which a guardian of another shard may sign. If the home is lost,
-// it is another shard that the transaction concerns.
+// shards execute: the home of its signer, the shard that a cancellation or a schedule names, or the
+// home of the account whose terms it changes, which a guardian of another shard may sign. If the
+// home is lost, it is another shard that the transaction concerns.
 func (s *Store) DecidedAt(t *ledger.Transaction) ledger.ShardID {
 	if c := t.Cancellation; c != nil && int(c.Shard) < s.BookShards() {
 		return c.Shard
+	}
+	if keeper, keeps := t.Keeper(); keeps && int(keeper) < s.BookShards() {
+		return keeper
 	}
 	decides := t.Signer
 	if t.Account != nil {

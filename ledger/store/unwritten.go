@@ -32,13 +32,13 @@ func (p *pendingBlock) history() []state.HistoryChange {
 	return p.sorted
 }
 
-// listedIn returns the block's changes to accounts, holds and records from a key on, and before
-// another one unless that is nil, in the order of the keys.
+// listedIn returns the block's changes to accounts, holds, schedules and records from a key on, and
+// before another one unless that is nil, in the order of the keys.
 func (p *pendingBlock) listedIn(from, to []byte) []state.Change {
 	p.listing.Do(func() {
 		for change := range p.changes.Entries.All() {
 			if state.IsAccountKey(change.Key) || state.IsHoldKey(change.Key) ||
-				state.IsRecordKey(change.Key) {
+				state.IsScheduleKey(change.Key) || state.IsRecordKey(change.Key) {
 				p.listed = append(p.listed, change)
 			}
 		}

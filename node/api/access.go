@@ -156,6 +156,19 @@ var rules = map[string]rule{
 		return fmt.Errorf("%w: ask for those of %s, or those that it may post", errOthers,
 			organisation)
 	}},
+	"GetSchedule": {answers: func(organisation string, answer any) error {
+		open := answer.(*ledgerdv1.GetScheduleResponse).GetSchedule()
+		if open.GetSigner() != organisation && !scheduleConcerns(organisation, open.GetSchedule()) {
+			return errOthers
+		}
+		return nil
+	}},
+	"ListSchedules": {asks: func(organisation string, request any) error {
+		if request.(*ledgerdv1.ListSchedulesRequest).GetOrganisation() != organisation {
+			return fmt.Errorf("%w: ask for those of %s", errOthers, organisation)
+		}
+		return nil
+	}},
 	"GetNonce": {asks: func(organisation string, request any) error {
 		if request.(*ledgerdv1.GetNonceRequest).GetOrganisation() != organisation {
 			return errOthers
@@ -302,6 +315,7 @@ func concerns(organisation string, transaction *ledgerdv1.Transaction) error {
 		}
 	}
 	if holdConcerns(organisation, body.GetHold()) ||
+		scheduleConcerns(organisation, body.GetSchedule()) ||
 		owns(organisation, body.GetHoldEnd().GetAccount()) == nil ||
 		changeConcerns(organisation, body.GetAccountChange()) {
 		return nil
@@ -318,6 +332,7 @@ func changeConcerns(organisation string, change *ledgerdv1.AccountChange) bool {
 
 func summaryConcerns(organisation string, summary *ledgerdv1.TransactionSummary) bool {
 	return summary.GetSigner() == organisation || holdConcerns(organisation, summary.GetHold()) ||
+		scheduleConcerns(organisation, summary.GetSchedule()) ||
 		owns(organisation, summary.GetHoldEnd().GetAccount()) == nil ||
 		changeConcerns(organisation, summary.GetAccountChange()) ||
 		slices.Contains(summary.GetFurtherOrganisations(), organisation) ||
@@ -332,6 +347,7 @@ func transactionConcerns(organisation string, transaction *ledger.Transaction) b
 	}
 	return string(transaction.Signer) == organisation ||
 		holdConcerns(organisation, holdToProto(transaction.Hold)) ||
+		scheduleConcerns(organisation, scheduleToProto(transaction.Schedule)) ||
 		changeConcerns(organisation, accountChangeToProto(transaction.Account)) ||
 		slices.ContainsFunc(transaction.Postings, func(posting ledger.Posting) bool {
 			return owns(organisation, string(posting.Account)) == nil

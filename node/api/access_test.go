@@ -244,6 +244,19 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.ListRecordsRequest{Prefix: "bank:"}))
 			return err
 		}, "bank auditor operator"},
+		"GetSchedule": {func(c client) error {
+			_, err := c.GetSchedule(b.context(), connect.NewRequest(
+				&ledgerdv1.GetScheduleRequest{ScheduleHex: id.String()}))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil // it is not open
+			}
+			return err
+		}, all},
+		"ListSchedules": {func(c client) error {
+			_, err := c.ListSchedules(b.context(), connect.NewRequest(
+				&ledgerdv1.ListSchedulesRequest{Organisation: "bank"}))
+			return err
+		}, "bank auditor operator"},
 		"ListOrganisations": {func(c client) error {
 			_, err := c.ListOrganisations(b.context(), connect.NewRequest(
 				&ledgerdv1.ListOrganisationsRequest{}))

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,6 +101,9 @@ var reasonCodes = [...]string{
 	ledger.UnknownHold: "unknown_hold", ledger.HoldOver: "hold_over",
 	ledger.HoldEnding: "hold_ending", ledger.HoldDiffers: "hold_differs",
 	ledger.HoldTime: "hold_time", ledger.TooManyHolds: "too_many_holds",
+	// Of schedules.
+	ledger.UnknownSchedule: "unknown_schedule", ledger.ScheduleTime: "schedule_time",
+	ledger.SchedulePlaced: "schedule_placed", ledger.TooManySchedules: "too_many_schedules",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -222,6 +226,22 @@ func postingsToProto(postings []ledger.Posting) []*ledgerdv1.Posting {
 	return shown
 }
 
+func postingsFromProto(all []*ledgerdv1.Posting) (postings []ledger.Posting, err error) {
+	for i, posting := range all {
+		amount, err := ledger.ParseAmount(posting.GetAmount())
+		if err != nil {
+			return nil, fmt.Errorf("posting %d: %w", i+1, err)
+		}
+		asset := ledger.AssetName(posting.GetAsset())
+		if asset == "" {
+			asset = ledger.DefaultAsset
+		}
+		postings = append(postings, ledger.Posting{
+			Account: ledger.AccountPath(posting.GetAccount()), Asset: asset, Amount: amount})
+	}
+	return postings, nil
+}
+
 func noteToProto(note []byte) string { return strings.ToValidUTF8(string(note), "\uFFFD") }
 
 func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
@@ -237,7 +257,9 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		Charter: changeOfCharterToProto(t.Charter), Book: bookChangeToProto(t.Book),
 		Asset: assetChangeToProto(t.Asset), AccountChange: accountChangeToProto(t.Account),
 		Hold: holdToProto(t.Hold), HoldEnd: holdEndToProto(t.HoldEnd),
-		Details: detailsToProto(t.Details),
+		Details:  detailsToProto(t.Details),
+		Schedule: scheduleToProto(t.Schedule), ScheduleEnd: scheduleEndToProto(t.ScheduleEnd),
+		Occurrence: occurrenceToProto(t.Occurrence),
 	}
 	if c := t.Cancellation; c != nil {
 		body.Cancellation = &ledgerdv1.Cancellation{TransactionHex: c.Transaction.String(),
@@ -309,23 +331,14 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 			Alias: opening.GetAlias(),
 		})
 	}
-	for i, posting := range body.GetPostings() {
-		amount, err := ledger.ParseAmount(posting.GetAmount())
-		if err != nil {
-			return t, fmt.Errorf("posting %d: %w", i+1, err)
-		}
-		asset := ledger.AssetName(posting.GetAsset())
-		if asset == "" {
-			asset = ledger.DefaultAsset
-		}
-		t.Postings = append(t.Postings, ledger.Posting{
-			Account: ledger.AccountPath(posting.GetAccount()), Asset: asset, Amount: amount})
+	var err error
+	if t.Postings, err = postingsFromProto(body.GetPostings()); err != nil {
+		return t, err
 	}
 	for _, record := range body.GetRecords() {
 		t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(record.GetKey()),
 			Value: record.GetValue()})
 	}
-	var err error
 	if t.Change, err = changeFromProto(body.GetMembershipChange()); err != nil {
 		return t, err
 	}
@@ -346,6 +359,15 @@ func BodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	}
 	if t.Details, err = detailsFromProto(body.GetDetails()); err != nil {
 		return t, err
+	}
+	if t.Schedule, err = ScheduleFromProto(body.GetSchedule()); err != nil {
+		return t, err
+	}
+	if t.ScheduleEnd, err = scheduleEndFromProto(body.GetScheduleEnd()); err != nil {
+		return t, err
+	}
+	if body.GetOccurrence() != nil {
+		return t, errors.New("the blocks make the occurrences of schedules: it cannot be submitted")
 	}
 	if t.Account, err = accountChangeFromProto(body.GetAccountChange()); err != nil {
 		return t, err
@@ -443,6 +465,9 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		Asset:             assetChangeToProto(t.Asset),
 		Hold:              holdToProto(t.Hold),
 		HoldEnd:           holdEndToProto(t.HoldEnd),
+		Schedule:          scheduleToProto(t.Schedule),
+		ScheduleEnd:       scheduleEndToProto(t.ScheduleEnd),
+		Occurrence:        occurrenceToProto(t.Occurrence),
 		AccountChange:     accountChangeToProto(t.Account),
 		Details:           detailsToProto(t.Details),
 	}

@@ -193,6 +193,8 @@ func TestOpenAPI(t *testing.T) {
 		"GetKey":            `{"organisation":"bank","key":"order 1"}`,
 		"GetRefundable":     `{"organisation":"bank","entryHex":"` + strings.Repeat("ab", 32) + `"}`,
 		"ListHolds":         `{"organisation":"bank"}`,
+		"GetSchedule":       `{"scheduleHex":"` + strings.Repeat("ab", 32) + `"}`,
+		"ListSchedules":     `{"organisation":"bank"}`,
 		"GetNonce":          `{"organisation":"bank"}`,
 		"GetUse":            `{"organisation":"bank"}`,
 		"GetCut":            `{}`,
@@ -209,7 +211,7 @@ func TestOpenAPI(t *testing.T) {
 		"GetRounds":         `{}`,
 	}
 	mayFail := []string{"GetAccountProof", "GetAsset", "GetCertificate", "GetHold", "GetKey",
-		"GetPlace", "GetRefundable", "GetRounds"}
+		"GetPlace", "GetRefundable", "GetRounds", "GetSchedule"}
 	streams := map[string]string{
 		"GetSnapshot":  `{}`,
 		"GetSeed":      `{}`,

@@ -26,7 +26,7 @@ func TestReference(t *testing.T) {
 	for _, file := range []string{"transaction.proto", "accounts.proto", "assets.proto",
 		"details.proto", "holds.proto", "chain.proto", "cut.proto", "genesis.proto",
 		"history.proto", "dryrun.proto", "figures.proto", "records.proto", "rounds.proto",
-		"shards.proto", "terms.proto", "use.proto", "ledgerd.proto"} {
+		"schedules.proto", "shards.proto", "terms.proto", "use.proto", "ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -198,6 +198,7 @@ func apiPage(comments map[string]string) string {
 		ledgerdv1.File_ledgerd_v1_records_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_details_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_use_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_schedules_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_chain_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_terms_proto.Messages()) {
 		name := string(message.Name())

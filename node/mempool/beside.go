@@ -78,7 +78,7 @@ func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte
 		return p.Next(maxBytes)
 	}
 	p.mu.Lock()
-	own, woken, besides := p.next < len(p.queue) || p.marks.Any(), p.woken, p.besides
+	own, woken, besides := p.next < len(p.queue) || p.marks.Any() || p.due, p.woken, p.besides
 	p.mu.Unlock()
 	meeting := besides && round()%meetingEvery == 0
 	switch {

@@ -100,6 +100,7 @@ type Pool struct {
 	// earliest is a lower bound of the height after which the next waiting item expires.
 	earliest ledger.Height
 	marks    Marks // for the next batch
+	due      bool  // the next batch goes into a round even if it holds nothing
 	expired  map[ledger.Hash]ledger.Height
 	oldest   []ledger.Hash // of expired, oldest first
 	// turn is the side that goes first in the next batch with input from Beside.
@@ -265,6 +266,15 @@ func (p *Pool) signal() {
 	}
 }
 
+// Due makes the pool give a batch even if nothing waits. Its time leads to a block with what the
+// chain does by itself at that time. The caller repeats it until the chain has the block.
+func (p *Pool) Due() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = true
+	p.signal()
+}
+
 // Ready implements driver.Source.
 func (p *Pool) Ready() <-chan struct{} { return p.ready }
 
@@ -292,7 +302,7 @@ func (p *Pool) Next(maxBytes int) []byte {
 func (p *Pool) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.config.Beside == nil && p.next == len(p.queue) && !p.marks.Any()
+	return p.config.Beside == nil && p.next == len(p.queue) && !p.marks.Any() && !p.due
 }
 
 // stamp says in a batch what its proposer knows: its last block and its time, with the proof of it.
@@ -323,6 +333,8 @@ func (p *Pool) stamp(room *int) stamp {
 func (p *Pool) payload(stamp stamp, room int, input Input) []byte {
 	marks := p.marks
 	p.marks = Marks{}
+	due := p.due
+	p.due = false
 	var bundles [][]byte
 	packed := 0
 	for p.next < len(p.queue) && len(bundles) < ledger.MaxBatchBundles {
@@ -339,7 +351,7 @@ func (p *Pool) payload(stamp stamp, room int, input Input) []byte {
 		p.next++
 	}
 	p.compact()
-	if len(bundles) == 0 && input.empty() {
+	if len(bundles) == 0 && input.empty() && !due {
 		if !marks.Any() {
 			return nil
 		}

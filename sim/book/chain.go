@@ -64,6 +64,8 @@ type record struct {
 	lapsed int
 	// details are what the chain remembers of details of entries after the block.
 	details *detailsOf
+	// schedules are those that the chain has open after the block.
+	schedules schedulesOf
 	// accounts are those after the block. Of those that are away the organisation lives in another
 	// shard, or has not arrived with everything.
 	accounts map[ledger.AccountPath]*ledger.Account
@@ -261,12 +263,14 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 		r.tree, r.source = last.tree, last.source
 		r.relay, r.cancelled, r.lost = last.relay.Clone(), last.cancelled, last.lost
 		r.brought, r.held, r.details = last.brought, last.held, last.details
+		r.schedules = last.schedules
 		r.homes, r.moved = last.homesAfter()
 	}
 	before := r.homes
 	g.relay(r, changes)
 	g.judgeHolds(m, r)
 	g.judgeDetails(m, r, before)
+	g.judgeSchedules(m, r)
 	return r
 }
 
@@ -478,7 +482,7 @@ func (g *group) judgeDeadline(r *record, entry *ledger.Entry, destinations []led
 		wrong = "needs a later version than the chain has"
 	case agrees && passed:
 		wrong = "is agreed to after its deadline"
-	case agrees && crosses && takes && t.Deadline == 0:
+	case agrees && crosses && takes && t.Deadline == 0 && t.Occurrence == nil:
 		wrong = "crosses shards without a deadline"
 	case agrees && crosses && t.Deadline > now+ledger.MaxDeadline:
 		wrong = "has a deadline that is too far ahead"

@@ -374,7 +374,9 @@ func (m *member) propose() (payload []byte, news bool) {
 		}
 	}
 	m.carry(batch)
-	if len(batch.Bundles)+len(batch.Carried)+len(batch.Verdicts)+len(batch.Groups) == 0 {
+	// A schedule that is due by the member's clock is a reason for a block.
+	if len(batch.Bundles)+len(batch.Carried)+len(batch.Verdicts)+len(batch.Groups) == 0 &&
+		!m.state.IsDue(m.now()) {
 		return nil, false
 	}
 	return batch.Encode(), true

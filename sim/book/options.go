@@ -237,6 +237,8 @@ type Result struct {
 	// Keys counts the idempotency keys with which entries took effect, Refundable the entries that
 	// could be refunded, and Refunds those that refunded one.
 	Keys, Refundable, Refunds int
+	// Occurred counts the occurrences of schedules.
+	Occurred int
 	// Replaced counts the members that new ones replaced.
 	Replaced int
 	// Rehung counts the shards that came below another parent.
@@ -279,6 +281,9 @@ const (
 	// Refunds: no more is given back of an entry than it posted, and a refund is refused exactly if
 	// it asks for more than is left, or at a wrong time.
 	Refunds order.Property = "refunds"
+	// Schedules: the root issues each occurrence of a schedule once, in order, in the first block of
+	// its time or later, and none after the end of the schedule.
+	Schedules order.Property = "schedules"
 	// Terms: no account goes beyond its terms, and they move with it.
 	Terms order.Property = "terms"
 	// Verdicts: a shard gives one verdict on a transaction, with a reason that the version of the

@@ -170,6 +170,7 @@ func newPlan(options *Options) (*plan, error) {
 	p.mint()
 	p.drawHolds(options.Seed)
 	p.drawDetails(options.Seed)
+	p.drawSchedules(options.Seed)
 	p.restrict()
 	p.late, p.lateMax = verdicts.DefaultLateBounds(), state.MaxLate
 	if tight := rand.New(rand.NewPCG(options.Seed, 1<<46)); tight.IntN(3) > 0 {

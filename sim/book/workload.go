@@ -379,5 +379,17 @@ func describe(t *ledger.Transaction) string {
 	if t.HoldEnd != nil {
 		words = append(words, "ends hold "+short(t.HoldEnd.Hold))
 	}
+	if t.Schedule != nil {
+		words = append(words, fmt.Sprintf("from %d on, every %d %s, %d times, %v",
+			t.Schedule.First, t.Schedule.Every, t.Schedule.Period, t.Schedule.Count,
+			t.Schedule.Postings))
+	}
+	if t.ScheduleEnd != nil {
+		words = append(words, "ends schedule "+short(t.ScheduleEnd.Schedule))
+	}
+	if t.Occurrence != nil {
+		words = append(words, fmt.Sprintf("occurrence %d of %s", t.Occurrence.Number,
+			short(t.Occurrence.Schedule)))
+	}
 	return string(t.Signer) + ": " + strings.Join(words, ", ")
 }

@@ -98,6 +98,10 @@ _REASONS = (
     "refund_exceeded",
     "refund_time",
     "too_many_refundable",
+    "unknown_schedule",
+    "schedule_time",
+    "schedule_placed",
+    "too_many_schedules",
 )
 
 CODES = len(_REASONS)

@@ -30,7 +30,7 @@ VERSION_DEADLINE = 9
 VERSION_CANCELLATION = 10
 VERSION_ASSET = 13
 VERSION_DETAILS = 17
-VERSION_LAST = 17
+VERSION_LAST = 20
 
 _ID_DOMAIN = domain("ledgerd/transaction/1")
 
@@ -504,7 +504,7 @@ def check_body(body: bytes) -> None:
     """Raise MalformedError if the body is of a kind that this package decodes, and malformed.
 
     Of the other kinds (policies, charters, verdicts, changes of a book, arrivals, holds, terms of
-    accounts) only the version is checked. Their ids are hashes of their bytes, so a proof of one
+    accounts, schedules) only the version is checked. Their ids are hashes of their bytes, so a proof of one
     holds as any other.
     """
     version = body[0] if body else 0

@@ -96,6 +96,10 @@ const REASONS = [
   "refund_exceeded",
   "refund_time",
   "too_many_refundable",
+  "unknown_schedule",
+  "schedule_time",
+  "schedule_placed",
+  "too_many_schedules",
 ];
 
 export const CODES = REASONS.length;

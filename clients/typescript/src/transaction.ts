@@ -31,7 +31,7 @@ export const VERSION_CANCELLATION = 10;
 export const VERSION_ASSET = 13;
 /** Of the newest kind of body that proofs may have: a change of the terms of an account. */
 export const VERSION_DETAILS = 17;
-export const VERSION_LAST = 17;
+export const VERSION_LAST = 20;
 const TIME_LIMIT = 1n << 63n;
 
 const ID_DOMAIN = domain("ledgerd/transaction/1");

@@ -83,6 +83,7 @@ var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.ListAccountsRequest.cut":              ledger.MaxShards,
 	"ledgerd.v1.ListAssetsRequest.names":              MaxAssetNames,
 	"ledgerd.v1.ListHistoryRequest.metadata":          MaxMetadata,
+	"ledgerd.v1.Schedule.postings":                    ledger.MaxSchedulePostings,
 	"ledgerd.v1.Hold.to":                              ledger.MaxHoldAccounts,
 	"ledgerd.v1.GetPlaceRequest.streamed":             ledger.MaxShards,
 	"ledgerd.v1.Place.streamed":                       ledger.MaxShards,

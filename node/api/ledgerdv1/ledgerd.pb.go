@@ -2267,6 +2267,9 @@ type TransactionSummary struct {
 	Asset             *AssetChange   `protobuf:"bytes,40,opt,name=asset,proto3" json:"asset,omitempty"`                                                   // the asset that it registers or changes
 	Hold              *Hold          `protobuf:"bytes,46,opt,name=hold,proto3" json:"hold,omitempty"`                                                     // the hold that it places
 	HoldEnd           *HoldEnd       `protobuf:"bytes,47,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`                                // the hold that it ends
+	Schedule          *Schedule      `protobuf:"bytes,70,opt,name=schedule,proto3" json:"schedule,omitempty"`                                             // the schedule that it places
+	ScheduleEnd       *ScheduleEnd   `protobuf:"bytes,71,opt,name=schedule_end,json=scheduleEnd,proto3" json:"schedule_end,omitempty"`                    // the schedule that it ends
+	Occurrence        *Occurrence    `protobuf:"bytes,72,opt,name=occurrence,proto3" json:"occurrence,omitempty"`                                         // the occurrence that it is; nobody signs it
 	AccountChange     *AccountChange `protobuf:"bytes,45,opt,name=account_change,json=accountChange,proto3" json:"account_change,omitempty"`              // the account whose terms it changes
 	Details           *Details       `protobuf:"bytes,61,opt,name=details,proto3" json:"details,omitempty"`                                               // what it says of itself beyond its postings
 	// Organisations that it concerns besides its signer and those of `postings`: of further postings,
@@ -2438,6 +2441,27 @@ func (x *TransactionSummary) GetHold() *Hold {
 func (x *TransactionSummary) GetHoldEnd() *HoldEnd {
 	if x != nil {
 		return x.HoldEnd
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetScheduleEnd() *ScheduleEnd {
+	if x != nil {
+		return x.ScheduleEnd
+	}
+	return nil
+}
+
+func (x *TransactionSummary) GetOccurrence() *Occurrence {
+	if x != nil {
+		return x.Occurrence
 	}
 	return nil
 }
@@ -6391,7 +6415,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/details.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\x1a\x14ledgerd/v1/use.proto\"x\n" +
+	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/details.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x1aledgerd/v1/schedules.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\x1a\x14ledgerd/v1/use.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6567,7 +6591,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xac\b\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xd2\t\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -6589,7 +6613,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04book\x18\x1b \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
 	"\x05asset\x18( \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
 	"\x04hold\x18. \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
-	"\bhold_end\x18/ \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x12@\n" +
+	"\bhold_end\x18/ \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x120\n" +
+	"\bschedule\x18F \x01(\v2\x14.ledgerd.v1.ScheduleR\bschedule\x12:\n" +
+	"\fschedule_end\x18G \x01(\v2\x17.ledgerd.v1.ScheduleEndR\vscheduleEnd\x126\n" +
+	"\n" +
+	"occurrence\x18H \x01(\v2\x16.ledgerd.v1.OccurrenceR\n" +
+	"occurrence\x12@\n" +
 	"\x0eaccount_change\x18- \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\x12-\n" +
 	"\adetails\x18= \x01(\v2\x13.ledgerd.v1.DetailsR\adetails\x123\n" +
 	"\x15further_organisations\x18\x14 \x03(\tR\x14furtherOrganisations\x12<\n" +
@@ -6965,7 +6994,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xbf\x1d\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xef\x1e\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -6996,7 +7025,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tListHolds\x12\x1c.ledgerd.v1.ListHoldsRequest\x1a\x1d.ledgerd.v1.ListHoldsResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06DryRun\x12\x19.ledgerd.v1.DryRunRequest\x1a\x1a.ledgerd.v1.DryRunResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetKey\x12\x19.ledgerd.v1.GetKeyRequest\x1a\x1a.ledgerd.v1.GetKeyResponse\"\x03\x90\x02\x01\x12Y\n" +
-	"\rGetRefundable\x12 .ledgerd.v1.GetRefundableRequest\x1a!.ledgerd.v1.GetRefundableResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\rGetRefundable\x12 .ledgerd.v1.GetRefundableRequest\x1a!.ledgerd.v1.GetRefundableResponse\"\x03\x90\x02\x01\x12S\n" +
+	"\vGetSchedule\x12\x1e.ledgerd.v1.GetScheduleRequest\x1a\x1f.ledgerd.v1.GetScheduleResponse\"\x03\x90\x02\x01\x12Y\n" +
+	"\rListSchedules\x12 .ledgerd.v1.ListSchedulesRequest\x1a!.ledgerd.v1.ListSchedulesResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12D\n" +
 	"\x06GetCut\x12\x19.ledgerd.v1.GetCutRequest\x1a\x1a.ledgerd.v1.GetCutResponse\"\x03\x90\x02\x01\x12J\n" +
@@ -7125,60 +7156,67 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*AssetChange)(nil),               // 86: ledgerd.v1.AssetChange
 	(*Hold)(nil),                      // 87: ledgerd.v1.Hold
 	(*HoldEnd)(nil),                   // 88: ledgerd.v1.HoldEnd
-	(*AccountChange)(nil),             // 89: ledgerd.v1.AccountChange
-	(*Details)(nil),                   // 90: ledgerd.v1.Details
-	(*Policy)(nil),                    // 91: ledgerd.v1.Policy
-	(*Charter)(nil),                   // 92: ledgerd.v1.Charter
-	(*ShardRefusal)(nil),              // 93: ledgerd.v1.ShardRefusal
-	(*ShardChange)(nil),               // 94: ledgerd.v1.ShardChange
-	(*ReadChainRequest)(nil),          // 95: ledgerd.v1.ReadChainRequest
-	(*GetAccountRequest)(nil),         // 96: ledgerd.v1.GetAccountRequest
-	(*GetAccountProofRequest)(nil),    // 97: ledgerd.v1.GetAccountProofRequest
-	(*ListAccountsRequest)(nil),       // 98: ledgerd.v1.ListAccountsRequest
-	(*ListHistoryRequest)(nil),        // 99: ledgerd.v1.ListHistoryRequest
-	(*GetRecordRequest)(nil),          // 100: ledgerd.v1.GetRecordRequest
-	(*ListRecordsRequest)(nil),        // 101: ledgerd.v1.ListRecordsRequest
-	(*GetAssetRequest)(nil),           // 102: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 103: ledgerd.v1.ListAssetsRequest
-	(*GetHoldRequest)(nil),            // 104: ledgerd.v1.GetHoldRequest
-	(*ListHoldsRequest)(nil),          // 105: ledgerd.v1.ListHoldsRequest
-	(*DryRunRequest)(nil),             // 106: ledgerd.v1.DryRunRequest
-	(*GetKeyRequest)(nil),             // 107: ledgerd.v1.GetKeyRequest
-	(*GetRefundableRequest)(nil),      // 108: ledgerd.v1.GetRefundableRequest
-	(*GetNonceRequest)(nil),           // 109: ledgerd.v1.GetNonceRequest
-	(*GetUseRequest)(nil),             // 110: ledgerd.v1.GetUseRequest
-	(*GetCutRequest)(nil),             // 111: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 112: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 113: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 114: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 115: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 116: ledgerd.v1.GetSeedRequest
-	(*GetRoundsRequest)(nil),          // 117: ledgerd.v1.GetRoundsRequest
-	(*WatchRoundsRequest)(nil),        // 118: ledgerd.v1.WatchRoundsRequest
-	(*ReadChainResponse)(nil),         // 119: ledgerd.v1.ReadChainResponse
-	(*GetAccountResponse)(nil),        // 120: ledgerd.v1.GetAccountResponse
-	(*GetAccountProofResponse)(nil),   // 121: ledgerd.v1.GetAccountProofResponse
-	(*ListAccountsResponse)(nil),      // 122: ledgerd.v1.ListAccountsResponse
-	(*ListHistoryResponse)(nil),       // 123: ledgerd.v1.ListHistoryResponse
-	(*GetRecordResponse)(nil),         // 124: ledgerd.v1.GetRecordResponse
-	(*ListRecordsResponse)(nil),       // 125: ledgerd.v1.ListRecordsResponse
-	(*GetAssetResponse)(nil),          // 126: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 127: ledgerd.v1.ListAssetsResponse
-	(*GetHoldResponse)(nil),           // 128: ledgerd.v1.GetHoldResponse
-	(*ListHoldsResponse)(nil),         // 129: ledgerd.v1.ListHoldsResponse
-	(*DryRunResponse)(nil),            // 130: ledgerd.v1.DryRunResponse
-	(*GetKeyResponse)(nil),            // 131: ledgerd.v1.GetKeyResponse
-	(*GetRefundableResponse)(nil),     // 132: ledgerd.v1.GetRefundableResponse
-	(*GetNonceResponse)(nil),          // 133: ledgerd.v1.GetNonceResponse
-	(*GetUseResponse)(nil),            // 134: ledgerd.v1.GetUseResponse
-	(*GetCutResponse)(nil),            // 135: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 136: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 137: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 138: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 139: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 140: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 141: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 142: ledgerd.v1.WatchRoundsResponse
+	(*Schedule)(nil),                  // 89: ledgerd.v1.Schedule
+	(*ScheduleEnd)(nil),               // 90: ledgerd.v1.ScheduleEnd
+	(*Occurrence)(nil),                // 91: ledgerd.v1.Occurrence
+	(*AccountChange)(nil),             // 92: ledgerd.v1.AccountChange
+	(*Details)(nil),                   // 93: ledgerd.v1.Details
+	(*Policy)(nil),                    // 94: ledgerd.v1.Policy
+	(*Charter)(nil),                   // 95: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 96: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 97: ledgerd.v1.ShardChange
+	(*ReadChainRequest)(nil),          // 98: ledgerd.v1.ReadChainRequest
+	(*GetAccountRequest)(nil),         // 99: ledgerd.v1.GetAccountRequest
+	(*GetAccountProofRequest)(nil),    // 100: ledgerd.v1.GetAccountProofRequest
+	(*ListAccountsRequest)(nil),       // 101: ledgerd.v1.ListAccountsRequest
+	(*ListHistoryRequest)(nil),        // 102: ledgerd.v1.ListHistoryRequest
+	(*GetRecordRequest)(nil),          // 103: ledgerd.v1.GetRecordRequest
+	(*ListRecordsRequest)(nil),        // 104: ledgerd.v1.ListRecordsRequest
+	(*GetAssetRequest)(nil),           // 105: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 106: ledgerd.v1.ListAssetsRequest
+	(*GetHoldRequest)(nil),            // 107: ledgerd.v1.GetHoldRequest
+	(*ListHoldsRequest)(nil),          // 108: ledgerd.v1.ListHoldsRequest
+	(*DryRunRequest)(nil),             // 109: ledgerd.v1.DryRunRequest
+	(*GetKeyRequest)(nil),             // 110: ledgerd.v1.GetKeyRequest
+	(*GetRefundableRequest)(nil),      // 111: ledgerd.v1.GetRefundableRequest
+	(*GetScheduleRequest)(nil),        // 112: ledgerd.v1.GetScheduleRequest
+	(*ListSchedulesRequest)(nil),      // 113: ledgerd.v1.ListSchedulesRequest
+	(*GetNonceRequest)(nil),           // 114: ledgerd.v1.GetNonceRequest
+	(*GetUseRequest)(nil),             // 115: ledgerd.v1.GetUseRequest
+	(*GetCutRequest)(nil),             // 116: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 117: ledgerd.v1.GetPlaceRequest
+	(*GetFiguresRequest)(nil),         // 118: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 119: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 120: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 121: ledgerd.v1.GetSeedRequest
+	(*GetRoundsRequest)(nil),          // 122: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 123: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 124: ledgerd.v1.ReadChainResponse
+	(*GetAccountResponse)(nil),        // 125: ledgerd.v1.GetAccountResponse
+	(*GetAccountProofResponse)(nil),   // 126: ledgerd.v1.GetAccountProofResponse
+	(*ListAccountsResponse)(nil),      // 127: ledgerd.v1.ListAccountsResponse
+	(*ListHistoryResponse)(nil),       // 128: ledgerd.v1.ListHistoryResponse
+	(*GetRecordResponse)(nil),         // 129: ledgerd.v1.GetRecordResponse
+	(*ListRecordsResponse)(nil),       // 130: ledgerd.v1.ListRecordsResponse
+	(*GetAssetResponse)(nil),          // 131: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 132: ledgerd.v1.ListAssetsResponse
+	(*GetHoldResponse)(nil),           // 133: ledgerd.v1.GetHoldResponse
+	(*ListHoldsResponse)(nil),         // 134: ledgerd.v1.ListHoldsResponse
+	(*DryRunResponse)(nil),            // 135: ledgerd.v1.DryRunResponse
+	(*GetKeyResponse)(nil),            // 136: ledgerd.v1.GetKeyResponse
+	(*GetRefundableResponse)(nil),     // 137: ledgerd.v1.GetRefundableResponse
+	(*GetScheduleResponse)(nil),       // 138: ledgerd.v1.GetScheduleResponse
+	(*ListSchedulesResponse)(nil),     // 139: ledgerd.v1.ListSchedulesResponse
+	(*GetNonceResponse)(nil),          // 140: ledgerd.v1.GetNonceResponse
+	(*GetUseResponse)(nil),            // 141: ledgerd.v1.GetUseResponse
+	(*GetCutResponse)(nil),            // 142: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 143: ledgerd.v1.GetPlaceResponse
+	(*GetFiguresResponse)(nil),        // 144: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 145: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 146: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 147: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 148: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 149: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	80,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
@@ -7217,150 +7255,157 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	86,  // 33: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
 	87,  // 34: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
 	88,  // 35: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
-	89,  // 36: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
-	90,  // 37: ledgerd.v1.TransactionSummary.details:type_name -> ledgerd.v1.Details
-	28,  // 38: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	27,  // 39: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	91,  // 40: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	35,  // 41: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	34,  // 42: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	34,  // 43: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	40,  // 44: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	27,  // 45: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	41,  // 46: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	45,  // 47: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	44,  // 48: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	44,  // 49: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	44,  // 50: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	48,  // 51: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	53,  // 52: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 53: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	54,  // 54: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	57,  // 55: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	56,  // 56: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	56,  // 57: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	56,  // 58: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 59: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 60: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	61,  // 61: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	58,  // 62: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	55,  // 63: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	59,  // 64: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	60,  // 65: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	92,  // 66: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	65,  // 67: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	64,  // 68: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	56,  // 69: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	56,  // 70: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	56,  // 71: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	63,  // 72: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	93,  // 73: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	94,  // 74: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	66,  // 75: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 76: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	55,  // 77: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	62,  // 78: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	62,  // 79: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	79,  // 80: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	28,  // 81: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	79,  // 82: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 83: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 84: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 85: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 86: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 87: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 88: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
-	24,  // 89: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	25,  // 90: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	30,  // 91: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	32,  // 92: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	95,  // 93: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
-	96,  // 94: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	97,  // 95: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	98,  // 96: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	99,  // 97: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	100, // 98: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	101, // 99: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
-	36,  // 100: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	38,  // 101: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	102, // 102: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	103, // 103: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	104, // 104: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
-	105, // 105: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	106, // 106: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
-	107, // 107: ledgerd.v1.LedgerService.GetKey:input_type -> ledgerd.v1.GetKeyRequest
-	108, // 108: ledgerd.v1.LedgerService.GetRefundable:input_type -> ledgerd.v1.GetRefundableRequest
-	109, // 109: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	110, // 110: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	111, // 111: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	112, // 112: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	42,  // 113: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	46,  // 114: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	49,  // 115: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	113, // 116: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	51,  // 117: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	71,  // 118: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	73,  // 119: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	67,  // 120: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	114, // 121: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	115, // 122: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	116, // 123: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	77,  // 124: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	75,  // 125: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	69,  // 126: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	117, // 127: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	118, // 128: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 129: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 130: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 131: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 132: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 133: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	22,  // 134: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
-	20,  // 135: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	26,  // 136: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	31,  // 137: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	33,  // 138: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	119, // 139: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	120, // 140: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	121, // 141: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	122, // 142: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	123, // 143: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	124, // 144: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	125, // 145: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
-	37,  // 146: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	39,  // 147: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	126, // 148: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	127, // 149: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	128, // 150: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	129, // 151: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	130, // 152: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
-	131, // 153: ledgerd.v1.LedgerService.GetKey:output_type -> ledgerd.v1.GetKeyResponse
-	132, // 154: ledgerd.v1.LedgerService.GetRefundable:output_type -> ledgerd.v1.GetRefundableResponse
-	133, // 155: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	134, // 156: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	135, // 157: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	136, // 158: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	43,  // 159: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	47,  // 160: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	50,  // 161: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	137, // 162: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	52,  // 163: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	72,  // 164: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	74,  // 165: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	68,  // 166: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	138, // 167: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	139, // 168: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	140, // 169: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	78,  // 170: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	76,  // 171: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	70,  // 172: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	141, // 173: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	142, // 174: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	129, // [129:175] is the sub-list for method output_type
-	83,  // [83:129] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	89,  // 36: ledgerd.v1.TransactionSummary.schedule:type_name -> ledgerd.v1.Schedule
+	90,  // 37: ledgerd.v1.TransactionSummary.schedule_end:type_name -> ledgerd.v1.ScheduleEnd
+	91,  // 38: ledgerd.v1.TransactionSummary.occurrence:type_name -> ledgerd.v1.Occurrence
+	92,  // 39: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
+	93,  // 40: ledgerd.v1.TransactionSummary.details:type_name -> ledgerd.v1.Details
+	28,  // 41: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	27,  // 42: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	94,  // 43: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	35,  // 44: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	34,  // 45: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	34,  // 46: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	40,  // 47: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	27,  // 48: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	41,  // 49: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	45,  // 50: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	44,  // 51: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	44,  // 52: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	44,  // 53: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	48,  // 54: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	53,  // 55: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 56: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	54,  // 57: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	57,  // 58: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	56,  // 59: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	56,  // 60: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	56,  // 61: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	3,   // 62: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 63: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	61,  // 64: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	58,  // 65: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	55,  // 66: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	59,  // 67: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	60,  // 68: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	95,  // 69: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	65,  // 70: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	64,  // 71: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	56,  // 72: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	56,  // 73: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	56,  // 74: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	63,  // 75: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	96,  // 76: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	97,  // 77: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	66,  // 78: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	66,  // 79: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	55,  // 80: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	62,  // 81: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	62,  // 82: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	79,  // 83: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	28,  // 84: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	79,  // 85: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	4,   // 86: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	6,   // 87: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	9,   // 88: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	14,  // 89: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	19,  // 90: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	21,  // 91: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
+	24,  // 92: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	25,  // 93: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	30,  // 94: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	32,  // 95: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	98,  // 96: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	99,  // 97: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	100, // 98: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	101, // 99: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	102, // 100: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	103, // 101: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	104, // 102: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
+	36,  // 103: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	38,  // 104: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	105, // 105: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	106, // 106: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	107, // 107: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
+	108, // 108: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
+	109, // 109: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
+	110, // 110: ledgerd.v1.LedgerService.GetKey:input_type -> ledgerd.v1.GetKeyRequest
+	111, // 111: ledgerd.v1.LedgerService.GetRefundable:input_type -> ledgerd.v1.GetRefundableRequest
+	112, // 112: ledgerd.v1.LedgerService.GetSchedule:input_type -> ledgerd.v1.GetScheduleRequest
+	113, // 113: ledgerd.v1.LedgerService.ListSchedules:input_type -> ledgerd.v1.ListSchedulesRequest
+	114, // 114: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	115, // 115: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	116, // 116: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	117, // 117: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	42,  // 118: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	46,  // 119: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	49,  // 120: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	118, // 121: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	51,  // 122: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	71,  // 123: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	73,  // 124: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	67,  // 125: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	119, // 126: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	120, // 127: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	121, // 128: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	77,  // 129: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	75,  // 130: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	69,  // 131: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	122, // 132: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	123, // 133: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	5,   // 134: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	7,   // 135: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	10,  // 136: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	15,  // 137: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	20,  // 138: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	22,  // 139: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
+	20,  // 140: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	26,  // 141: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	31,  // 142: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	33,  // 143: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	124, // 144: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	125, // 145: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	126, // 146: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	127, // 147: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	128, // 148: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	129, // 149: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	130, // 150: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
+	37,  // 151: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	39,  // 152: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	131, // 153: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	132, // 154: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	133, // 155: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	134, // 156: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	135, // 157: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
+	136, // 158: ledgerd.v1.LedgerService.GetKey:output_type -> ledgerd.v1.GetKeyResponse
+	137, // 159: ledgerd.v1.LedgerService.GetRefundable:output_type -> ledgerd.v1.GetRefundableResponse
+	138, // 160: ledgerd.v1.LedgerService.GetSchedule:output_type -> ledgerd.v1.GetScheduleResponse
+	139, // 161: ledgerd.v1.LedgerService.ListSchedules:output_type -> ledgerd.v1.ListSchedulesResponse
+	140, // 162: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	141, // 163: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	142, // 164: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	143, // 165: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	43,  // 166: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	47,  // 167: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	50,  // 168: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	144, // 169: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	52,  // 170: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	72,  // 171: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	74,  // 172: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	68,  // 173: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	145, // 174: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	146, // 175: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	147, // 176: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	78,  // 177: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	76,  // 178: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	70,  // 179: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	148, // 180: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	149, // 181: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	134, // [134:182] is the sub-list for method output_type
+	86,  // [86:134] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7380,6 +7425,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_holds_proto_init()
 	file_ledgerd_v1_records_proto_init()
 	file_ledgerd_v1_rounds_proto_init()
+	file_ledgerd_v1_schedules_proto_init()
 	file_ledgerd_v1_shards_proto_init()
 	file_ledgerd_v1_terms_proto_init()
 	file_ledgerd_v1_transaction_proto_init()

@@ -1494,6 +1494,215 @@ func (x *Refund) GetOrganisation() string {
 	return ""
 }
 
+// Places a schedule: postings that blocks execute at agreed times. The id of the transaction is that
+// of the schedule.
+type Schedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`                    // the root of the book's tree; 0 in a book of one shard
+	Postings      []*Posting             `protobuf:"bytes,2,rep,name=postings,proto3" json:"postings,omitempty"`               // 2 to 16; all that take are of accounts of the signer
+	FirstMs       uint64                 `protobuf:"varint,3,opt,name=first_ms,json=firstMs,proto3" json:"first_ms,omitempty"` // time of the first occurrence, in milliseconds since 1970
+	Period        string                 `protobuf:"bytes,4,opt,name=period,proto3" json:"period,omitempty"`                   // once, minutes, days, weeks or months; empty stands for once
+	Every         uint32                 `protobuf:"varint,5,opt,name=every,proto3" json:"every,omitempty"`                    // periods between two occurrences, up to 366
+	Count         uint32                 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`                    // at most so many occurrences; 0 if until_ms bounds them
+	UntilMs       uint64                 `protobuf:"varint,7,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // no occurrence is after it; 0 if count bounds them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Schedule) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Schedule) GetPostings() []*Posting {
+	if x != nil {
+		return x.Postings
+	}
+	return nil
+}
+
+func (x *Schedule) GetFirstMs() uint64 {
+	if x != nil {
+		return x.FirstMs
+	}
+	return 0
+}
+
+func (x *Schedule) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *Schedule) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *Schedule) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Schedule) GetUntilMs() uint64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+// Ends a schedule of the signer.
+type ScheduleEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // that of the schedule
+	ScheduleHex   string                 `protobuf:"bytes,2,opt,name=schedule_hex,json=scheduleHex,proto3" json:"schedule_hex,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleEnd) Reset() {
+	*x = ScheduleEnd{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleEnd) ProtoMessage() {}
+
+func (x *ScheduleEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleEnd.ProtoReflect.Descriptor instead.
+func (*ScheduleEnd) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ScheduleEnd) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ScheduleEnd) GetScheduleHex() string {
+	if x != nil {
+		return x.ScheduleHex
+	}
+	return ""
+}
+
+// An occurrence of a schedule. Blocks make it, with the signer, the postings and the note of the
+// schedule; clients cannot submit it.
+type Occurrence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ScheduleHex   string                 `protobuf:"bytes,1,opt,name=schedule_hex,json=scheduleHex,proto3" json:"schedule_hex,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`               // from 1
+	TimeMs        uint64                 `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // for which it was scheduled; the time of the block may be later
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Occurrence) Reset() {
+	*x = Occurrence{}
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Occurrence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Occurrence) ProtoMessage() {}
+
+func (x *Occurrence) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Occurrence.ProtoReflect.Descriptor instead.
+func (*Occurrence) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Occurrence) GetScheduleHex() string {
+	if x != nil {
+		return x.ScheduleHex
+	}
+	return ""
+}
+
+func (x *Occurrence) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Occurrence) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
 // Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
 // registers it signs.
@@ -1508,7 +1717,7 @@ type AssetChange struct {
 
 func (x *AssetChange) Reset() {
 	*x = AssetChange{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1729,7 @@ func (x *AssetChange) String() string {
 func (*AssetChange) ProtoMessage() {}
 
 func (x *AssetChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1742,7 @@ func (x *AssetChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetChange.ProtoReflect.Descriptor instead.
 func (*AssetChange) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AssetChange) GetAsset() string {
@@ -1572,7 +1781,7 @@ type AssetTerms struct {
 
 func (x *AssetTerms) Reset() {
 	*x = AssetTerms{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1793,7 @@ func (x *AssetTerms) String() string {
 func (*AssetTerms) ProtoMessage() {}
 
 func (x *AssetTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1806,7 @@ func (x *AssetTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetTerms.ProtoReflect.Descriptor instead.
 func (*AssetTerms) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AssetTerms) GetDecimals() uint32 {
@@ -1647,7 +1856,7 @@ type AssetIssuer struct {
 
 func (x *AssetIssuer) Reset() {
 	*x = AssetIssuer{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1868,7 @@ func (x *AssetIssuer) String() string {
 func (*AssetIssuer) ProtoMessage() {}
 
 func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1881,7 @@ func (x *AssetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetIssuer.ProtoReflect.Descriptor instead.
 func (*AssetIssuer) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AssetIssuer) GetOrganisation() string {
@@ -1732,6 +1941,12 @@ type TransactionBody struct {
 	// of a chain on. Each has nothing else but a note and, to post a hold, the postings.
 	Hold    *Hold    `protobuf:"bytes,22,opt,name=hold,proto3" json:"hold,omitempty"`
 	HoldEnd *HoldEnd `protobuf:"bytes,23,opt,name=hold_end,json=holdEnd,proto3" json:"hold_end,omitempty"`
+	// Set where the transaction places a schedule, or ends one, from version 12 of a chain on. Each
+	// has nothing else but a note and a deadline, and takes no nonce.
+	Schedule    *Schedule    `protobuf:"bytes,30,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	ScheduleEnd *ScheduleEnd `protobuf:"bytes,31,opt,name=schedule_end,json=scheduleEnd,proto3" json:"schedule_end,omitempty"`
+	// Set in an occurrence of a schedule, which clients cannot submit.
+	Occurrence *Occurrence `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"`
 	// Set in a change of the terms of an account by its organisation or its guardian. It has nothing else
 	// but a note, and takes no nonce.
 	AccountChange *AccountChange `protobuf:"bytes,25,opt,name=account_change,json=accountChange,proto3" json:"account_change,omitempty"`
@@ -1742,7 +1957,7 @@ type TransactionBody struct {
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1969,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1982,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1889,6 +2104,27 @@ func (x *TransactionBody) GetHoldEnd() *HoldEnd {
 	return nil
 }
 
+func (x *TransactionBody) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *TransactionBody) GetScheduleEnd() *ScheduleEnd {
+	if x != nil {
+		return x.ScheduleEnd
+	}
+	return nil
+}
+
+func (x *TransactionBody) GetOccurrence() *Occurrence {
+	if x != nil {
+		return x.Occurrence
+	}
+	return nil
+}
+
 func (x *TransactionBody) GetAccountChange() *AccountChange {
 	if x != nil {
 		return x.AccountChange
@@ -1914,7 +2150,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2162,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2175,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1975,7 +2211,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2223,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_transaction_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_transaction_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2236,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_transaction_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -2131,7 +2367,23 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x06refund\x18\x04 \x01(\v2\x12.ledgerd.v1.RefundR\x06refund\"I\n" +
 	"\x06Refund\x12\x1b\n" +
 	"\tentry_hex\x18\x01 \x01(\tR\bentryHex\x12\"\n" +
-	"\forganisation\x18\x02 \x01(\tR\forganisation\"i\n" +
+	"\forganisation\x18\x02 \x01(\tR\forganisation\"\xcb\x01\n" +
+	"\bSchedule\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12/\n" +
+	"\bpostings\x18\x02 \x03(\v2\x13.ledgerd.v1.PostingR\bpostings\x12\x19\n" +
+	"\bfirst_ms\x18\x03 \x01(\x04R\afirstMs\x12\x16\n" +
+	"\x06period\x18\x04 \x01(\tR\x06period\x12\x14\n" +
+	"\x05every\x18\x05 \x01(\rR\x05every\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\rR\x05count\x12\x19\n" +
+	"\buntil_ms\x18\a \x01(\x04R\auntilMs\"F\n" +
+	"\vScheduleEnd\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12!\n" +
+	"\fschedule_hex\x18\x02 \x01(\tR\vscheduleHex\"`\n" +
+	"\n" +
+	"Occurrence\x12!\n" +
+	"\fschedule_hex\x18\x01 \x01(\tR\vscheduleHex\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x04R\x06timeMs\"i\n" +
 	"\vAssetChange\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12,\n" +
@@ -2146,7 +2398,7 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\vAssetIssuer\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1c\n" +
 	"\tallowance\x18\x02 \x01(\tR\tallowance\x12\x1c\n" +
-	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\x8a\a\n" +
+	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\"\xb0\b\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -2166,7 +2418,12 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\x04book\x18\x13 \x01(\v2\x16.ledgerd.v1.BookChangeR\x04book\x12-\n" +
 	"\x05asset\x18\x14 \x01(\v2\x17.ledgerd.v1.AssetChangeR\x05asset\x12$\n" +
 	"\x04hold\x18\x16 \x01(\v2\x10.ledgerd.v1.HoldR\x04hold\x12.\n" +
-	"\bhold_end\x18\x17 \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x12@\n" +
+	"\bhold_end\x18\x17 \x01(\v2\x13.ledgerd.v1.HoldEndR\aholdEnd\x120\n" +
+	"\bschedule\x18\x1e \x01(\v2\x14.ledgerd.v1.ScheduleR\bschedule\x12:\n" +
+	"\fschedule_end\x18\x1f \x01(\v2\x17.ledgerd.v1.ScheduleEndR\vscheduleEnd\x126\n" +
+	"\n" +
+	"occurrence\x18  \x01(\v2\x16.ledgerd.v1.OccurrenceR\n" +
+	"occurrence\x12@\n" +
 	"\x0eaccount_change\x18\x19 \x01(\v2\x19.ledgerd.v1.AccountChangeR\raccountChange\x12-\n" +
 	"\adetails\x18\x1a \x01(\v2\x13.ledgerd.v1.DetailsR\adetails\"l\n" +
 	"\tSignature\x12\"\n" +
@@ -2193,7 +2450,7 @@ func file_ledgerd_v1_transaction_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_transaction_proto_rawDescData
 }
 
-var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_ledgerd_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*Posting)(nil),                  // 0: ledgerd.v1.Posting
 	(*Record)(nil),                   // 1: ledgerd.v1.Record
@@ -2217,13 +2474,16 @@ var file_ledgerd_v1_transaction_proto_goTypes = []any{
 	(*HoldEnd)(nil),                  // 19: ledgerd.v1.HoldEnd
 	(*Details)(nil),                  // 20: ledgerd.v1.Details
 	(*Refund)(nil),                   // 21: ledgerd.v1.Refund
-	(*AssetChange)(nil),              // 22: ledgerd.v1.AssetChange
-	(*AssetTerms)(nil),               // 23: ledgerd.v1.AssetTerms
-	(*AssetIssuer)(nil),              // 24: ledgerd.v1.AssetIssuer
-	(*TransactionBody)(nil),          // 25: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                // 26: ledgerd.v1.Signature
-	(*Bundle)(nil),                   // 27: ledgerd.v1.Bundle
-	(*AccountChange)(nil),            // 28: ledgerd.v1.AccountChange
+	(*Schedule)(nil),                 // 22: ledgerd.v1.Schedule
+	(*ScheduleEnd)(nil),              // 23: ledgerd.v1.ScheduleEnd
+	(*Occurrence)(nil),               // 24: ledgerd.v1.Occurrence
+	(*AssetChange)(nil),              // 25: ledgerd.v1.AssetChange
+	(*AssetTerms)(nil),               // 26: ledgerd.v1.AssetTerms
+	(*AssetIssuer)(nil),              // 27: ledgerd.v1.AssetIssuer
+	(*TransactionBody)(nil),          // 28: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                // 29: ledgerd.v1.Signature
+	(*Bundle)(nil),                   // 30: ledgerd.v1.Bundle
+	(*AccountChange)(nil),            // 31: ledgerd.v1.AccountChange
 }
 var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	4,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -2236,29 +2496,33 @@ var file_ledgerd_v1_transaction_proto_depIdxs = []int32{
 	14, // 7: ledgerd.v1.BookChange.rehang:type_name -> ledgerd.v1.ShardRehang
 	4,  // 8: ledgerd.v1.ShardAddition.members:type_name -> ledgerd.v1.Member
 	21, // 9: ledgerd.v1.Details.refund:type_name -> ledgerd.v1.Refund
-	23, // 10: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
-	24, // 11: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
-	3,  // 12: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	2,  // 13: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	0,  // 14: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	1,  // 15: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	17, // 16: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	6,  // 17: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	9,  // 18: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	10, // 19: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	12, // 20: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
-	13, // 21: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
-	22, // 22: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
-	18, // 23: ledgerd.v1.TransactionBody.hold:type_name -> ledgerd.v1.Hold
-	19, // 24: ledgerd.v1.TransactionBody.hold_end:type_name -> ledgerd.v1.HoldEnd
-	28, // 25: ledgerd.v1.TransactionBody.account_change:type_name -> ledgerd.v1.AccountChange
-	20, // 26: ledgerd.v1.TransactionBody.details:type_name -> ledgerd.v1.Details
-	26, // 27: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	0,  // 10: ledgerd.v1.Schedule.postings:type_name -> ledgerd.v1.Posting
+	26, // 11: ledgerd.v1.AssetChange.terms:type_name -> ledgerd.v1.AssetTerms
+	27, // 12: ledgerd.v1.AssetTerms.issuers:type_name -> ledgerd.v1.AssetIssuer
+	3,  // 13: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	2,  // 14: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	0,  // 15: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	1,  // 16: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	17, // 17: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	6,  // 18: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	9,  // 19: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	10, // 20: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	12, // 21: ledgerd.v1.TransactionBody.cancellation:type_name -> ledgerd.v1.Cancellation
+	13, // 22: ledgerd.v1.TransactionBody.book:type_name -> ledgerd.v1.BookChange
+	25, // 23: ledgerd.v1.TransactionBody.asset:type_name -> ledgerd.v1.AssetChange
+	18, // 24: ledgerd.v1.TransactionBody.hold:type_name -> ledgerd.v1.Hold
+	19, // 25: ledgerd.v1.TransactionBody.hold_end:type_name -> ledgerd.v1.HoldEnd
+	22, // 26: ledgerd.v1.TransactionBody.schedule:type_name -> ledgerd.v1.Schedule
+	23, // 27: ledgerd.v1.TransactionBody.schedule_end:type_name -> ledgerd.v1.ScheduleEnd
+	24, // 28: ledgerd.v1.TransactionBody.occurrence:type_name -> ledgerd.v1.Occurrence
+	31, // 29: ledgerd.v1.TransactionBody.account_change:type_name -> ledgerd.v1.AccountChange
+	20, // 30: ledgerd.v1.TransactionBody.details:type_name -> ledgerd.v1.Details
+	29, // 31: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_transaction_proto_init() }
@@ -2284,7 +2548,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_transaction_proto_rawDesc), len(file_ledgerd_v1_transaction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

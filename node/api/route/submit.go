@@ -90,9 +90,9 @@ func (r *router) misuse(bundle *ledger.Bundle) *report.Refusal {
 					fmt.Sprintf(format, arguments...)}
 		}
 		switch {
-		case t.Verdict != nil, t.Arrival != nil:
-			return malformed("the shards make verdicts and arrivals themselves: it cannot be " +
-				"submitted")
+		case t.Verdict != nil, t.Arrival != nil, t.Occurrence != nil:
+			return malformed("the shards make verdicts, arrivals and occurrences themselves: it " +
+				"cannot be submitted")
 		case len(t.Registrations) > 0:
 			if t.LastValid != 0 || t.Deadline != 0 ||
 				len(t.Openings)+len(t.Postings)+len(t.Records) > 0 {

@@ -114,6 +114,12 @@ const (
 	// LedgerServiceGetRefundableProcedure is the fully-qualified name of the LedgerService's
 	// GetRefundable RPC.
 	LedgerServiceGetRefundableProcedure = "/ledgerd.v1.LedgerService/GetRefundable"
+	// LedgerServiceGetScheduleProcedure is the fully-qualified name of the LedgerService's GetSchedule
+	// RPC.
+	LedgerServiceGetScheduleProcedure = "/ledgerd.v1.LedgerService/GetSchedule"
+	// LedgerServiceListSchedulesProcedure is the fully-qualified name of the LedgerService's
+	// ListSchedules RPC.
+	LedgerServiceListSchedulesProcedure = "/ledgerd.v1.LedgerService/ListSchedules"
 	// LedgerServiceGetNonceProcedure is the fully-qualified name of the LedgerService's GetNonce RPC.
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
@@ -235,6 +241,10 @@ type LedgerServiceClient interface {
 	GetKey(context.Context, *connect.Request[ledgerdv1.GetKeyRequest]) (*connect.Response[ledgerdv1.GetKeyResponse], error)
 	// GetRefundable returns what is left of an entry that can be refunded.
 	GetRefundable(context.Context, *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error)
+	// GetSchedule returns a schedule with occurrences to come, from the root shard.
+	GetSchedule(context.Context, *connect.Request[ledgerdv1.GetScheduleRequest]) (*connect.Response[ledgerdv1.GetScheduleResponse], error)
+	// ListSchedules returns schedules with occurrences to come, in pages, from the root shard.
+	ListSchedules(context.Context, *connect.Request[ledgerdv1.ListSchedulesRequest]) (*connect.Response[ledgerdv1.ListSchedulesResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -483,6 +493,20 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getSchedule: connect.NewClient[ledgerdv1.GetScheduleRequest, ledgerdv1.GetScheduleResponse](
+			httpClient,
+			baseURL+LedgerServiceGetScheduleProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetSchedule")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listSchedules: connect.NewClient[ledgerdv1.ListSchedulesRequest, ledgerdv1.ListSchedulesResponse](
+			httpClient,
+			baseURL+LedgerServiceListSchedulesProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ListSchedules")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getNonce: connect.NewClient[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse](
 			httpClient,
 			baseURL+LedgerServiceGetNonceProcedure,
@@ -647,6 +671,8 @@ type ledgerServiceClient struct {
 	dryRun            *connect.Client[ledgerdv1.DryRunRequest, ledgerdv1.DryRunResponse]
 	getKey            *connect.Client[ledgerdv1.GetKeyRequest, ledgerdv1.GetKeyResponse]
 	getRefundable     *connect.Client[ledgerdv1.GetRefundableRequest, ledgerdv1.GetRefundableResponse]
+	getSchedule       *connect.Client[ledgerdv1.GetScheduleRequest, ledgerdv1.GetScheduleResponse]
+	listSchedules     *connect.Client[ledgerdv1.ListSchedulesRequest, ledgerdv1.ListSchedulesResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
 	getCut            *connect.Client[ledgerdv1.GetCutRequest, ledgerdv1.GetCutResponse]
@@ -797,6 +823,16 @@ func (c *ledgerServiceClient) GetKey(ctx context.Context, req *connect.Request[l
 // GetRefundable calls ledgerd.v1.LedgerService.GetRefundable.
 func (c *ledgerServiceClient) GetRefundable(ctx context.Context, req *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error) {
 	return c.getRefundable.CallUnary(ctx, req)
+}
+
+// GetSchedule calls ledgerd.v1.LedgerService.GetSchedule.
+func (c *ledgerServiceClient) GetSchedule(ctx context.Context, req *connect.Request[ledgerdv1.GetScheduleRequest]) (*connect.Response[ledgerdv1.GetScheduleResponse], error) {
+	return c.getSchedule.CallUnary(ctx, req)
+}
+
+// ListSchedules calls ledgerd.v1.LedgerService.ListSchedules.
+func (c *ledgerServiceClient) ListSchedules(ctx context.Context, req *connect.Request[ledgerdv1.ListSchedulesRequest]) (*connect.Response[ledgerdv1.ListSchedulesResponse], error) {
+	return c.listSchedules.CallUnary(ctx, req)
 }
 
 // GetNonce calls ledgerd.v1.LedgerService.GetNonce.
@@ -970,6 +1006,10 @@ type LedgerServiceHandler interface {
 	GetKey(context.Context, *connect.Request[ledgerdv1.GetKeyRequest]) (*connect.Response[ledgerdv1.GetKeyResponse], error)
 	// GetRefundable returns what is left of an entry that can be refunded.
 	GetRefundable(context.Context, *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error)
+	// GetSchedule returns a schedule with occurrences to come, from the root shard.
+	GetSchedule(context.Context, *connect.Request[ledgerdv1.GetScheduleRequest]) (*connect.Response[ledgerdv1.GetScheduleResponse], error)
+	// ListSchedules returns schedules with occurrences to come, in pages, from the root shard.
+	ListSchedules(context.Context, *connect.Request[ledgerdv1.ListSchedulesRequest]) (*connect.Response[ledgerdv1.ListSchedulesResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
@@ -1214,6 +1254,20 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetScheduleHandler := connect.NewUnaryHandler(
+		LedgerServiceGetScheduleProcedure,
+		svc.GetSchedule,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetSchedule")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceListSchedulesHandler := connect.NewUnaryHandler(
+		LedgerServiceListSchedulesProcedure,
+		svc.ListSchedules,
+		connect.WithSchema(ledgerServiceMethods.ByName("ListSchedules")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetNonceHandler := connect.NewUnaryHandler(
 		LedgerServiceGetNonceProcedure,
 		svc.GetNonce,
@@ -1401,6 +1455,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetKeyHandler.ServeHTTP(w, r)
 		case LedgerServiceGetRefundableProcedure:
 			ledgerServiceGetRefundableHandler.ServeHTTP(w, r)
+		case LedgerServiceGetScheduleProcedure:
+			ledgerServiceGetScheduleHandler.ServeHTTP(w, r)
+		case LedgerServiceListSchedulesProcedure:
+			ledgerServiceListSchedulesHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNonceProcedure:
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetUseProcedure:
@@ -1552,6 +1610,14 @@ func (UnimplementedLedgerServiceHandler) GetKey(context.Context, *connect.Reques
 
 func (UnimplementedLedgerServiceHandler) GetRefundable(context.Context, *connect.Request[ledgerdv1.GetRefundableRequest]) (*connect.Response[ledgerdv1.GetRefundableResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetRefundable is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetSchedule(context.Context, *connect.Request[ledgerdv1.GetScheduleRequest]) (*connect.Response[ledgerdv1.GetScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetSchedule is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) ListSchedules(context.Context, *connect.Request[ledgerdv1.ListSchedulesRequest]) (*connect.Response[ledgerdv1.ListSchedulesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListSchedules is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {

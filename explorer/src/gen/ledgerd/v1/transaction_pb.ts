@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/transaction.proto.
  */
 export const file_ledgerd_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEImYKBEhvbGQSDwoHYWNjb3VudBgBIAEoCRINCgVhc3NldBgCIAEoCRIOCgZhbW91bnQYAyABKAkSCgoCdG8YBCADKAkSDgoGcG9zdGVyGAUgASgJEhIKCmV4cGlyZXNfbXMYBiABKAQiLAoHSG9sZEVuZBIQCghob2xkX2hleBgBIAEoCRIPCgdhY2NvdW50GAIgASgJInkKB0RldGFpbHMSFAoMZWZmZWN0aXZlX21zGAEgASgEEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRIbChNyZWZ1bmRhYmxlX3VudGlsX21zGAMgASgEEiIKBnJlZnVuZBgEIAEoCzISLmxlZGdlcmQudjEuUmVmdW5kIjEKBlJlZnVuZBIRCgllbnRyeV9oZXgYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIIs8FCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZRIeCgRob2xkGBYgASgLMhAubGVkZ2VyZC52MS5Ib2xkEiUKCGhvbGRfZW5kGBcgASgLMhMubGVkZ2VyZC52MS5Ib2xkRW5kEjEKDmFjY291bnRfY2hhbmdlGBkgASgLMhkubGVkZ2VyZC52MS5BY2NvdW50Q2hhbmdlEiQKB2RldGFpbHMYGiABKAsyEy5sZWRnZXJkLnYxLkRldGFpbHMiSAoJU2lnbmF0dXJlEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRISCgpwdWJsaWNfa2V5GAIgASgMEhEKCXNpZ25hdHVyZRgDIAEoDCJZCgZCdW5kbGUSFAoMdHJhbnNhY3Rpb25zGAEgAygMEikKCnNpZ25hdHVyZXMYAiADKAsyFS5sZWRnZXJkLnYxLlNpZ25hdHVyZRIOCgZwYWNrZWQYAyABKAxCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z", [file_ledgerd_v1_terms]);
+  fileDesc("ChxsZWRnZXJkL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpsZWRnZXJkLnYxIjkKB1Bvc3RpbmcSDwoHYWNjb3VudBgBIAEoCRIOCgZhbW91bnQYAiABKAkSDQoFYXNzZXQYAyABKAkiJAoGUmVjb3JkEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDCJACg5BY2NvdW50T3BlbmluZxIPCgdhY2NvdW50GAEgASgJEg4KBmlzc3VlchgCIAEoCBINCgVhbGlhcxgDIAEoCSJcChhPcmdhbmlzYXRpb25SZWdpc3RyYXRpb24SDAoEbmFtZRgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAMoDBINCgVzaGFyZBgDIAEoDRIOCgZwaW5uZWQYBCABKAgiNAoGTWVtYmVyEgwKBG5hbWUYASABKAkSCwoDa2V5GAIgASgMEg8KB2FkZHJlc3MYAyABKAkiLAoNRGlza0FkbWlzc2lvbhINCgVpbmRleBgBIAEoDRIMCgRkaXNrGAIgASgJIn0KEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IABIqCgVhZG1pdBgDIAEoCzIZLmxlZGdlcmQudjEuRGlza0FkbWlzc2lvbkgAQggKBmNoYW5nZSItCglQb2xpY3lLZXkSEgoKcHVibGljX2tleRgBIAEoDBIMCgRyb2xlGAIgASgJIj8KC1BvbGljeUxpbWl0Eg0KBWFzc2V0GAEgASgJEg0KBWFib3ZlGAIgASgJEhIKCnNpZ25hdHVyZXMYAyABKA0ioAEKBlBvbGljeRIOCgZudW1iZXIYASABKAQSIwoEa2V5cxgCIAMoCzIVLmxlZGdlcmQudjEuUG9saWN5S2V5EhEKCXRocmVzaG9sZBgDIAEoDRInCgZsaW1pdHMYBCADKAsyFy5sZWRnZXJkLnYxLlBvbGljeUxpbWl0EhUKDXJlZnVzZV9hc3NldHMYBSABKAgSDgoGYXNzZXRzGAYgAygJIpcBCgdDaGFydGVyEg4KBm51bWJlchgBIAEoBBIRCglvcGVyYXRvcnMYAiADKAwSEQoJdGhyZXNob2xkGAMgASgNEiEKGXJlZ2lzdHJhdGlvbl9ieV9vcGVyYXRvcnMYBCABKAgSIgoGcXVvdGFzGAUgASgLMhIubGVkZ2VyZC52MS5RdW90YXMSDwoHdmVyc2lvbhgGIAEoDSJdCgZRdW90YXMSDwoHc3RyZWFtcxgBIAEoBBIQCghhY2NvdW50cxgCIAEoBBIOCgZhc3NldHMYAyABKAQSDwoHcmVjb3JkcxgEIAEoBBIPCgdwZW5kaW5nGAUgASgEIjYKDENhbmNlbGxhdGlvbhIXCg90cmFuc2FjdGlvbl9oZXgYASABKAkSDQoFc2hhcmQYAiABKA0ixAEKCkJvb2tDaGFuZ2USDgoGbnVtYmVyGAEgASgEEi0KCGFkZGl0aW9uGAIgASgLMhkubGVkZ2VyZC52MS5TaGFyZEFkZGl0aW9uSAASLAoEbW92ZRgDIAEoCzIcLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uTW92ZUgAEhQKCmxvc3Rfc2hhcmQYBCABKA1IABIpCgZyZWhhbmcYBSABKAsyFy5sZWRnZXJkLnYxLlNoYXJkUmVoYW5nSABCCAoGY2hhbmdlIiwKC1NoYXJkUmVoYW5nEg0KBXNoYXJkGAEgASgNEg4KBnBhcmVudBgCIAEoDSJECg1TaGFyZEFkZGl0aW9uEg4KBnBhcmVudBgBIAEoDRIjCgdtZW1iZXJzGAIgAygLMhIubGVkZ2VyZC52MS5NZW1iZXIiNAoQT3JnYW5pc2F0aW9uTW92ZRIUCgxvcmdhbmlzYXRpb24YASABKAkSCgoCdG8YAiABKA0iKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEImYKBEhvbGQSDwoHYWNjb3VudBgBIAEoCRINCgVhc3NldBgCIAEoCRIOCgZhbW91bnQYAyABKAkSCgoCdG8YBCADKAkSDgoGcG9zdGVyGAUgASgJEhIKCmV4cGlyZXNfbXMYBiABKAQiLAoHSG9sZEVuZBIQCghob2xkX2hleBgBIAEoCRIPCgdhY2NvdW50GAIgASgJInkKB0RldGFpbHMSFAoMZWZmZWN0aXZlX21zGAEgASgEEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRIbChNyZWZ1bmRhYmxlX3VudGlsX21zGAMgASgEEiIKBnJlZnVuZBgEIAEoCzISLmxlZGdlcmQudjEuUmVmdW5kIjEKBlJlZnVuZBIRCgllbnRyeV9oZXgYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJIpIBCghTY2hlZHVsZRINCgVzaGFyZBgBIAEoDRIlCghwb3N0aW5ncxgCIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIQCghmaXJzdF9tcxgDIAEoBBIOCgZwZXJpb2QYBCABKAkSDQoFZXZlcnkYBSABKA0SDQoFY291bnQYBiABKA0SEAoIdW50aWxfbXMYByABKAQiMgoLU2NoZWR1bGVFbmQSDQoFc2hhcmQYASABKA0SFAoMc2NoZWR1bGVfaGV4GAIgASgJIkMKCk9jY3VycmVuY2USFAoMc2NoZWR1bGVfaGV4GAEgASgJEg4KBm51bWJlchgCIAEoDRIPCgd0aW1lX21zGAMgASgEIlMKC0Fzc2V0Q2hhbmdlEg0KBWFzc2V0GAEgASgJEg4KBm51bWJlchgCIAEoBBIlCgV0ZXJtcxgDIAEoCzIWLmxlZGdlcmQudjEuQXNzZXRUZXJtcyJ1CgpBc3NldFRlcm1zEhAKCGRlY2ltYWxzGAEgASgNEg4KBnN1cHBseRgCIAEoCRILCgNjYXAYAyABKAkSDgoGY2xvc2VkGAQgASgIEigKB2lzc3VlcnMYBSADKAsyFy5sZWRnZXJkLnYxLkFzc2V0SXNzdWVyIkkKC0Fzc2V0SXNzdWVyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIRCglhbGxvd2FuY2UYAiABKAkSEQoJd2l0aGRyYXduGAMgASgIItIGCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2USIgoGcG9saWN5GAogASgLMhIubGVkZ2VyZC52MS5Qb2xpY3kSJAoHY2hhcnRlchgLIAEoCzITLmxlZGdlcmQudjEuQ2hhcnRlchIQCghkZWFkbGluZRgMIAEoBBIuCgxjYW5jZWxsYXRpb24YEiABKAsyGC5sZWRnZXJkLnYxLkNhbmNlbGxhdGlvbhIkCgRib29rGBMgASgLMhYubGVkZ2VyZC52MS5Cb29rQ2hhbmdlEiYKBWFzc2V0GBQgASgLMhcubGVkZ2VyZC52MS5Bc3NldENoYW5nZRIeCgRob2xkGBYgASgLMhAubGVkZ2VyZC52MS5Ib2xkEiUKCGhvbGRfZW5kGBcgASgLMhMubGVkZ2VyZC52MS5Ib2xkRW5kEiYKCHNjaGVkdWxlGB4gASgLMhQubGVkZ2VyZC52MS5TY2hlZHVsZRItCgxzY2hlZHVsZV9lbmQYHyABKAsyFy5sZWRnZXJkLnYxLlNjaGVkdWxlRW5kEioKCm9jY3VycmVuY2UYICABKAsyFi5sZWRnZXJkLnYxLk9jY3VycmVuY2USMQoOYWNjb3VudF9jaGFuZ2UYGSABKAsyGS5sZWRnZXJkLnYxLkFjY291bnRDaGFuZ2USJAoHZGV0YWlscxgaIAEoCzITLmxlZGdlcmQudjEuRGV0YWlscyJICglTaWduYXR1cmUSFAoMb3JnYW5pc2F0aW9uGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIlkKBkJ1bmRsZRIUCgx0cmFuc2FjdGlvbnMYASADKAwSKQoKc2lnbmF0dXJlcxgCIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEg4KBnBhY2tlZBgDIAEoDEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM", [file_ledgerd_v1_terms]);
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -792,6 +792,130 @@ export const RefundSchema: GenMessage<Refund> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_transaction, 21);
 
 /**
+ * Places a schedule: postings that blocks execute at agreed times. The id of the transaction is that
+ * of the schedule.
+ *
+ * @generated from message ledgerd.v1.Schedule
+ */
+export type Schedule = Message<"ledgerd.v1.Schedule"> & {
+  /**
+   * the root of the book's tree; 0 in a book of one shard
+   *
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * 2 to 16; all that take are of accounts of the signer
+   *
+   * @generated from field: repeated ledgerd.v1.Posting postings = 2;
+   */
+  postings: Posting[];
+
+  /**
+   * time of the first occurrence, in milliseconds since 1970
+   *
+   * @generated from field: uint64 first_ms = 3;
+   */
+  firstMs: bigint;
+
+  /**
+   * once, minutes, days, weeks or months; empty stands for once
+   *
+   * @generated from field: string period = 4;
+   */
+  period: string;
+
+  /**
+   * periods between two occurrences, up to 366
+   *
+   * @generated from field: uint32 every = 5;
+   */
+  every: number;
+
+  /**
+   * at most so many occurrences; 0 if until_ms bounds them
+   *
+   * @generated from field: uint32 count = 6;
+   */
+  count: number;
+
+  /**
+   * no occurrence is after it; 0 if count bounds them
+   *
+   * @generated from field: uint64 until_ms = 7;
+   */
+  untilMs: bigint;
+};
+
+/**
+ * Describes the message ledgerd.v1.Schedule.
+ * Use `create(ScheduleSchema)` to create a new message.
+ */
+export const ScheduleSchema: GenMessage<Schedule> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 22);
+
+/**
+ * Ends a schedule of the signer.
+ *
+ * @generated from message ledgerd.v1.ScheduleEnd
+ */
+export type ScheduleEnd = Message<"ledgerd.v1.ScheduleEnd"> & {
+  /**
+   * that of the schedule
+   *
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: string schedule_hex = 2;
+   */
+  scheduleHex: string;
+};
+
+/**
+ * Describes the message ledgerd.v1.ScheduleEnd.
+ * Use `create(ScheduleEndSchema)` to create a new message.
+ */
+export const ScheduleEndSchema: GenMessage<ScheduleEnd> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 23);
+
+/**
+ * An occurrence of a schedule. Blocks make it, with the signer, the postings and the note of the
+ * schedule; clients cannot submit it.
+ *
+ * @generated from message ledgerd.v1.Occurrence
+ */
+export type Occurrence = Message<"ledgerd.v1.Occurrence"> & {
+  /**
+   * @generated from field: string schedule_hex = 1;
+   */
+  scheduleHex: string;
+
+  /**
+   * from 1
+   *
+   * @generated from field: uint32 number = 2;
+   */
+  number: number;
+
+  /**
+   * for which it was scheduled; the time of the block may be later
+   *
+   * @generated from field: uint64 time_ms = 3;
+   */
+  timeMs: bigint;
+};
+
+/**
+ * Describes the message ledgerd.v1.Occurrence.
+ * Use `create(OccurrenceSchema)` to create a new message.
+ */
+export const OccurrenceSchema: GenMessage<Occurrence> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_transaction, 24);
+
+/**
  * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
  * Registers an asset, or changes its terms, from version 8 of a chain on. The organisation that
  * registers it signs.
@@ -824,7 +948,7 @@ export type AssetChange = Message<"ledgerd.v1.AssetChange"> & {
  * Use `create(AssetChangeSchema)` to create a new message.
  */
 export const AssetChangeSchema: GenMessage<AssetChange> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 22);
+  messageDesc(file_ledgerd_v1_transaction, 25);
 
 /**
  * What the organisation that registers an asset says of it. Amounts are exact integers, in the
@@ -874,7 +998,7 @@ export type AssetTerms = Message<"ledgerd.v1.AssetTerms"> & {
  * Use `create(AssetTermsSchema)` to create a new message.
  */
 export const AssetTermsSchema: GenMessage<AssetTerms> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 23);
+  messageDesc(file_ledgerd_v1_transaction, 26);
 
 /**
  * An organisation whose issuer accounts may go below zero in an asset.
@@ -907,7 +1031,7 @@ export type AssetIssuer = Message<"ledgerd.v1.AssetIssuer"> & {
  * Use `create(AssetIssuerSchema)` to create a new message.
  */
 export const AssetIssuerSchema: GenMessage<AssetIssuer> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 24);
+  messageDesc(file_ledgerd_v1_transaction, 27);
 
 /**
  * @generated from message ledgerd.v1.TransactionBody
@@ -1028,6 +1152,26 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
   holdEnd?: HoldEnd | undefined;
 
   /**
+   * Set where the transaction places a schedule, or ends one, from version 12 of a chain on. Each
+   * has nothing else but a note and a deadline, and takes no nonce.
+   *
+   * @generated from field: ledgerd.v1.Schedule schedule = 30;
+   */
+  schedule?: Schedule | undefined;
+
+  /**
+   * @generated from field: ledgerd.v1.ScheduleEnd schedule_end = 31;
+   */
+  scheduleEnd?: ScheduleEnd | undefined;
+
+  /**
+   * Set in an occurrence of a schedule, which clients cannot submit.
+   *
+   * @generated from field: ledgerd.v1.Occurrence occurrence = 32;
+   */
+  occurrence?: Occurrence | undefined;
+
+  /**
    * Set in a change of the terms of an account by its organisation or its guardian. It has nothing else
    * but a note, and takes no nonce.
    *
@@ -1048,7 +1192,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 25);
+  messageDesc(file_ledgerd_v1_transaction, 28);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -1075,7 +1219,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 26);
+  messageDesc(file_ledgerd_v1_transaction, 29);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over their root.
@@ -1108,5 +1252,5 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_transaction, 27);
+  messageDesc(file_ledgerd_v1_transaction, 30);
 
