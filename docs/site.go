@@ -59,9 +59,9 @@ func sections() []section {
 	return []section{
 		{Title: "Start", names: []string{indexName, "tutorial"}},
 		{Title: "How to", names: []string{"membership", "access", "keys", "disks", "journals",
-			"shards", "assets", "account-terms", "holds", "entries", "dry-run", "sinks", "abci",
-			"statements", "explorer", "auditing", "watching", "python", "typescript",
-			"templates"}},
+			"shards", "assets", "account-terms", "holds", "entries", "schedules", "dry-run",
+			"sinks", "abci", "statements", "explorer", "auditing", "watching", "python",
+			"typescript", "templates"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "encoding", "glossary", "status",
 			"licences"}},

@@ -68,7 +68,8 @@ func ParsePeriod(text string) (Period, error) {
 	if at := slices.Index(periodNames[:], text); at >= 0 {
 		return Period(at), nil
 	}
-	return Once, fmt.Errorf("%w: period %.20q, which is none of %v", ErrMalformed, text, periodNames)
+	return Once, fmt.Errorf("%w: period %.20q, which is none of %v", ErrMalformed, text,
+		periodNames)
 }
 
 // MarshalText returns the period in words.
@@ -86,8 +87,8 @@ func (p *Period) UnmarshalText(text []byte) error {
 // at most MaxScheduleNote bytes, is that of each occurrence.
 //
 // A chain issues the occurrences in the order of their times, each once, in its first block whose
-// time is that of the occurrence or later (see Occurrence). An occurrence may fail, as any entry. It
-// is then skipped, and its result says why. Occurrences that fell due while there were no blocks
+// time is that of the occurrence or later (see Occurrence). An occurrence may fail, as any entry.
+// It is then skipped, and its result says why. Occurrences that fell due while there were no blocks
 // follow in the next ones.
 //
 // Its signer consents to all occurrences at once, so all accounts that the postings take from are
@@ -112,8 +113,8 @@ type ScheduleEnd struct {
 	Schedule Hash    `json:"schedule"`
 }
 
-// Occurrence makes a transaction an occurrence of a schedule. A block has it without a signature, in
-// a bundle of its own: it follows from the schedule, and with it from the signatures of the
+// Occurrence makes a transaction an occurrence of a schedule. A block has it without a signature,
+// in a bundle of its own: it follows from the schedule, and with it from the signatures of the
 // transaction that placed it. Clients cannot submit it. The postings and the note are those of the
 // schedule. So the id follows from the schedule and the number.
 type Occurrence struct {
@@ -302,8 +303,8 @@ func (t *Transaction) checkScheduleForm() error {
 	return nil
 }
 
-// Keeper returns the shard that keeps the schedule which a transaction places or ends, and false for
-// any other transaction.
+// Keeper returns the shard that keeps the schedule which a transaction places or ends, and false
+// for any other transaction.
 func (t *Transaction) Keeper() (ShardID, bool) {
 	switch {
 	case t.Schedule != nil:

@@ -238,9 +238,9 @@ func (t *Transaction) checkRules() error {
 //
 // A change of a policy, of the charter, of the shards, of an asset or of an account takes none
 // either, for the same reason: its number prevents a second effect. A second cancellation has the
-// same effect as the first one. An arrival is the only one of its id. A schedule takes none, because
-// it is placed before its first time only, and the state has it until then. An end of it has no
-// effect twice, and the schedule numbers the occurrences.
+// same effect as the first one. An arrival is the only one of its id. A schedule takes none: it is
+// placed before its first time only, and the state has it until then. An end of it has no effect
+// twice, and the schedule numbers the occurrences.
 func (t *Transaction) TakesNonce() bool {
 	if t.Change != nil {
 		return t.Change.Kind != ChangeAdmit

@@ -36,8 +36,9 @@ func TestVectors(t *testing.T) {
 	}
 	compareVectors(t, "basics.json", basics)
 	e := newExamples(t)
-	details, others := withDetails(e.transactionVectors(t))
+	details, schedules, others := divided(e.transactionVectors(t))
 	compareVectors(t, "details.json", details)
+	compareVectors(t, "schedules.json", schedules)
 	compareVectors(t, "transactions.json", transactionVectors{Transactions: others,
 		Bundles: e.bundleVectors(t), Carried: e.carriedVector(t), Batches: e.batchVectors(t)})
 	blocks := blockVectors{Blocks: e.blockVectors(t), Proofs: e.proofVectors(t)}

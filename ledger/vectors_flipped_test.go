@@ -32,6 +32,7 @@ var flippedLists = []struct {
 	}},
 	{"transactions.json", "transactions", decodeBodyOnly},
 	{"details.json", "transactions", decodeBodyOnly},
+	{"schedules.json", "transactions", decodeBodyOnly},
 	{"transactions.json", "bundles", decodeBundleOnly},
 	{"packed.json", "bundles", decodeBundleOnly},
 	{"packed.json", "shown", decodeBodyOnly},

@@ -7,8 +7,16 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// holdParts adds what a hold, or the end of one, has between the deadline and the note.
-func holdParts(p *parts, t *ledger.Transaction) {
+// holdParts adds what a hold, or the end of one, has before the note.
+func holdParts(p *parts, t *ledger.Transaction, begin func(byte, bool), nonce func()) {
+	version := byte(14)
+	if t.HoldEnd != nil {
+		version = 15
+	}
+	begin(version, true)
+	nonce()
+	p.uvarint("last valid height", uint64(t.LastValid))
+	p.uvarint("deadline", uint64(t.Deadline))
 	if end := t.HoldEnd; end != nil {
 		p.add("hold", end.Hold[:]...)
 		p.string("account of the hold", []byte(end.From))
@@ -48,19 +56,21 @@ func detailsParts(p *parts, t *ledger.Transaction) {
 	itemParts(p, t)
 }
 
-// detailVectors are the content of details.json.
+// detailVectors are the content of details.json and of schedules.json.
 type detailVectors struct {
 	Transactions []vector `json:"transactions"`
 }
 
-// withDetails divides vectors into those of entries with details and the others.
-func withDetails(all []vector) (details detailVectors, others []vector) {
+// divided divides vectors into those of entries with details, those of schedules, and the others.
+func divided(all []vector) (details, schedules detailVectors, others []vector) {
 	for _, each := range all {
 		if strings.HasPrefix(each.Encoded, "11") {
 			details.Transactions = append(details.Transactions, each)
+		} else if each.Encoded >= "12" && each.Encoded < "15" {
+			schedules.Transactions = append(schedules.Transactions, each)
 		} else {
 			others = append(others, each)
 		}
 	}
-	return details, others
+	return details, schedules, others
 }

@@ -346,20 +346,12 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		nonce()
 		assetParts(&p, t.Asset)
 	case t.Hold != nil, t.HoldEnd != nil:
-		version := byte(14)
-		if t.HoldEnd != nil {
-			version = 15
-		}
-		begin(version, true)
-		nonce()
-		p.uvarint("last valid height", uint64(t.LastValid))
-		p.uvarint("deadline", uint64(t.Deadline))
-		holdParts(&p, t)
+		holdParts(&p, t, begin, nonce)
 	case t.Details != nil:
 		begin(17, true)
 		nonce()
 		detailsParts(&p, t)
-	case t.Schedule != nil, t.ScheduleEnd != nil, t.Occurrence != nil:
+	case t.Schedules():
 		scheduleParts(&p, t, begin, nonce)
 	case t.Account != nil:
 		begin(16, true)

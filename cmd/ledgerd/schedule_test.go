@@ -32,20 +32,22 @@ func TestSchedules(t *testing.T) {
 	}
 	for flags, want := range map[string]int{"": 1, "--organisation acme": 1,
 		"--organisation shop": 0} {
-		if got := s.object("schedule list " + flags + " %n")["schedules"].([]any); len(got) != want {
+		got := s.object("schedule list " + flags + " %n")["schedules"].([]any)
+		if len(got) != want {
 			t.Errorf("%q lists %d schedules, want %d", flags, len(got), want)
 		}
 	}
 	if text := s.must("tx status " + id + " %n"); !strings.Contains(text, "every 2 weeks") {
 		t.Error(text)
 	}
+	every := "schedule place acme:cash shop:cash 1 --first 1h --every "
 	for line, want := range map[string]string{
-		"schedule place acme:cash shop:cash 1":                                      "--first",
-		"schedule place acme:cash shop:cash 1 --first 1h --count 2":                 "need --every",
-		"schedule place acme:cash shop:cash 1 --first 1h --every 1day":              "when the schedule",
-		"schedule place acme:cash shop:cash 1 --first 1h --every 1year":             "or months",
-		"schedule place acme:cash shop:cash 1 --first 1h --every 1day --count 9999": "4096",
-		"schedule show xyz": "the id of a schedule",
+		"schedule place acme:cash shop:cash 1":                      "--first",
+		"schedule place acme:cash shop:cash 1 --first 1h --count 2": "need --every",
+		every + "1day":              "when the schedule",
+		every + "1year":             "or months",
+		every + "1day --count 9999": "4096",
+		"schedule show xyz":         "the id of a schedule",
 		"schedule show " + strings.Repeat("ab", ledger.HashSize): "has no occurrences to come",
 	} {
 		if strings.Contains(line, "place") {

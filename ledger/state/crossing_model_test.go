@@ -190,9 +190,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	for i := range block.Len() {
 		c.places[block.Entry(i).ID] = len(c.entries)
 		c.entries = append(c.entries, &block.Unpacked[i])
-		if t := block.Unpacked[i].Decoded; t.Occurrence != nil {
-			n.transactions[block.Unpacked[i].ID] = t
-		}
+		n.noteOccurrence(&block.Unpacked[i])
 	}
 	for _, forward := range changes.Forwards {
 		next := uint64(1)

@@ -187,11 +187,7 @@ func (s *State) executeUnpacked(block *ledger.Block, first int, entries []ledger
 		entry := &entries[i]
 		s.index, s.id = uint32(first+i), entry.ID
 		bundle := &block.Bundles[entry.Bundle]
-		if entry.Decoded.Occurrence != nil && !s.issue(entry, bundle) {
-			entry.Result = whole(ledger.OutOfPlace)
-		} else {
-			entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
-		}
+		entry.Result = s.applyUnpacked(entry, bundle)
 		s.found = s.found[len(entry.Decoded.Postings):]
 	}
 	if s.prepared == nil {
@@ -548,10 +544,8 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return s.attemptAsset(t, root, signatures)
 	case t.Account != nil:
 		return s.attemptTerms(t, root, signatures)
-	case t.Schedule != nil:
-		return whole(s.attemptSchedule(t, signatures))
-	case t.ScheduleEnd != nil:
-		return whole(s.attemptScheduleEnd(t, signatures))
+	case t.Schedule != nil, t.ScheduleEnd != nil:
+		return whole(s.attemptScheduling(t, signatures))
 	}
 	if (t.Hold != nil || t.HoldEnd != nil) && !ledger.TakesHolds(s.Version()) {
 		return whole(ledger.OutOfPlace) // sealing leaves it out before the chain has the version
@@ -805,12 +799,7 @@ func (s *State) commit(t *ledger.Transaction) {
 	if t.Account != nil {
 		s.changeTerms(t.Account, t.Account.Guards(t.Signer))
 	}
-	if t.Schedule != nil {
-		s.placeSchedule(t)
-	}
-	if t.ScheduleEnd != nil {
-		s.endSchedule(s.schedules.by[t.ScheduleEnd.Schedule])
-	}
+	s.commitSchedule(t)
 	if t.Details != nil {
 		s.keepDetails(s.id, t, false)
 	}

@@ -238,7 +238,33 @@ func (s *State) issue(entry *ledger.Entry, seal *ledger.BundleSeal) bool {
 	return true
 }
 
-// attemptSchedule decides on a schedule. It changes nothing.
+// applyUnpacked executes an entry of a book of one shard.
+func (s *State) applyUnpacked(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.Result {
+	if entry.Decoded.Occurrence != nil && !s.issue(entry, seal) {
+		return whole(ledger.OutOfPlace)
+	}
+	return s.apply(entry.Decoded, seal.Root, seal.Signatures)
+}
+
+// attemptScheduling decides on a schedule, or on the end of one. It changes nothing.
+func (s *State) attemptScheduling(t *ledger.Transaction,
+	signatures []ledger.Signature) ledger.Code {
+	if t.ScheduleEnd != nil {
+		return s.attemptScheduleEnd(t, signatures)
+	}
+	return s.attemptSchedule(t, signatures)
+}
+
+// commitSchedule places or ends the schedule that a transaction places or ends.
+func (s *State) commitSchedule(t *ledger.Transaction) {
+	if t.Schedule != nil {
+		s.placeSchedule(t)
+	}
+	if t.ScheduleEnd != nil {
+		s.endSchedule(s.schedules.by[t.ScheduleEnd.Schedule])
+	}
+}
+
 func (s *State) attemptSchedule(t *ledger.Transaction,
 	signatures []ledger.Signature) ledger.Code {
 	if !ledger.TakesSchedules(s.Version()) {
@@ -265,8 +291,8 @@ func (s *State) attemptSchedule(t *ledger.Transaction,
 	return ledger.Applied
 }
 
-// attemptKeeper decides whether the signer of a schedule, or of its end, has signed, and whether the
-// schedule is at this shard.
+// attemptKeeper decides whether the signer of a schedule, or of its end, has signed, and whether
+// the schedule is at this shard.
 func (s *State) attemptKeeper(t *ledger.Transaction, shard ledger.ShardID,
 	signatures []ledger.Signature) ledger.Code {
 	if code := s.authorised(t.Signer, t, signatures); code != ledger.Applied {

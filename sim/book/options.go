@@ -281,8 +281,8 @@ const (
 	// Refunds: no more is given back of an entry than it posted, and a refund is refused exactly if
 	// it asks for more than is left, or at a wrong time.
 	Refunds order.Property = "refunds"
-	// Schedules: the root issues each occurrence of a schedule once, in order, in the first block of
-	// its time or later, and none after the end of the schedule.
+	// Schedules: the root issues each occurrence of a schedule once, in order, in the first block
+	// of its time or later, and none after the end of the schedule.
 	Schedules order.Property = "schedules"
 	// Terms: no account goes beyond its terms, and they move with it.
 	Terms order.Property = "terms"

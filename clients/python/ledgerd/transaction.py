@@ -504,8 +504,8 @@ def check_body(body: bytes) -> None:
     """Raise MalformedError if the body is of a kind that this package decodes, and malformed.
 
     Of the other kinds (policies, charters, verdicts, changes of a book, arrivals, holds, terms of
-    accounts, schedules) only the version is checked. Their ids are hashes of their bytes, so a proof of one
-    holds as any other.
+    accounts, schedules) only the version is checked. Their ids are hashes of their bytes, so a
+    proof of one holds as any other.
     """
     version = body[0] if body else 0
     if version in (VERSION, VERSION_DEADLINE, VERSION_DETAILS):

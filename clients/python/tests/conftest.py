@@ -34,6 +34,7 @@ def encodings(vector: List[Dict[str, Any]]) -> List[Any]:
 BASICS = vectors("basics")
 TRANSACTIONS = vectors("transactions")
 DETAILS = vectors("details")
+SCHEDULES = vectors("schedules")
 BLOCKS = vectors("blocks")
 PACKED = vectors("packed")
 BY_BUNDLE = vectors("bybundle")

@@ -22,6 +22,7 @@ from conftest import (
     KEYS,
     PACKED,
     ROOT,
+    SCHEDULES,
     TRANSACTIONS,
     encodings,
     vectors,
@@ -73,7 +74,7 @@ def test_homes() -> None:
 
 
 @pytest.mark.parametrize("vector", encodings(
-    TRANSACTIONS["transactions"] + DETAILS["transactions"]))
+    TRANSACTIONS["transactions"] + DETAILS["transactions"] + SCHEDULES["transactions"]))
 def test_transactions(vector: Vector) -> None:
     body = bytes.fromhex(vector["encoded"])
     assert ledgerd.transaction_id(body).hex() == vector["hash"]
@@ -330,6 +331,7 @@ DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
     ("basics.json", "geneses"): ledgerd.Genesis.decode,
     ("transactions.json", "transactions"): decode_body,
     ("details.json", "transactions"): decode_body,
+    ("schedules.json", "transactions"): decode_body,
     ("transactions.json", "bundles"): decode_bundle,
     ("packed.json", "bundles"): decode_bundle,
     ("packed.json", "shown"): decode_body,
@@ -339,7 +341,7 @@ DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
     ("blocks.json", "certified_proofs"): ledgerd.CertifiedProof.decode,
 }
 FILES = {"basics.json": BASICS, "transactions.json": TRANSACTIONS, "details.json": DETAILS,
-         "blocks.json": BLOCKS,
+         "schedules.json": SCHEDULES, "blocks.json": BLOCKS,
          "packed.json": PACKED, "bybundle.json": BY_BUNDLE}
 
 

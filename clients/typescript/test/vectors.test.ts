@@ -15,6 +15,7 @@ const vectors = (name: string): Vector => JSON.parse(file(`ledger/testdata/vecto
 const BASICS = vectors("basics");
 const TRANSACTIONS = vectors("transactions");
 const DETAILS = vectors("details");
+const SCHEDULES = vectors("schedules");
 const BLOCKS = vectors("blocks");
 const PACKED = vectors("packed");
 const BY_BUNDLE = vectors("bybundle");
@@ -22,6 +23,7 @@ const FILES: Vector = {
   "basics.json": BASICS,
   "transactions.json": TRANSACTIONS,
   "details.json": DETAILS,
+  "schedules.json": SCHEDULES,
   "blocks.json": BLOCKS,
   "packed.json": PACKED,
   "bybundle.json": BY_BUNDLE,
@@ -72,7 +74,8 @@ test("homes", () => {
   }
 });
 
-each([...TRANSACTIONS.transactions, ...DETAILS.transactions], "transaction", (v) => {
+each([...TRANSACTIONS.transactions, ...DETAILS.transactions,
+  ...SCHEDULES.transactions], "transaction", (v) => {
   const body = bytes(v.encoded);
   assert.equal(ledgerd.hex(ledgerd.transactionId(body)), v.hash);
   ledgerd.checkBody(body); // bundles and proofs take every kind that nodes take
