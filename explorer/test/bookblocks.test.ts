@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { BlockHeader } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../src/gen/ledgerd/v1/proofs_pb";
 import { BookBlocks } from "../src/lib/bookblocks";
 import { FakeChain } from "./fake-chain";
 

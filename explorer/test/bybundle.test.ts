@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { ProofSchema, type Proof } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { ProofSchema, type Proof } from "../src/gen/ledgerd/v1/proofs_pb";
 import { concatBytes, toHex } from "../src/lib/bytes";
 import { ed25519, type Verify } from "../src/lib/ed25519";
 import {

@@ -3,18 +3,20 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { createHash } from "node:crypto";
 import {
-  BlockHeaderSchema,
-  Level,
-  ProofSchema,
   TransactionSchema,
   TransactionState,
   TransactionStatusSchema,
   TransactionSummarySchema,
-  type BlockHeader,
-  type Proof,
   type Transaction,
   type TransactionSummary,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import {
+  BlockHeaderSchema,
+  Level,
+  ProofSchema,
+  type BlockHeader,
+  type Proof,
+} from "../src/gen/ledgerd/v1/proofs_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, toHex } from "../src/lib/bytes";
 import {

@@ -21,8 +21,8 @@ import {
   NodeMode,
   TransactionState,
   type ClusterState,
-  type EvidenceSchema,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { type EvidenceSchema } from "../src/gen/ledgerd/v1/proofs_pb";
 import { AccountSchema, type Account } from "../src/gen/ledgerd/v1/accounts_pb";
 import type { AssetSchema } from "../src/gen/ledgerd/v1/assets_pb";
 import type { Recording } from "../src/gen/ledgerd/v1/rounds_pb";

@@ -2,7 +2,6 @@
 // every state.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
-  Level,
   ShardPlaceSchema,
   ShardSchema,
   TransactionState,
@@ -12,6 +11,7 @@ import {
   type TransactionSummary,
   type Tree,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { Level } from "../src/gen/ledgerd/v1/proofs_pb";
 import type { ShardChangeSchema } from "../src/gen/ledgerd/v1/shards_pb";
 import type { FakeGenesis } from "./fake-certificates";
 import { FakeChain } from "./fake-chain";

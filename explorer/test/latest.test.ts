@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test, vi } from "vitest";
-import type { BlockHeader } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../src/gen/ledgerd/v1/proofs_pb";
 import { GetBlockResponseSchema, type GetBlockResponse } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { LatestTransactions } from "../src/lib/latest.svelte";
 import { FakeChain, summary } from "./fake-chain";

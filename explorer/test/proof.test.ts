@@ -1,6 +1,6 @@
 import { clone } from "@bufbuild/protobuf";
 import { beforeAll, expect, test } from "vitest";
-import { ProofSchema, type Proof } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { ProofSchema, type Proof } from "../src/gen/ledgerd/v1/proofs_pb";
 import { siblingSides } from "../src/lib/merkle";
 import { verifyProof } from "../src/lib/proof";
 import { sha256 } from "../src/lib/sha256";

@@ -25,8 +25,9 @@ func TestReference(t *testing.T) {
 	comments := map[string]string{}
 	for _, file := range []string{"transaction.proto", "accounts.proto", "assets.proto",
 		"details.proto", "holds.proto", "chain.proto", "cut.proto", "genesis.proto",
-		"history.proto", "dryrun.proto", "figures.proto", "records.proto", "rounds.proto",
-		"schedules.proto", "shards.proto", "terms.proto", "use.proto", "ledgerd.proto"} {
+		"history.proto", "dryrun.proto", "figures.proto", "proofs.proto", "records.proto",
+		"rounds.proto", "schedules.proto", "shards.proto", "terms.proto", "use.proto",
+		"ledgerd.proto"} {
 		source, err := os.ReadFile(filepath.Join(pagetest.Root(t), "node/api/proto/ledgerd/v1",
 			file))
 		if err != nil {
@@ -195,6 +196,7 @@ func apiPage(comments map[string]string) string {
 		ledgerdv1.File_ledgerd_v1_assets_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_dryrun_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_holds_proto.Messages(),
+		ledgerdv1.File_ledgerd_v1_proofs_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_records_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_details_proto.Messages(),
 		ledgerdv1.File_ledgerd_v1_use_proto.Messages(),
@@ -215,7 +217,8 @@ func apiPage(comments map[string]string) string {
 		}
 	}
 	b.WriteString("\n## Enums\n")
-	for _, enum := range byName(file.Enums(), bundles.Enums(), cuts.Enums(), watched.Enums()) {
+	for _, enum := range byName(file.Enums(), bundles.Enums(), cuts.Enums(), watched.Enums(),
+		ledgerdv1.File_ledgerd_v1_proofs_proto.Enums()) {
 		name := string(enum.Name())
 		writeHead(&b, name, comments)
 		b.WriteString("\n| value | number | meaning |\n|---|---|---|\n")

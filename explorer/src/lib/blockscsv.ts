@@ -1,4 +1,4 @@
-import type { BlockHeader } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../gen/ledgerd/v1/proofs_pb";
 import type { Cell } from "./csv";
 import { isoTime } from "./format";
 

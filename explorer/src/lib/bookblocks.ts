@@ -1,5 +1,5 @@
 // The newest blocks of all shards of a book, and where each shard's chain continues.
-import type { BlockHeader } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../gen/ledgerd/v1/proofs_pb";
 import { equalBytes } from "./bytes";
 
 export interface ShardHeight {

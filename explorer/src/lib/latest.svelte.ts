@@ -1,6 +1,7 @@
 // The newest transactions for the overview, without the verdicts of other shards. They come from
 // the newest blocks, with at most a few requests at a time, however fast the chain grows.
-import type { BlockHeader, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../gen/ledgerd/v1/proofs_pb";
 import { api, callTimeoutMs } from "./api";
 import { equalBytes } from "./bytes";
 

@@ -11,8 +11,9 @@
 // latency samples, however long the session. Blocks that arrive while the view is paused are
 // counted and kept, within the same bounds.
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { BlockHeader, ClusterState, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
-import { Level } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { ClusterState, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../gen/ledgerd/v1/proofs_pb";
+import { Level } from "../gen/ledgerd/v1/proofs_pb";
 import { api, explain, type Problem } from "./api";
 import { backoffMs, sleep } from "./backoff";
 import { BookBlocks } from "./bookblocks";

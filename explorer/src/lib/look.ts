@@ -2,7 +2,8 @@
 // transactions. Each look is bounded, says which blocks it covered, and can go on before them.
 // Blocks at a moment are found exactly, since blocks of a chain never become younger.
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { BlockHeader, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../gen/ledgerd/v1/proofs_pb";
 import { api, callTimeoutMs } from "./api";
 import { parseAmount, type TypedAmount } from "./moment";
 import { inShard, passesThrough } from "./shards";

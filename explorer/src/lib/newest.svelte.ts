@@ -1,6 +1,6 @@
 // The newest blocks of a shard. Those of the node's own shard come over the link's stream. Those of
 // another shard are requested again and again.
-import type { BlockHeader } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { BlockHeader } from "../gen/ledgerd/v1/proofs_pb";
 import { api, callTimeoutMs, type Problem } from "./api";
 import { live } from "./live.svelte";
 import { Load } from "./load.svelte";

@@ -8,7 +8,7 @@
 // In a block by bundle the leaves are bundles. The first steps then lead from the transaction to
 // its bundle's leaf. For a bundle of bodies that is a path from the id. For a packed bundle it is a
 // path from each of the bundle's parts that show the transfer.
-import type { Proof, ProofStep } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { Proof, ProofStep } from "../gen/ledgerd/v1/proofs_pb";
 import { concatBytes, equalBytes, fromHex, toHex } from "./bytes";
 import { decodeHeader, decodeProof } from "./finality";
 import { leafHash, siblingSides, withSibling } from "./merkle";

@@ -35,66 +35,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The level that a transaction has reached. A higher level includes the lower ones.
-type Level int32
-
-const (
-	Level_LEVEL_UNSPECIFIED Level = 0 // in a request: durable, the default
-	Level_LEVEL_ADMITTED    Level = 1 // checked and in this node's pool (pending)
-	Level_LEVEL_ORDERED     Level = 2 // its place in the chain is decided and it is executed
-	Level_LEVEL_STORED      Level = 3 // on this node's disk
-	Level_LEVEL_DURABLE     Level = 4 // on the disks of a majority of the shard's nodes
-	// In a request: durable in the chains of all shards that it concerns. It has taken effect there.
-	Level_LEVEL_DURABLE_EVERYWHERE Level = 5
-)
-
-// Enum value maps for Level.
-var (
-	Level_name = map[int32]string{
-		0: "LEVEL_UNSPECIFIED",
-		1: "LEVEL_ADMITTED",
-		2: "LEVEL_ORDERED",
-		3: "LEVEL_STORED",
-		4: "LEVEL_DURABLE",
-		5: "LEVEL_DURABLE_EVERYWHERE",
-	}
-	Level_value = map[string]int32{
-		"LEVEL_UNSPECIFIED":        0,
-		"LEVEL_ADMITTED":           1,
-		"LEVEL_ORDERED":            2,
-		"LEVEL_STORED":             3,
-		"LEVEL_DURABLE":            4,
-		"LEVEL_DURABLE_EVERYWHERE": 5,
-	}
-)
-
-func (x Level) Enum() *Level {
-	p := new(Level)
-	*p = x
-	return p
-}
-
-func (x Level) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Level) Descriptor() protoreflect.EnumDescriptor {
-	return file_ledgerd_v1_ledgerd_proto_enumTypes[0].Descriptor()
-}
-
-func (Level) Type() protoreflect.EnumType {
-	return &file_ledgerd_v1_ledgerd_proto_enumTypes[0]
-}
-
-func (x Level) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Level.Descriptor instead.
-func (Level) EnumDescriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{0}
-}
-
 type TransactionState int32
 
 const (
@@ -141,11 +81,11 @@ func (x TransactionState) String() string {
 }
 
 func (TransactionState) Descriptor() protoreflect.EnumDescriptor {
-	return file_ledgerd_v1_ledgerd_proto_enumTypes[1].Descriptor()
+	return file_ledgerd_v1_ledgerd_proto_enumTypes[0].Descriptor()
 }
 
 func (TransactionState) Type() protoreflect.EnumType {
-	return &file_ledgerd_v1_ledgerd_proto_enumTypes[1]
+	return &file_ledgerd_v1_ledgerd_proto_enumTypes[0]
 }
 
 func (x TransactionState) Number() protoreflect.EnumNumber {
@@ -154,7 +94,7 @@ func (x TransactionState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TransactionState.Descriptor instead.
 func (TransactionState) EnumDescriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{1}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{0}
 }
 
 type NodeMode int32
@@ -199,11 +139,11 @@ func (x NodeMode) String() string {
 }
 
 func (NodeMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_ledgerd_v1_ledgerd_proto_enumTypes[2].Descriptor()
+	return file_ledgerd_v1_ledgerd_proto_enumTypes[1].Descriptor()
 }
 
 func (NodeMode) Type() protoreflect.EnumType {
-	return &file_ledgerd_v1_ledgerd_proto_enumTypes[2]
+	return &file_ledgerd_v1_ledgerd_proto_enumTypes[1]
 }
 
 func (x NodeMode) Number() protoreflect.EnumNumber {
@@ -212,7 +152,7 @@ func (x NodeMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeMode.Descriptor instead.
 func (NodeMode) EnumDescriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{2}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{1}
 }
 
 // The standing of a member, as far as the asked node knows.
@@ -255,11 +195,11 @@ func (x MemberStanding) String() string {
 }
 
 func (MemberStanding) Descriptor() protoreflect.EnumDescriptor {
-	return file_ledgerd_v1_ledgerd_proto_enumTypes[3].Descriptor()
+	return file_ledgerd_v1_ledgerd_proto_enumTypes[2].Descriptor()
 }
 
 func (MemberStanding) Type() protoreflect.EnumType {
-	return &file_ledgerd_v1_ledgerd_proto_enumTypes[3]
+	return &file_ledgerd_v1_ledgerd_proto_enumTypes[2]
 }
 
 func (x MemberStanding) Number() protoreflect.EnumNumber {
@@ -268,7 +208,7 @@ func (x MemberStanding) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MemberStanding.Descriptor instead.
 func (MemberStanding) EnumDescriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{3}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{2}
 }
 
 type SubmitRequest struct {
@@ -2019,178 +1959,6 @@ func (x *WaitTransactionsResponse) GetTransactions() []*TransactionStatus {
 	return nil
 }
 
-type BlockHeader struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Height           uint64                 `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"`
-	Hash             []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
-	HashHex          string                 `protobuf:"bytes,3,opt,name=hash_hex,json=hashHex,proto3" json:"hash_hex,omitempty"`
-	Previous         []byte                 `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"`
-	PreviousHex      string                 `protobuf:"bytes,5,opt,name=previous_hex,json=previousHex,proto3" json:"previous_hex,omitempty"`
-	Epoch            uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Round            uint64                 `protobuf:"varint,7,opt,name=round,proto3" json:"round,omitempty"`
-	TimeMs           uint64                 `protobuf:"varint,8,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	TransactionsRoot []byte                 `protobuf:"bytes,9,opt,name=transactions_root,json=transactionsRoot,proto3" json:"transactions_root,omitempty"`
-	ResultsRoot      []byte                 `protobuf:"bytes,10,opt,name=results_root,json=resultsRoot,proto3" json:"results_root,omitempty"`
-	StateDigest      []byte                 `protobuf:"bytes,11,opt,name=state_digest,json=stateDigest,proto3" json:"state_digest,omitempty"`
-	TransactionCount uint32                 `protobuf:"varint,12,opt,name=transaction_count,json=transactionCount,proto3" json:"transaction_count,omitempty"`
-	FailedCount      uint32                 `protobuf:"varint,13,opt,name=failed_count,json=failedCount,proto3" json:"failed_count,omitempty"`
-	SizeBytes        uint64                 `protobuf:"varint,14,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Level            Level                  `protobuf:"varint,15,opt,name=level,proto3,enum=ledgerd.v1.Level" json:"level,omitempty"` // ordered, stored or durable, as this node knows now
-	Canonical        []byte                 `protobuf:"bytes,16,opt,name=canonical,proto3" json:"canonical,omitempty"`                // the header's bytes; their SHA-256 with the domain prefix is the hash
-	Shard            uint32                 `protobuf:"varint,17,opt,name=shard,proto3" json:"shard,omitempty"`                       // the shard whose chain has the block
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *BlockHeader) Reset() {
-	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BlockHeader) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BlockHeader) ProtoMessage() {}
-
-func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
-func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *BlockHeader) GetHeight() uint64 {
-	if x != nil {
-		return x.Height
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetHash() []byte {
-	if x != nil {
-		return x.Hash
-	}
-	return nil
-}
-
-func (x *BlockHeader) GetHashHex() string {
-	if x != nil {
-		return x.HashHex
-	}
-	return ""
-}
-
-func (x *BlockHeader) GetPrevious() []byte {
-	if x != nil {
-		return x.Previous
-	}
-	return nil
-}
-
-func (x *BlockHeader) GetPreviousHex() string {
-	if x != nil {
-		return x.PreviousHex
-	}
-	return ""
-}
-
-func (x *BlockHeader) GetEpoch() uint64 {
-	if x != nil {
-		return x.Epoch
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetRound() uint64 {
-	if x != nil {
-		return x.Round
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetTimeMs() uint64 {
-	if x != nil {
-		return x.TimeMs
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetTransactionsRoot() []byte {
-	if x != nil {
-		return x.TransactionsRoot
-	}
-	return nil
-}
-
-func (x *BlockHeader) GetResultsRoot() []byte {
-	if x != nil {
-		return x.ResultsRoot
-	}
-	return nil
-}
-
-func (x *BlockHeader) GetStateDigest() []byte {
-	if x != nil {
-		return x.StateDigest
-	}
-	return nil
-}
-
-func (x *BlockHeader) GetTransactionCount() uint32 {
-	if x != nil {
-		return x.TransactionCount
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetFailedCount() uint32 {
-	if x != nil {
-		return x.FailedCount
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetSizeBytes() uint64 {
-	if x != nil {
-		return x.SizeBytes
-	}
-	return 0
-}
-
-func (x *BlockHeader) GetLevel() Level {
-	if x != nil {
-		return x.Level
-	}
-	return Level_LEVEL_UNSPECIFIED
-}
-
-func (x *BlockHeader) GetCanonical() []byte {
-	if x != nil {
-		return x.Canonical
-	}
-	return nil
-}
-
-func (x *BlockHeader) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
 type Block struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Header        *BlockHeader           `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
@@ -2201,7 +1969,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +1981,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +1994,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -2284,7 +2052,7 @@ type TransactionSummary struct {
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2064,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2077,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -2526,7 +2294,7 @@ type GetBlockRequest struct {
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2306,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2319,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -2656,7 +2424,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2436,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2449,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -2713,7 +2481,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2493,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2506,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -2794,7 +2562,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2574,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2587,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -2863,7 +2631,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2643,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2656,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Organisation) GetName() string {
@@ -2964,7 +2732,7 @@ type EarlierHome struct {
 
 func (x *EarlierHome) Reset() {
 	*x = EarlierHome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +2744,7 @@ func (x *EarlierHome) String() string {
 func (*EarlierHome) ProtoMessage() {}
 
 func (x *EarlierHome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +2757,7 @@ func (x *EarlierHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlierHome.ProtoReflect.Descriptor instead.
 func (*EarlierHome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EarlierHome) GetShard() uint32 {
@@ -3015,7 +2783,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +2795,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +2808,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -3059,7 +2827,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +2839,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +2852,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -3104,7 +2872,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +2884,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +2897,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -3156,7 +2924,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +2936,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +2949,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -3198,757 +2966,6 @@ func (x *ListOrganisationsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
-type ProofStep struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sibling       []byte                 `protobuf:"bytes,1,opt,name=sibling,proto3" json:"sibling,omitempty"`
-	SiblingIsLeft bool                   `protobuf:"varint,2,opt,name=sibling_is_left,json=siblingIsLeft,proto3" json:"sibling_is_left,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ProofStep) Reset() {
-	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ProofStep) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ProofStep) ProtoMessage() {}
-
-func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
-func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *ProofStep) GetSibling() []byte {
-	if x != nil {
-		return x.Sibling
-	}
-	return nil
-}
-
-func (x *ProofStep) GetSiblingIsLeft() bool {
-	if x != nil {
-		return x.SiblingIsLeft
-	}
-	return false
-}
-
-// The path from a transaction to its block. leaf = SHA-256(0x00 || leaf_data),
-// node = SHA-256(0x01 || left || right). If the leaves are bundles, `encoded` has the rest.
-type Proof struct {
-	state                protoimpl.MessageState `protogen:"open.v1"`
-	TransactionId        []byte                 `protobuf:"bytes,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
-	LeafData             []byte                 `protobuf:"bytes,2,opt,name=leaf_data,json=leafData,proto3" json:"leaf_data,omitempty"` // the transaction's id, or its bundle in a block by bundle
-	LeafIndex            uint64                 `protobuf:"varint,3,opt,name=leaf_index,json=leafIndex,proto3" json:"leaf_index,omitempty"`
-	TreeSize             uint64                 `protobuf:"varint,4,opt,name=tree_size,json=treeSize,proto3" json:"tree_size,omitempty"`
-	Path                 []*ProofStep           `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
-	TransactionsRoot     []byte                 `protobuf:"bytes,6,opt,name=transactions_root,json=transactionsRoot,proto3" json:"transactions_root,omitempty"`
-	Header               *BlockHeader           `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"` // its canonical bytes have transactions_root at root_offset
-	RootOffset           uint32                 `protobuf:"varint,8,opt,name=root_offset,json=rootOffset,proto3" json:"root_offset,omitempty"`
-	HashPrefix           []byte                 `protobuf:"bytes,9,opt,name=hash_prefix,json=hashPrefix,proto3" json:"hash_prefix,omitempty"`                                // SHA-256(hash_prefix || header.canonical) is the block's hash
-	CanonicalTransaction []byte                 `protobuf:"bytes,10,opt,name=canonical_transaction,json=canonicalTransaction,proto3" json:"canonical_transaction,omitempty"` // SHA-256(id_prefix || this) is the id, unless it is packed
-	IdPrefix             []byte                 `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`                                     // empty for a transfer in a packed bundle
-	Encoded              []byte                 `protobuf:"bytes,12,opt,name=encoded,proto3" json:"encoded,omitempty"`                                                       // the whole proof in the form that `ledgerd` verifies offline
-	Shard                uint32                 `protobuf:"varint,13,opt,name=shard,proto3" json:"shard,omitempty"`                                                          // the shard whose chain has the block
-	// Proves from the genesis that the block is final, in the form that `ledgerd` verifies offline.
-	// Empty while the block, and all after it, have no certificate.
-	Finality      []byte `protobuf:"bytes,14,opt,name=finality,proto3" json:"finality,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Proof) Reset() {
-	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Proof) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Proof) ProtoMessage() {}
-
-func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Proof.ProtoReflect.Descriptor instead.
-func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *Proof) GetTransactionId() []byte {
-	if x != nil {
-		return x.TransactionId
-	}
-	return nil
-}
-
-func (x *Proof) GetLeafData() []byte {
-	if x != nil {
-		return x.LeafData
-	}
-	return nil
-}
-
-func (x *Proof) GetLeafIndex() uint64 {
-	if x != nil {
-		return x.LeafIndex
-	}
-	return 0
-}
-
-func (x *Proof) GetTreeSize() uint64 {
-	if x != nil {
-		return x.TreeSize
-	}
-	return 0
-}
-
-func (x *Proof) GetPath() []*ProofStep {
-	if x != nil {
-		return x.Path
-	}
-	return nil
-}
-
-func (x *Proof) GetTransactionsRoot() []byte {
-	if x != nil {
-		return x.TransactionsRoot
-	}
-	return nil
-}
-
-func (x *Proof) GetHeader() *BlockHeader {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *Proof) GetRootOffset() uint32 {
-	if x != nil {
-		return x.RootOffset
-	}
-	return 0
-}
-
-func (x *Proof) GetHashPrefix() []byte {
-	if x != nil {
-		return x.HashPrefix
-	}
-	return nil
-}
-
-func (x *Proof) GetCanonicalTransaction() []byte {
-	if x != nil {
-		return x.CanonicalTransaction
-	}
-	return nil
-}
-
-func (x *Proof) GetIdPrefix() []byte {
-	if x != nil {
-		return x.IdPrefix
-	}
-	return nil
-}
-
-func (x *Proof) GetEncoded() []byte {
-	if x != nil {
-		return x.Encoded
-	}
-	return nil
-}
-
-func (x *Proof) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *Proof) GetFinality() []byte {
-	if x != nil {
-		return x.Finality
-	}
-	return nil
-}
-
-type GetProofRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	IdHex string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
-	// Selects the chain. By default it is the asked node's if the transaction is there, else that of
-	// the signer's home.
-	Shard         *uint32 `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetProofRequest) Reset() {
-	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetProofRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetProofRequest) ProtoMessage() {}
-
-func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
-func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *GetProofRequest) GetId() []byte {
-	if x != nil {
-		return x.Id
-	}
-	return nil
-}
-
-func (x *GetProofRequest) GetIdHex() string {
-	if x != nil {
-		return x.IdHex
-	}
-	return ""
-}
-
-func (x *GetProofRequest) GetShard() uint32 {
-	if x != nil && x.Shard != nil {
-		return *x.Shard
-	}
-	return 0
-}
-
-type GetProofResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Proof         *Proof                 `protobuf:"bytes,1,opt,name=proof,proto3" json:"proof,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetProofResponse) Reset() {
-	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetProofResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetProofResponse) ProtoMessage() {}
-
-func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
-func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *GetProofResponse) GetProof() *Proof {
-	if x != nil {
-		return x.Proof
-	}
-	return nil
-}
-
-// The signatures of members for a block that they stored. A majority of the members of the epoch
-// make the block final.
-type Certificate struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Height        uint64                 `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"`
-	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
-	HashHex       string                 `protobuf:"bytes,3,opt,name=hash_hex,json=hashHex,proto3" json:"hash_hex,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // joins and leaves before the block; the genesis' members have epoch 0
-	Seals         []*Seal                `protobuf:"bytes,5,rep,name=seals,proto3" json:"seals,omitempty"`
-	Encoded       []byte                 `protobuf:"bytes,6,opt,name=encoded,proto3" json:"encoded,omitempty"` // in the form that `ledgerd` verifies
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Certificate) Reset() {
-	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Certificate) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Certificate) ProtoMessage() {}
-
-func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
-func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *Certificate) GetHeight() uint64 {
-	if x != nil {
-		return x.Height
-	}
-	return 0
-}
-
-func (x *Certificate) GetHash() []byte {
-	if x != nil {
-		return x.Hash
-	}
-	return nil
-}
-
-func (x *Certificate) GetHashHex() string {
-	if x != nil {
-		return x.HashHex
-	}
-	return ""
-}
-
-func (x *Certificate) GetEpoch() uint64 {
-	if x != nil {
-		return x.Epoch
-	}
-	return 0
-}
-
-func (x *Certificate) GetSeals() []*Seal {
-	if x != nil {
-		return x.Seals
-	}
-	return nil
-}
-
-func (x *Certificate) GetEncoded() []byte {
-	if x != nil {
-		return x.Encoded
-	}
-	return nil
-}
-
-type Seal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of the member
-	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Seal) Reset() {
-	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Seal) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Seal) ProtoMessage() {}
-
-func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Seal.ProtoReflect.Descriptor instead.
-func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *Seal) GetMember() uint32 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-func (x *Seal) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Seal) GetSignature() []byte {
-	if x != nil {
-		return x.Signature
-	}
-	return nil
-}
-
-type GetCertificateRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Height        uint64                 `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"` // 0 means the last certified block
-	Shard         *uint32                `protobuf:"varint,2,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetCertificateRequest) Reset() {
-	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetCertificateRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetCertificateRequest) ProtoMessage() {}
-
-func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
-func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *GetCertificateRequest) GetHeight() uint64 {
-	if x != nil {
-		return x.Height
-	}
-	return 0
-}
-
-func (x *GetCertificateRequest) GetShard() uint32 {
-	if x != nil && x.Shard != nil {
-		return *x.Shard
-	}
-	return 0
-}
-
-type GetCertificateResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Certificate   *Certificate           `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	Finality      []byte                 `protobuf:"bytes,2,opt,name=finality,proto3" json:"finality,omitempty"` // as in Proof
-	Members       uint32                 `protobuf:"varint,3,opt,name=members,proto3" json:"members,omitempty"`  // how many members may sign the block
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetCertificateResponse) Reset() {
-	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetCertificateResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetCertificateResponse) ProtoMessage() {}
-
-func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
-func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *GetCertificateResponse) GetCertificate() *Certificate {
-	if x != nil {
-		return x.Certificate
-	}
-	return nil
-}
-
-func (x *GetCertificateResponse) GetFinality() []byte {
-	if x != nil {
-		return x.Finality
-	}
-	return nil
-}
-
-func (x *GetCertificateResponse) GetMembers() uint32 {
-	if x != nil {
-		return x.Members
-	}
-	return 0
-}
-
-// Two signed accounts of one height that cannot both be true.
-type Evidence struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Height uint64                 `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"`
-	First  *Certificate           `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`
-	Second *Certificate           `protobuf:"bytes,3,opt,name=second,proto3" json:"second,omitempty"`
-	// The members that signed both. If there are none, the signers of one of the blocks are wrong.
-	Members       []uint32 `protobuf:"varint,4,rep,packed,name=members,proto3" json:"members,omitempty"`
-	Names         []string `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"`
-	Encoded       []byte   `protobuf:"bytes,6,opt,name=encoded,proto3" json:"encoded,omitempty"` // in the form that `ledgerd evidence FILE` verifies
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Evidence) Reset() {
-	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Evidence) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Evidence) ProtoMessage() {}
-
-func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
-func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *Evidence) GetHeight() uint64 {
-	if x != nil {
-		return x.Height
-	}
-	return 0
-}
-
-func (x *Evidence) GetFirst() *Certificate {
-	if x != nil {
-		return x.First
-	}
-	return nil
-}
-
-func (x *Evidence) GetSecond() *Certificate {
-	if x != nil {
-		return x.Second
-	}
-	return nil
-}
-
-func (x *Evidence) GetMembers() []uint32 {
-	if x != nil {
-		return x.Members
-	}
-	return nil
-}
-
-func (x *Evidence) GetNames() []string {
-	if x != nil {
-		return x.Names
-	}
-	return nil
-}
-
-func (x *Evidence) GetEncoded() []byte {
-	if x != nil {
-		return x.Encoded
-	}
-	return nil
-}
-
-type ListEvidenceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListEvidenceRequest) Reset() {
-	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListEvidenceRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListEvidenceRequest) ProtoMessage() {}
-
-func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
-func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *ListEvidenceRequest) GetShard() uint32 {
-	if x != nil && x.Shard != nil {
-		return *x.Shard
-	}
-	return 0
-}
-
-type ListEvidenceResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Evidence        []*Evidence            `protobuf:"bytes,1,rep,name=evidence,proto3" json:"evidence,omitempty"` // by height, at most 64
-	CertifiedHeight uint64                 `protobuf:"varint,2,opt,name=certified_height,json=certifiedHeight,proto3" json:"certified_height,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *ListEvidenceResponse) Reset() {
-	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListEvidenceResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListEvidenceResponse) ProtoMessage() {}
-
-func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
-func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
-	if x != nil {
-		return x.Evidence
-	}
-	return nil
-}
-
-func (x *ListEvidenceResponse) GetCertifiedHeight() uint64 {
-	if x != nil {
-		return x.CertifiedHeight
-	}
-	return 0
-}
-
 type SearchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Query         string                 `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
@@ -3958,7 +2975,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +2987,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +3000,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4003,7 +3020,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +3032,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +3045,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4057,7 +3074,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +3086,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +3099,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4130,7 +3147,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4142,7 +3159,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4155,7 +3172,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4273,7 +3290,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +3302,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +3315,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -4577,7 +3594,7 @@ type ShardWait struct {
 
 func (x *ShardWait) Reset() {
 	*x = ShardWait{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +3606,7 @@ func (x *ShardWait) String() string {
 func (*ShardWait) ProtoMessage() {}
 
 func (x *ShardWait) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +3619,7 @@ func (x *ShardWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWait.ProtoReflect.Descriptor instead.
 func (*ShardWait) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ShardWait) GetShard() uint32 {
@@ -4662,7 +3679,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +3691,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +3704,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -4760,7 +3777,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +3789,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +3802,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -4949,7 +3966,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +3978,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +3991,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5026,7 +4043,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +4055,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +4068,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5099,7 +4116,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5111,7 +4128,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5124,7 +4141,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5171,7 +4188,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5183,7 +4200,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5196,7 +4213,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5379,7 +4396,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5391,7 +4408,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +4421,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5553,7 +4570,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5565,7 +4582,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5578,7 +4595,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5626,7 +4643,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +4655,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +4668,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -5720,7 +4737,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +4749,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +4762,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -5805,7 +4822,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5817,7 +4834,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5830,7 +4847,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 type GetTreeResponse struct {
@@ -5842,7 +4859,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5854,7 +4871,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5867,7 +4884,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -5885,7 +4902,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +4914,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +4927,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 type WatchTreeResponse struct {
@@ -5922,7 +4939,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +4951,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +4964,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -5966,7 +4983,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5978,7 +4995,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5991,7 +5008,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6010,7 +5027,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +5039,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +5052,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6054,7 +5071,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6066,7 +5083,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6079,7 +5096,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6098,7 +5115,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6110,7 +5127,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6123,7 +5140,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6141,7 +5158,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6153,7 +5170,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6166,7 +5183,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 type WatchClusterResponse struct {
@@ -6178,7 +5195,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +5207,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +5220,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6227,7 +5244,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6239,7 +5256,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6252,7 +5269,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6301,7 +5318,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +5330,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +5343,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6368,7 +5385,7 @@ type ShardHeight struct {
 
 func (x *ShardHeight) Reset() {
 	*x = ShardHeight{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +5397,7 @@ func (x *ShardHeight) String() string {
 func (*ShardHeight) ProtoMessage() {}
 
 func (x *ShardHeight) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +5410,7 @@ func (x *ShardHeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardHeight.ProtoReflect.Descriptor instead.
 func (*ShardHeight) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ShardHeight) GetShard() uint32 {
@@ -6415,7 +5432,7 @@ var File_ledgerd_v1_ledgerd_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/ledgerd.proto\x12\n" +
-	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/details.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x1aledgerd/v1/schedules.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\x1a\x14ledgerd/v1/use.proto\"x\n" +
+	"ledgerd.v1\x1a\x19ledgerd/v1/accounts.proto\x1a\x17ledgerd/v1/assets.proto\x1a\x16ledgerd/v1/chain.proto\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/details.proto\x1a\x17ledgerd/v1/dryrun.proto\x1a\x18ledgerd/v1/figures.proto\x1a\x18ledgerd/v1/genesis.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/holds.proto\x1a\x17ledgerd/v1/proofs.proto\x1a\x18ledgerd/v1/records.proto\x1a\x17ledgerd/v1/rounds.proto\x1a\x1aledgerd/v1/schedules.proto\x1a\x17ledgerd/v1/shards.proto\x1a\x16ledgerd/v1/terms.proto\x1a\x1cledgerd/v1/transaction.proto\x1a\x14ledgerd/v1/use.proto\"x\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x14\n" +
@@ -6568,27 +5585,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\fR\x03ids\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"]\n" +
 	"\x18WaitTransactionsResponse\x12A\n" +
-	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\"\x97\x04\n" +
-	"\vBlockHeader\x12\x16\n" +
-	"\x06height\x18\x01 \x01(\x04R\x06height\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x19\n" +
-	"\bhash_hex\x18\x03 \x01(\tR\ahashHex\x12\x1a\n" +
-	"\bprevious\x18\x04 \x01(\fR\bprevious\x12!\n" +
-	"\fprevious_hex\x18\x05 \x01(\tR\vpreviousHex\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12\x14\n" +
-	"\x05round\x18\a \x01(\x04R\x05round\x12\x17\n" +
-	"\atime_ms\x18\b \x01(\x04R\x06timeMs\x12+\n" +
-	"\x11transactions_root\x18\t \x01(\fR\x10transactionsRoot\x12!\n" +
-	"\fresults_root\x18\n" +
-	" \x01(\fR\vresultsRoot\x12!\n" +
-	"\fstate_digest\x18\v \x01(\fR\vstateDigest\x12+\n" +
-	"\x11transaction_count\x18\f \x01(\rR\x10transactionCount\x12!\n" +
-	"\ffailed_count\x18\r \x01(\rR\vfailedCount\x12\x1d\n" +
-	"\n" +
-	"size_bytes\x18\x0e \x01(\x04R\tsizeBytes\x12'\n" +
-	"\x05level\x18\x0f \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12\x1c\n" +
-	"\tcanonical\x18\x10 \x01(\fR\tcanonical\x12\x14\n" +
-	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
+	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
 	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xd2\t\n" +
@@ -6680,68 +5677,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"\x83\x01\n" +
 	"\x19ListOrganisationsResponse\x12>\n" +
 	"\rorganisations\x18\x01 \x03(\v2\x18.ledgerd.v1.OrganisationR\rorganisations\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"M\n" +
-	"\tProofStep\x12\x18\n" +
-	"\asibling\x18\x01 \x01(\fR\asibling\x12&\n" +
-	"\x0fsibling_is_left\x18\x02 \x01(\bR\rsiblingIsLeft\"\xf0\x03\n" +
-	"\x05Proof\x12%\n" +
-	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12\x1b\n" +
-	"\tleaf_data\x18\x02 \x01(\fR\bleafData\x12\x1d\n" +
-	"\n" +
-	"leaf_index\x18\x03 \x01(\x04R\tleafIndex\x12\x1b\n" +
-	"\ttree_size\x18\x04 \x01(\x04R\btreeSize\x12)\n" +
-	"\x04path\x18\x05 \x03(\v2\x15.ledgerd.v1.ProofStepR\x04path\x12+\n" +
-	"\x11transactions_root\x18\x06 \x01(\fR\x10transactionsRoot\x12/\n" +
-	"\x06header\x18\a \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12\x1f\n" +
-	"\vroot_offset\x18\b \x01(\rR\n" +
-	"rootOffset\x12\x1f\n" +
-	"\vhash_prefix\x18\t \x01(\fR\n" +
-	"hashPrefix\x123\n" +
-	"\x15canonical_transaction\x18\n" +
-	" \x01(\fR\x14canonicalTransaction\x12\x1b\n" +
-	"\tid_prefix\x18\v \x01(\fR\bidPrefix\x12\x18\n" +
-	"\aencoded\x18\f \x01(\fR\aencoded\x12\x14\n" +
-	"\x05shard\x18\r \x01(\rR\x05shard\x12\x1a\n" +
-	"\bfinality\x18\x0e \x01(\fR\bfinality\"]\n" +
-	"\x0fGetProofRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
-	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12\x19\n" +
-	"\x05shard\x18\x03 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\";\n" +
-	"\x10GetProofResponse\x12'\n" +
-	"\x05proof\x18\x01 \x01(\v2\x11.ledgerd.v1.ProofR\x05proof\"\xac\x01\n" +
-	"\vCertificate\x12\x16\n" +
-	"\x06height\x18\x01 \x01(\x04R\x06height\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x19\n" +
-	"\bhash_hex\x18\x03 \x01(\tR\ahashHex\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12&\n" +
-	"\x05seals\x18\x05 \x03(\v2\x10.ledgerd.v1.SealR\x05seals\x12\x18\n" +
-	"\aencoded\x18\x06 \x01(\fR\aencoded\"P\n" +
-	"\x04Seal\x12\x16\n" +
-	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\tsignature\x18\x03 \x01(\fR\tsignature\"T\n" +
-	"\x15GetCertificateRequest\x12\x16\n" +
-	"\x06height\x18\x01 \x01(\x04R\x06height\x12\x19\n" +
-	"\x05shard\x18\x02 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\"\x89\x01\n" +
-	"\x16GetCertificateResponse\x129\n" +
-	"\vcertificate\x18\x01 \x01(\v2\x17.ledgerd.v1.CertificateR\vcertificate\x12\x1a\n" +
-	"\bfinality\x18\x02 \x01(\fR\bfinality\x12\x18\n" +
-	"\amembers\x18\x03 \x01(\rR\amembers\"\xcc\x01\n" +
-	"\bEvidence\x12\x16\n" +
-	"\x06height\x18\x01 \x01(\x04R\x06height\x12-\n" +
-	"\x05first\x18\x02 \x01(\v2\x17.ledgerd.v1.CertificateR\x05first\x12/\n" +
-	"\x06second\x18\x03 \x01(\v2\x17.ledgerd.v1.CertificateR\x06second\x12\x18\n" +
-	"\amembers\x18\x04 \x03(\rR\amembers\x12\x14\n" +
-	"\x05names\x18\x05 \x03(\tR\x05names\x12\x18\n" +
-	"\aencoded\x18\x06 \x01(\fR\aencoded\":\n" +
-	"\x13ListEvidenceRequest\x12\x19\n" +
-	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
-	"\x06_shard\"s\n" +
-	"\x14ListEvidenceResponse\x120\n" +
-	"\bevidence\x18\x01 \x03(\v2\x14.ledgerd.v1.EvidenceR\bevidence\x12)\n" +
-	"\x10certified_height\x18\x02 \x01(\x04R\x0fcertifiedHeight\"%\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"%\n" +
 	"\rSearchRequest\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\tR\x05query\"h\n" +
 	"\x0eSearchResponse\x12)\n" +
@@ -6966,14 +5902,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05begin\x18\t \x03(\v2\x17.ledgerd.v1.ShardHeightR\x05begin\";\n" +
 	"\vShardHeight\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
-	"\x06height\x18\x02 \x01(\x04R\x06height*\x88\x01\n" +
-	"\x05Level\x12\x15\n" +
-	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
-	"\x0eLEVEL_ADMITTED\x10\x01\x12\x11\n" +
-	"\rLEVEL_ORDERED\x10\x02\x12\x10\n" +
-	"\fLEVEL_STORED\x10\x03\x12\x11\n" +
-	"\rLEVEL_DURABLE\x10\x04\x12\x1c\n" +
-	"\x18LEVEL_DURABLE_EVERYWHERE\x10\x05*\xed\x01\n" +
+	"\x06height\x18\x02 \x01(\x04R\x06height*\xed\x01\n" +
 	"\x10TransactionState\x12!\n" +
 	"\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19TRANSACTION_STATE_PENDING\x10\x01\x12\x1d\n" +
@@ -7064,348 +5993,334 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_ledgerd_proto_rawDescData
 }
 
-var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
-	(Level)(0),                        // 0: ledgerd.v1.Level
-	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
-	(NodeMode)(0),                     // 2: ledgerd.v1.NodeMode
-	(MemberStanding)(0),               // 3: ledgerd.v1.MemberStanding
-	(*SubmitRequest)(nil),             // 4: ledgerd.v1.SubmitRequest
-	(*SubmitResponse)(nil),            // 5: ledgerd.v1.SubmitResponse
-	(*SubmitManyRequest)(nil),         // 6: ledgerd.v1.SubmitManyRequest
-	(*SubmitManyResponse)(nil),        // 7: ledgerd.v1.SubmitManyResponse
-	(*BundleOutcome)(nil),             // 8: ledgerd.v1.BundleOutcome
-	(*SubmitStreamRequest)(nil),       // 9: ledgerd.v1.SubmitStreamRequest
-	(*SubmitStreamResponse)(nil),      // 10: ledgerd.v1.SubmitStreamResponse
-	(*BundleAnswer)(nil),              // 11: ledgerd.v1.BundleAnswer
-	(*StatusRun)(nil),                 // 12: ledgerd.v1.StatusRun
-	(*BundleRefusal)(nil),             // 13: ledgerd.v1.BundleRefusal
-	(*PrepareRequest)(nil),            // 14: ledgerd.v1.PrepareRequest
-	(*PrepareResponse)(nil),           // 15: ledgerd.v1.PrepareResponse
-	(*TransactionStatus)(nil),         // 16: ledgerd.v1.TransactionStatus
-	(*ShardPlace)(nil),                // 17: ledgerd.v1.ShardPlace
-	(*Transaction)(nil),               // 18: ledgerd.v1.Transaction
-	(*GetTransactionRequest)(nil),     // 19: ledgerd.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),    // 20: ledgerd.v1.GetTransactionResponse
-	(*ListTransactionsRequest)(nil),   // 21: ledgerd.v1.ListTransactionsRequest
-	(*ListTransactionsResponse)(nil),  // 22: ledgerd.v1.ListTransactionsResponse
-	(*ListedTransaction)(nil),         // 23: ledgerd.v1.ListedTransaction
-	(*WaitTransactionRequest)(nil),    // 24: ledgerd.v1.WaitTransactionRequest
-	(*WaitTransactionsRequest)(nil),   // 25: ledgerd.v1.WaitTransactionsRequest
-	(*WaitTransactionsResponse)(nil),  // 26: ledgerd.v1.WaitTransactionsResponse
-	(*BlockHeader)(nil),               // 27: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 28: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 29: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 30: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 31: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 32: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 33: ledgerd.v1.ListBlocksResponse
-	(*Organisation)(nil),              // 34: ledgerd.v1.Organisation
-	(*EarlierHome)(nil),               // 35: ledgerd.v1.EarlierHome
-	(*GetOrganisationRequest)(nil),    // 36: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 37: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 38: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 39: ledgerd.v1.ListOrganisationsResponse
-	(*ProofStep)(nil),                 // 40: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 41: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 42: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 43: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 44: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 45: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 46: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 47: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 48: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 49: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 50: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 51: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 52: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 53: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 54: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 55: ledgerd.v1.NodeState
-	(*ShardWait)(nil),                 // 56: ledgerd.v1.ShardWait
-	(*Backfill)(nil),                  // 57: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 58: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 59: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 60: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 61: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 62: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 63: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 64: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 65: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 66: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 67: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 68: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 69: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 70: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 71: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 72: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 73: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 74: ledgerd.v1.GetClusterResponse
-	(*WatchClusterRequest)(nil),       // 75: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 76: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 77: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 78: ledgerd.v1.SubscribeResponse
-	(*ShardHeight)(nil),               // 79: ledgerd.v1.ShardHeight
-	(*Bundle)(nil),                    // 80: ledgerd.v1.Bundle
-	(*TransactionBody)(nil),           // 81: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 82: ledgerd.v1.Signature
-	(*Posting)(nil),                   // 83: ledgerd.v1.Posting
-	(*MembershipChange)(nil),          // 84: ledgerd.v1.MembershipChange
-	(*BookChange)(nil),                // 85: ledgerd.v1.BookChange
-	(*AssetChange)(nil),               // 86: ledgerd.v1.AssetChange
-	(*Hold)(nil),                      // 87: ledgerd.v1.Hold
-	(*HoldEnd)(nil),                   // 88: ledgerd.v1.HoldEnd
-	(*Schedule)(nil),                  // 89: ledgerd.v1.Schedule
-	(*ScheduleEnd)(nil),               // 90: ledgerd.v1.ScheduleEnd
-	(*Occurrence)(nil),                // 91: ledgerd.v1.Occurrence
-	(*AccountChange)(nil),             // 92: ledgerd.v1.AccountChange
-	(*Details)(nil),                   // 93: ledgerd.v1.Details
-	(*Policy)(nil),                    // 94: ledgerd.v1.Policy
-	(*Charter)(nil),                   // 95: ledgerd.v1.Charter
-	(*ShardRefusal)(nil),              // 96: ledgerd.v1.ShardRefusal
-	(*ShardChange)(nil),               // 97: ledgerd.v1.ShardChange
-	(*ReadChainRequest)(nil),          // 98: ledgerd.v1.ReadChainRequest
-	(*GetAccountRequest)(nil),         // 99: ledgerd.v1.GetAccountRequest
-	(*GetAccountProofRequest)(nil),    // 100: ledgerd.v1.GetAccountProofRequest
-	(*ListAccountsRequest)(nil),       // 101: ledgerd.v1.ListAccountsRequest
-	(*ListHistoryRequest)(nil),        // 102: ledgerd.v1.ListHistoryRequest
-	(*GetRecordRequest)(nil),          // 103: ledgerd.v1.GetRecordRequest
-	(*ListRecordsRequest)(nil),        // 104: ledgerd.v1.ListRecordsRequest
-	(*GetAssetRequest)(nil),           // 105: ledgerd.v1.GetAssetRequest
-	(*ListAssetsRequest)(nil),         // 106: ledgerd.v1.ListAssetsRequest
-	(*GetHoldRequest)(nil),            // 107: ledgerd.v1.GetHoldRequest
-	(*ListHoldsRequest)(nil),          // 108: ledgerd.v1.ListHoldsRequest
-	(*DryRunRequest)(nil),             // 109: ledgerd.v1.DryRunRequest
-	(*GetKeyRequest)(nil),             // 110: ledgerd.v1.GetKeyRequest
-	(*GetRefundableRequest)(nil),      // 111: ledgerd.v1.GetRefundableRequest
-	(*GetScheduleRequest)(nil),        // 112: ledgerd.v1.GetScheduleRequest
-	(*ListSchedulesRequest)(nil),      // 113: ledgerd.v1.ListSchedulesRequest
-	(*GetNonceRequest)(nil),           // 114: ledgerd.v1.GetNonceRequest
-	(*GetUseRequest)(nil),             // 115: ledgerd.v1.GetUseRequest
-	(*GetCutRequest)(nil),             // 116: ledgerd.v1.GetCutRequest
-	(*GetPlaceRequest)(nil),           // 117: ledgerd.v1.GetPlaceRequest
-	(*GetFiguresRequest)(nil),         // 118: ledgerd.v1.GetFiguresRequest
-	(*GetGenesisRequest)(nil),         // 119: ledgerd.v1.GetGenesisRequest
-	(*GetSnapshotRequest)(nil),        // 120: ledgerd.v1.GetSnapshotRequest
-	(*GetSeedRequest)(nil),            // 121: ledgerd.v1.GetSeedRequest
-	(*GetRoundsRequest)(nil),          // 122: ledgerd.v1.GetRoundsRequest
-	(*WatchRoundsRequest)(nil),        // 123: ledgerd.v1.WatchRoundsRequest
-	(*ReadChainResponse)(nil),         // 124: ledgerd.v1.ReadChainResponse
-	(*GetAccountResponse)(nil),        // 125: ledgerd.v1.GetAccountResponse
-	(*GetAccountProofResponse)(nil),   // 126: ledgerd.v1.GetAccountProofResponse
-	(*ListAccountsResponse)(nil),      // 127: ledgerd.v1.ListAccountsResponse
-	(*ListHistoryResponse)(nil),       // 128: ledgerd.v1.ListHistoryResponse
-	(*GetRecordResponse)(nil),         // 129: ledgerd.v1.GetRecordResponse
-	(*ListRecordsResponse)(nil),       // 130: ledgerd.v1.ListRecordsResponse
-	(*GetAssetResponse)(nil),          // 131: ledgerd.v1.GetAssetResponse
-	(*ListAssetsResponse)(nil),        // 132: ledgerd.v1.ListAssetsResponse
-	(*GetHoldResponse)(nil),           // 133: ledgerd.v1.GetHoldResponse
-	(*ListHoldsResponse)(nil),         // 134: ledgerd.v1.ListHoldsResponse
-	(*DryRunResponse)(nil),            // 135: ledgerd.v1.DryRunResponse
-	(*GetKeyResponse)(nil),            // 136: ledgerd.v1.GetKeyResponse
-	(*GetRefundableResponse)(nil),     // 137: ledgerd.v1.GetRefundableResponse
-	(*GetScheduleResponse)(nil),       // 138: ledgerd.v1.GetScheduleResponse
-	(*ListSchedulesResponse)(nil),     // 139: ledgerd.v1.ListSchedulesResponse
-	(*GetNonceResponse)(nil),          // 140: ledgerd.v1.GetNonceResponse
-	(*GetUseResponse)(nil),            // 141: ledgerd.v1.GetUseResponse
-	(*GetCutResponse)(nil),            // 142: ledgerd.v1.GetCutResponse
-	(*GetPlaceResponse)(nil),          // 143: ledgerd.v1.GetPlaceResponse
-	(*GetFiguresResponse)(nil),        // 144: ledgerd.v1.GetFiguresResponse
-	(*GetGenesisResponse)(nil),        // 145: ledgerd.v1.GetGenesisResponse
-	(*GetSnapshotResponse)(nil),       // 146: ledgerd.v1.GetSnapshotResponse
-	(*GetSeedResponse)(nil),           // 147: ledgerd.v1.GetSeedResponse
-	(*GetRoundsResponse)(nil),         // 148: ledgerd.v1.GetRoundsResponse
-	(*WatchRoundsResponse)(nil),       // 149: ledgerd.v1.WatchRoundsResponse
+	(TransactionState)(0),             // 0: ledgerd.v1.TransactionState
+	(NodeMode)(0),                     // 1: ledgerd.v1.NodeMode
+	(MemberStanding)(0),               // 2: ledgerd.v1.MemberStanding
+	(*SubmitRequest)(nil),             // 3: ledgerd.v1.SubmitRequest
+	(*SubmitResponse)(nil),            // 4: ledgerd.v1.SubmitResponse
+	(*SubmitManyRequest)(nil),         // 5: ledgerd.v1.SubmitManyRequest
+	(*SubmitManyResponse)(nil),        // 6: ledgerd.v1.SubmitManyResponse
+	(*BundleOutcome)(nil),             // 7: ledgerd.v1.BundleOutcome
+	(*SubmitStreamRequest)(nil),       // 8: ledgerd.v1.SubmitStreamRequest
+	(*SubmitStreamResponse)(nil),      // 9: ledgerd.v1.SubmitStreamResponse
+	(*BundleAnswer)(nil),              // 10: ledgerd.v1.BundleAnswer
+	(*StatusRun)(nil),                 // 11: ledgerd.v1.StatusRun
+	(*BundleRefusal)(nil),             // 12: ledgerd.v1.BundleRefusal
+	(*PrepareRequest)(nil),            // 13: ledgerd.v1.PrepareRequest
+	(*PrepareResponse)(nil),           // 14: ledgerd.v1.PrepareResponse
+	(*TransactionStatus)(nil),         // 15: ledgerd.v1.TransactionStatus
+	(*ShardPlace)(nil),                // 16: ledgerd.v1.ShardPlace
+	(*Transaction)(nil),               // 17: ledgerd.v1.Transaction
+	(*GetTransactionRequest)(nil),     // 18: ledgerd.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),    // 19: ledgerd.v1.GetTransactionResponse
+	(*ListTransactionsRequest)(nil),   // 20: ledgerd.v1.ListTransactionsRequest
+	(*ListTransactionsResponse)(nil),  // 21: ledgerd.v1.ListTransactionsResponse
+	(*ListedTransaction)(nil),         // 22: ledgerd.v1.ListedTransaction
+	(*WaitTransactionRequest)(nil),    // 23: ledgerd.v1.WaitTransactionRequest
+	(*WaitTransactionsRequest)(nil),   // 24: ledgerd.v1.WaitTransactionsRequest
+	(*WaitTransactionsResponse)(nil),  // 25: ledgerd.v1.WaitTransactionsResponse
+	(*Block)(nil),                     // 26: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 27: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 28: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 29: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 30: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 31: ledgerd.v1.ListBlocksResponse
+	(*Organisation)(nil),              // 32: ledgerd.v1.Organisation
+	(*EarlierHome)(nil),               // 33: ledgerd.v1.EarlierHome
+	(*GetOrganisationRequest)(nil),    // 34: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 35: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 36: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 37: ledgerd.v1.ListOrganisationsResponse
+	(*SearchRequest)(nil),             // 38: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 39: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 40: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 41: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 42: ledgerd.v1.NodeState
+	(*ShardWait)(nil),                 // 43: ledgerd.v1.ShardWait
+	(*Backfill)(nil),                  // 44: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 45: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 46: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 47: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 48: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 49: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 50: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 51: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 52: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 53: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 54: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 55: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 56: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 57: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 58: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 59: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 60: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 61: ledgerd.v1.GetClusterResponse
+	(*WatchClusterRequest)(nil),       // 62: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 63: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 64: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 65: ledgerd.v1.SubscribeResponse
+	(*ShardHeight)(nil),               // 66: ledgerd.v1.ShardHeight
+	(*Bundle)(nil),                    // 67: ledgerd.v1.Bundle
+	(Level)(0),                        // 68: ledgerd.v1.Level
+	(*TransactionBody)(nil),           // 69: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 70: ledgerd.v1.Signature
+	(*BlockHeader)(nil),               // 71: ledgerd.v1.BlockHeader
+	(*Posting)(nil),                   // 72: ledgerd.v1.Posting
+	(*MembershipChange)(nil),          // 73: ledgerd.v1.MembershipChange
+	(*BookChange)(nil),                // 74: ledgerd.v1.BookChange
+	(*AssetChange)(nil),               // 75: ledgerd.v1.AssetChange
+	(*Hold)(nil),                      // 76: ledgerd.v1.Hold
+	(*HoldEnd)(nil),                   // 77: ledgerd.v1.HoldEnd
+	(*Schedule)(nil),                  // 78: ledgerd.v1.Schedule
+	(*ScheduleEnd)(nil),               // 79: ledgerd.v1.ScheduleEnd
+	(*Occurrence)(nil),                // 80: ledgerd.v1.Occurrence
+	(*AccountChange)(nil),             // 81: ledgerd.v1.AccountChange
+	(*Details)(nil),                   // 82: ledgerd.v1.Details
+	(*Policy)(nil),                    // 83: ledgerd.v1.Policy
+	(*Charter)(nil),                   // 84: ledgerd.v1.Charter
+	(*ShardRefusal)(nil),              // 85: ledgerd.v1.ShardRefusal
+	(*ShardChange)(nil),               // 86: ledgerd.v1.ShardChange
+	(*ReadChainRequest)(nil),          // 87: ledgerd.v1.ReadChainRequest
+	(*GetAccountRequest)(nil),         // 88: ledgerd.v1.GetAccountRequest
+	(*GetAccountProofRequest)(nil),    // 89: ledgerd.v1.GetAccountProofRequest
+	(*ListAccountsRequest)(nil),       // 90: ledgerd.v1.ListAccountsRequest
+	(*ListHistoryRequest)(nil),        // 91: ledgerd.v1.ListHistoryRequest
+	(*GetRecordRequest)(nil),          // 92: ledgerd.v1.GetRecordRequest
+	(*ListRecordsRequest)(nil),        // 93: ledgerd.v1.ListRecordsRequest
+	(*GetAssetRequest)(nil),           // 94: ledgerd.v1.GetAssetRequest
+	(*ListAssetsRequest)(nil),         // 95: ledgerd.v1.ListAssetsRequest
+	(*GetHoldRequest)(nil),            // 96: ledgerd.v1.GetHoldRequest
+	(*ListHoldsRequest)(nil),          // 97: ledgerd.v1.ListHoldsRequest
+	(*DryRunRequest)(nil),             // 98: ledgerd.v1.DryRunRequest
+	(*GetKeyRequest)(nil),             // 99: ledgerd.v1.GetKeyRequest
+	(*GetRefundableRequest)(nil),      // 100: ledgerd.v1.GetRefundableRequest
+	(*GetScheduleRequest)(nil),        // 101: ledgerd.v1.GetScheduleRequest
+	(*ListSchedulesRequest)(nil),      // 102: ledgerd.v1.ListSchedulesRequest
+	(*GetNonceRequest)(nil),           // 103: ledgerd.v1.GetNonceRequest
+	(*GetUseRequest)(nil),             // 104: ledgerd.v1.GetUseRequest
+	(*GetCutRequest)(nil),             // 105: ledgerd.v1.GetCutRequest
+	(*GetPlaceRequest)(nil),           // 106: ledgerd.v1.GetPlaceRequest
+	(*GetProofRequest)(nil),           // 107: ledgerd.v1.GetProofRequest
+	(*GetCertificateRequest)(nil),     // 108: ledgerd.v1.GetCertificateRequest
+	(*ListEvidenceRequest)(nil),       // 109: ledgerd.v1.ListEvidenceRequest
+	(*GetFiguresRequest)(nil),         // 110: ledgerd.v1.GetFiguresRequest
+	(*GetGenesisRequest)(nil),         // 111: ledgerd.v1.GetGenesisRequest
+	(*GetSnapshotRequest)(nil),        // 112: ledgerd.v1.GetSnapshotRequest
+	(*GetSeedRequest)(nil),            // 113: ledgerd.v1.GetSeedRequest
+	(*GetRoundsRequest)(nil),          // 114: ledgerd.v1.GetRoundsRequest
+	(*WatchRoundsRequest)(nil),        // 115: ledgerd.v1.WatchRoundsRequest
+	(*ReadChainResponse)(nil),         // 116: ledgerd.v1.ReadChainResponse
+	(*GetAccountResponse)(nil),        // 117: ledgerd.v1.GetAccountResponse
+	(*GetAccountProofResponse)(nil),   // 118: ledgerd.v1.GetAccountProofResponse
+	(*ListAccountsResponse)(nil),      // 119: ledgerd.v1.ListAccountsResponse
+	(*ListHistoryResponse)(nil),       // 120: ledgerd.v1.ListHistoryResponse
+	(*GetRecordResponse)(nil),         // 121: ledgerd.v1.GetRecordResponse
+	(*ListRecordsResponse)(nil),       // 122: ledgerd.v1.ListRecordsResponse
+	(*GetAssetResponse)(nil),          // 123: ledgerd.v1.GetAssetResponse
+	(*ListAssetsResponse)(nil),        // 124: ledgerd.v1.ListAssetsResponse
+	(*GetHoldResponse)(nil),           // 125: ledgerd.v1.GetHoldResponse
+	(*ListHoldsResponse)(nil),         // 126: ledgerd.v1.ListHoldsResponse
+	(*DryRunResponse)(nil),            // 127: ledgerd.v1.DryRunResponse
+	(*GetKeyResponse)(nil),            // 128: ledgerd.v1.GetKeyResponse
+	(*GetRefundableResponse)(nil),     // 129: ledgerd.v1.GetRefundableResponse
+	(*GetScheduleResponse)(nil),       // 130: ledgerd.v1.GetScheduleResponse
+	(*ListSchedulesResponse)(nil),     // 131: ledgerd.v1.ListSchedulesResponse
+	(*GetNonceResponse)(nil),          // 132: ledgerd.v1.GetNonceResponse
+	(*GetUseResponse)(nil),            // 133: ledgerd.v1.GetUseResponse
+	(*GetCutResponse)(nil),            // 134: ledgerd.v1.GetCutResponse
+	(*GetPlaceResponse)(nil),          // 135: ledgerd.v1.GetPlaceResponse
+	(*GetProofResponse)(nil),          // 136: ledgerd.v1.GetProofResponse
+	(*GetCertificateResponse)(nil),    // 137: ledgerd.v1.GetCertificateResponse
+	(*ListEvidenceResponse)(nil),      // 138: ledgerd.v1.ListEvidenceResponse
+	(*GetFiguresResponse)(nil),        // 139: ledgerd.v1.GetFiguresResponse
+	(*GetGenesisResponse)(nil),        // 140: ledgerd.v1.GetGenesisResponse
+	(*GetSnapshotResponse)(nil),       // 141: ledgerd.v1.GetSnapshotResponse
+	(*GetSeedResponse)(nil),           // 142: ledgerd.v1.GetSeedResponse
+	(*GetRoundsResponse)(nil),         // 143: ledgerd.v1.GetRoundsResponse
+	(*WatchRoundsResponse)(nil),       // 144: ledgerd.v1.WatchRoundsResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	80,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
-	0,   // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
-	16,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	80,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
-	0,   // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
-	8,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
-	16,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 7: ledgerd.v1.SubmitStreamRequest.wait:type_name -> ledgerd.v1.Level
-	11,  // 8: ledgerd.v1.SubmitStreamResponse.answers:type_name -> ledgerd.v1.BundleAnswer
-	12,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
-	13,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
-	16,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
-	81,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
-	1,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
-	0,   // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
-	16,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	81,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	82,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
-	17,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
-	17,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
-	18,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	23,  // 21: ledgerd.v1.ListTransactionsResponse.transactions:type_name -> ledgerd.v1.ListedTransaction
-	29,  // 22: ledgerd.v1.ListedTransaction.transaction:type_name -> ledgerd.v1.TransactionSummary
-	0,   // 23: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,   // 24: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	16,  // 25: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 26: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	27,  // 27: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	29,  // 28: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	16,  // 29: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	83,  // 30: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	84,  // 31: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	85,  // 32: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
-	86,  // 33: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
-	87,  // 34: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
-	88,  // 35: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
-	89,  // 36: ledgerd.v1.TransactionSummary.schedule:type_name -> ledgerd.v1.Schedule
-	90,  // 37: ledgerd.v1.TransactionSummary.schedule_end:type_name -> ledgerd.v1.ScheduleEnd
-	91,  // 38: ledgerd.v1.TransactionSummary.occurrence:type_name -> ledgerd.v1.Occurrence
-	92,  // 39: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
-	93,  // 40: ledgerd.v1.TransactionSummary.details:type_name -> ledgerd.v1.Details
-	28,  // 41: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	27,  // 42: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	94,  // 43: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	35,  // 44: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
-	34,  // 45: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	34,  // 46: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	40,  // 47: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	27,  // 48: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	41,  // 49: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	45,  // 50: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	44,  // 51: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	44,  // 52: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	44,  // 53: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	48,  // 54: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	53,  // 55: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 56: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	54,  // 57: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	57,  // 58: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	56,  // 59: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
-	56,  // 60: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
-	56,  // 61: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
-	3,   // 62: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 63: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	61,  // 64: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	58,  // 65: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	55,  // 66: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	59,  // 67: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	60,  // 68: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	95,  // 69: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	65,  // 70: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	64,  // 71: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	56,  // 72: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
-	56,  // 73: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
-	56,  // 74: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
-	63,  // 75: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	96,  // 76: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
-	97,  // 77: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
-	66,  // 78: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	66,  // 79: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	55,  // 80: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	62,  // 81: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	62,  // 82: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	79,  // 83: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
-	28,  // 84: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	79,  // 85: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
-	4,   // 86: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	6,   // 87: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	9,   // 88: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
-	14,  // 89: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	19,  // 90: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	21,  // 91: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
-	24,  // 92: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	25,  // 93: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	30,  // 94: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	32,  // 95: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	98,  // 96: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
-	99,  // 97: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	100, // 98: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
-	101, // 99: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	102, // 100: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	103, // 101: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	104, // 102: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
-	36,  // 103: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	38,  // 104: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	105, // 105: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
-	106, // 106: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
-	107, // 107: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
-	108, // 108: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
-	109, // 109: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
-	110, // 110: ledgerd.v1.LedgerService.GetKey:input_type -> ledgerd.v1.GetKeyRequest
-	111, // 111: ledgerd.v1.LedgerService.GetRefundable:input_type -> ledgerd.v1.GetRefundableRequest
-	112, // 112: ledgerd.v1.LedgerService.GetSchedule:input_type -> ledgerd.v1.GetScheduleRequest
-	113, // 113: ledgerd.v1.LedgerService.ListSchedules:input_type -> ledgerd.v1.ListSchedulesRequest
-	114, // 114: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	115, // 115: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
-	116, // 116: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
-	117, // 117: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
-	42,  // 118: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	46,  // 119: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	49,  // 120: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	118, // 121: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
-	51,  // 122: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	71,  // 123: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	73,  // 124: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	67,  // 125: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	119, // 126: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	120, // 127: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	121, // 128: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
-	77,  // 129: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	75,  // 130: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	69,  // 131: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	122, // 132: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
-	123, // 133: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
-	5,   // 134: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	7,   // 135: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	10,  // 136: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
-	15,  // 137: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	20,  // 138: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	22,  // 139: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
-	20,  // 140: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	26,  // 141: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	31,  // 142: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	33,  // 143: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	124, // 144: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
-	125, // 145: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	126, // 146: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
-	127, // 147: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	128, // 148: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	129, // 149: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	130, // 150: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
-	37,  // 151: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	39,  // 152: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	131, // 153: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
-	132, // 154: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
-	133, // 155: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
-	134, // 156: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
-	135, // 157: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
-	136, // 158: ledgerd.v1.LedgerService.GetKey:output_type -> ledgerd.v1.GetKeyResponse
-	137, // 159: ledgerd.v1.LedgerService.GetRefundable:output_type -> ledgerd.v1.GetRefundableResponse
-	138, // 160: ledgerd.v1.LedgerService.GetSchedule:output_type -> ledgerd.v1.GetScheduleResponse
-	139, // 161: ledgerd.v1.LedgerService.ListSchedules:output_type -> ledgerd.v1.ListSchedulesResponse
-	140, // 162: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	141, // 163: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
-	142, // 164: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
-	143, // 165: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
-	43,  // 166: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	47,  // 167: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	50,  // 168: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	144, // 169: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
-	52,  // 170: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	72,  // 171: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	74,  // 172: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	68,  // 173: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	145, // 174: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	146, // 175: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	147, // 176: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
-	78,  // 177: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	76,  // 178: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	70,  // 179: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	148, // 180: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
-	149, // 181: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
-	134, // [134:182] is the sub-list for method output_type
-	86,  // [86:134] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	67,  // 0: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	68,  // 1: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
+	15,  // 2: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	67,  // 3: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	68,  // 4: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
+	7,   // 5: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
+	15,  // 6: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
+	68,  // 7: ledgerd.v1.SubmitStreamRequest.wait:type_name -> ledgerd.v1.Level
+	10,  // 8: ledgerd.v1.SubmitStreamResponse.answers:type_name -> ledgerd.v1.BundleAnswer
+	11,  // 9: ledgerd.v1.BundleAnswer.runs:type_name -> ledgerd.v1.StatusRun
+	12,  // 10: ledgerd.v1.BundleAnswer.refusal:type_name -> ledgerd.v1.BundleRefusal
+	15,  // 11: ledgerd.v1.StatusRun.status:type_name -> ledgerd.v1.TransactionStatus
+	69,  // 12: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	0,   // 13: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
+	68,  // 14: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
+	15,  // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
+	69,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	70,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	16,  // 18: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
+	16,  // 19: ledgerd.v1.Transaction.cancelled_place:type_name -> ledgerd.v1.ShardPlace
+	17,  // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	22,  // 21: ledgerd.v1.ListTransactionsResponse.transactions:type_name -> ledgerd.v1.ListedTransaction
+	27,  // 22: ledgerd.v1.ListedTransaction.transaction:type_name -> ledgerd.v1.TransactionSummary
+	68,  // 23: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	68,  // 24: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	15,  // 25: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	71,  // 26: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	27,  // 27: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	15,  // 28: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	72,  // 29: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	73,  // 30: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	74,  // 31: ledgerd.v1.TransactionSummary.book:type_name -> ledgerd.v1.BookChange
+	75,  // 32: ledgerd.v1.TransactionSummary.asset:type_name -> ledgerd.v1.AssetChange
+	76,  // 33: ledgerd.v1.TransactionSummary.hold:type_name -> ledgerd.v1.Hold
+	77,  // 34: ledgerd.v1.TransactionSummary.hold_end:type_name -> ledgerd.v1.HoldEnd
+	78,  // 35: ledgerd.v1.TransactionSummary.schedule:type_name -> ledgerd.v1.Schedule
+	79,  // 36: ledgerd.v1.TransactionSummary.schedule_end:type_name -> ledgerd.v1.ScheduleEnd
+	80,  // 37: ledgerd.v1.TransactionSummary.occurrence:type_name -> ledgerd.v1.Occurrence
+	81,  // 38: ledgerd.v1.TransactionSummary.account_change:type_name -> ledgerd.v1.AccountChange
+	82,  // 39: ledgerd.v1.TransactionSummary.details:type_name -> ledgerd.v1.Details
+	26,  // 40: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	71,  // 41: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	83,  // 42: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	33,  // 43: ledgerd.v1.Organisation.earlier_homes:type_name -> ledgerd.v1.EarlierHome
+	32,  // 44: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	32,  // 45: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	40,  // 46: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	1,   // 47: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	41,  // 48: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	44,  // 49: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	43,  // 50: ledgerd.v1.NodeState.waits_for:type_name -> ledgerd.v1.ShardWait
+	43,  // 51: ledgerd.v1.NodeState.untaken_by:type_name -> ledgerd.v1.ShardWait
+	43,  // 52: ledgerd.v1.NodeState.lacks:type_name -> ledgerd.v1.ShardWait
+	2,   // 53: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	1,   // 54: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	48,  // 55: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	45,  // 56: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	42,  // 57: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	46,  // 58: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	47,  // 59: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	84,  // 60: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	52,  // 61: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	51,  // 62: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	43,  // 63: ledgerd.v1.Shard.waits_for:type_name -> ledgerd.v1.ShardWait
+	43,  // 64: ledgerd.v1.Shard.untaken_by:type_name -> ledgerd.v1.ShardWait
+	43,  // 65: ledgerd.v1.Shard.lacks:type_name -> ledgerd.v1.ShardWait
+	50,  // 66: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	85,  // 67: ledgerd.v1.Tree.refuses:type_name -> ledgerd.v1.ShardRefusal
+	86,  // 68: ledgerd.v1.Tree.changes:type_name -> ledgerd.v1.ShardChange
+	53,  // 69: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	53,  // 70: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	42,  // 71: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	49,  // 72: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	49,  // 73: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	66,  // 74: ledgerd.v1.SubscribeRequest.begin:type_name -> ledgerd.v1.ShardHeight
+	26,  // 75: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	66,  // 76: ledgerd.v1.SubscribeResponse.begin:type_name -> ledgerd.v1.ShardHeight
+	3,   // 77: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	5,   // 78: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	8,   // 79: ledgerd.v1.LedgerService.SubmitStream:input_type -> ledgerd.v1.SubmitStreamRequest
+	13,  // 80: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	18,  // 81: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	20,  // 82: ledgerd.v1.LedgerService.ListTransactions:input_type -> ledgerd.v1.ListTransactionsRequest
+	23,  // 83: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	24,  // 84: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	28,  // 85: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	30,  // 86: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	87,  // 87: ledgerd.v1.LedgerService.ReadChain:input_type -> ledgerd.v1.ReadChainRequest
+	88,  // 88: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	89,  // 89: ledgerd.v1.LedgerService.GetAccountProof:input_type -> ledgerd.v1.GetAccountProofRequest
+	90,  // 90: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	91,  // 91: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	92,  // 92: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	93,  // 93: ledgerd.v1.LedgerService.ListRecords:input_type -> ledgerd.v1.ListRecordsRequest
+	34,  // 94: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	36,  // 95: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	94,  // 96: ledgerd.v1.LedgerService.GetAsset:input_type -> ledgerd.v1.GetAssetRequest
+	95,  // 97: ledgerd.v1.LedgerService.ListAssets:input_type -> ledgerd.v1.ListAssetsRequest
+	96,  // 98: ledgerd.v1.LedgerService.GetHold:input_type -> ledgerd.v1.GetHoldRequest
+	97,  // 99: ledgerd.v1.LedgerService.ListHolds:input_type -> ledgerd.v1.ListHoldsRequest
+	98,  // 100: ledgerd.v1.LedgerService.DryRun:input_type -> ledgerd.v1.DryRunRequest
+	99,  // 101: ledgerd.v1.LedgerService.GetKey:input_type -> ledgerd.v1.GetKeyRequest
+	100, // 102: ledgerd.v1.LedgerService.GetRefundable:input_type -> ledgerd.v1.GetRefundableRequest
+	101, // 103: ledgerd.v1.LedgerService.GetSchedule:input_type -> ledgerd.v1.GetScheduleRequest
+	102, // 104: ledgerd.v1.LedgerService.ListSchedules:input_type -> ledgerd.v1.ListSchedulesRequest
+	103, // 105: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	104, // 106: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	105, // 107: ledgerd.v1.LedgerService.GetCut:input_type -> ledgerd.v1.GetCutRequest
+	106, // 108: ledgerd.v1.LedgerService.GetPlace:input_type -> ledgerd.v1.GetPlaceRequest
+	107, // 109: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	108, // 110: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	109, // 111: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	110, // 112: ledgerd.v1.LedgerService.GetFigures:input_type -> ledgerd.v1.GetFiguresRequest
+	38,  // 113: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	58,  // 114: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	60,  // 115: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	54,  // 116: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	111, // 117: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	112, // 118: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	113, // 119: ledgerd.v1.LedgerService.GetSeed:input_type -> ledgerd.v1.GetSeedRequest
+	64,  // 120: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	62,  // 121: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	56,  // 122: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	114, // 123: ledgerd.v1.LedgerService.GetRounds:input_type -> ledgerd.v1.GetRoundsRequest
+	115, // 124: ledgerd.v1.LedgerService.WatchRounds:input_type -> ledgerd.v1.WatchRoundsRequest
+	4,   // 125: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	6,   // 126: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	9,   // 127: ledgerd.v1.LedgerService.SubmitStream:output_type -> ledgerd.v1.SubmitStreamResponse
+	14,  // 128: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	19,  // 129: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	21,  // 130: ledgerd.v1.LedgerService.ListTransactions:output_type -> ledgerd.v1.ListTransactionsResponse
+	19,  // 131: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	25,  // 132: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	29,  // 133: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	31,  // 134: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	116, // 135: ledgerd.v1.LedgerService.ReadChain:output_type -> ledgerd.v1.ReadChainResponse
+	117, // 136: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	118, // 137: ledgerd.v1.LedgerService.GetAccountProof:output_type -> ledgerd.v1.GetAccountProofResponse
+	119, // 138: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	120, // 139: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	121, // 140: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	122, // 141: ledgerd.v1.LedgerService.ListRecords:output_type -> ledgerd.v1.ListRecordsResponse
+	35,  // 142: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	37,  // 143: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	123, // 144: ledgerd.v1.LedgerService.GetAsset:output_type -> ledgerd.v1.GetAssetResponse
+	124, // 145: ledgerd.v1.LedgerService.ListAssets:output_type -> ledgerd.v1.ListAssetsResponse
+	125, // 146: ledgerd.v1.LedgerService.GetHold:output_type -> ledgerd.v1.GetHoldResponse
+	126, // 147: ledgerd.v1.LedgerService.ListHolds:output_type -> ledgerd.v1.ListHoldsResponse
+	127, // 148: ledgerd.v1.LedgerService.DryRun:output_type -> ledgerd.v1.DryRunResponse
+	128, // 149: ledgerd.v1.LedgerService.GetKey:output_type -> ledgerd.v1.GetKeyResponse
+	129, // 150: ledgerd.v1.LedgerService.GetRefundable:output_type -> ledgerd.v1.GetRefundableResponse
+	130, // 151: ledgerd.v1.LedgerService.GetSchedule:output_type -> ledgerd.v1.GetScheduleResponse
+	131, // 152: ledgerd.v1.LedgerService.ListSchedules:output_type -> ledgerd.v1.ListSchedulesResponse
+	132, // 153: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	133, // 154: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	134, // 155: ledgerd.v1.LedgerService.GetCut:output_type -> ledgerd.v1.GetCutResponse
+	135, // 156: ledgerd.v1.LedgerService.GetPlace:output_type -> ledgerd.v1.GetPlaceResponse
+	136, // 157: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	137, // 158: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	138, // 159: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	139, // 160: ledgerd.v1.LedgerService.GetFigures:output_type -> ledgerd.v1.GetFiguresResponse
+	39,  // 161: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	59,  // 162: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	61,  // 163: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	55,  // 164: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	140, // 165: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	141, // 166: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	142, // 167: ledgerd.v1.LedgerService.GetSeed:output_type -> ledgerd.v1.GetSeedResponse
+	65,  // 168: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	63,  // 169: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	57,  // 170: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	143, // 171: ledgerd.v1.LedgerService.GetRounds:output_type -> ledgerd.v1.GetRoundsResponse
+	144, // 172: ledgerd.v1.LedgerService.WatchRounds:output_type -> ledgerd.v1.WatchRoundsResponse
+	125, // [125:173] is the sub-list for method output_type
+	77,  // [77:125] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7423,6 +6338,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_genesis_proto_init()
 	file_ledgerd_v1_history_proto_init()
 	file_ledgerd_v1_holds_proto_init()
+	file_ledgerd_v1_proofs_proto_init()
 	file_ledgerd_v1_records_proto_init()
 	file_ledgerd_v1_rounds_proto_init()
 	file_ledgerd_v1_schedules_proto_init()
@@ -7431,26 +6347,23 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_transaction_proto_init()
 	file_ledgerd_v1_use_proto_init()
 	file_ledgerd_v1_ledgerd_proto_msgTypes[17].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[26].OneofWrappers = []any{
+	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
 		(*GetBlockRequest_Head)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[28].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[38].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[42].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[45].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[51].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[67].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[69].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[27].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[39].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[55].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   76,
+			NumEnums:      3,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
