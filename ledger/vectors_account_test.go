@@ -11,17 +11,22 @@ func accountParts(p *parts, change *ledger.AccountChange) {
 	p.string("account", []byte(change.Account))
 	p.uvarint("number of the change", change.Number)
 	p.string("alias", []byte(change.Alias))
+	termsParts(p, &change.AccountTerms)
+}
+
+// termsParts adds the terms of an account, as a change of them and the state have them.
+func termsParts(p *parts, terms *ledger.AccountTerms) {
 	flags := byte(0)
-	for i, set := range []bool{change.NoDebits, change.NoCredits, change.Closed} {
+	for i, set := range []bool{terms.NoDebits, terms.NoCredits, terms.Closed} {
 		if set {
 			flags |= 1 << i
 		}
 	}
 	p.add("flags", flags)
-	p.add("freeze: "+change.Freeze.String(), byte(change.Freeze))
-	p.string("guardian", []byte(change.Guardian))
-	p.uvarint("limits, count", uint64(len(change.Limits)))
-	for i, each := range change.Limits {
+	p.add("freeze: "+terms.Freeze.String(), byte(terms.Freeze))
+	p.string("guardian", []byte(terms.Guardian))
+	p.uvarint("limits, count", uint64(len(terms.Limits)))
+	for i, each := range terms.Limits {
 		of := fmt.Sprintf("limit %d, ", i)
 		p.string(of+"asset", []byte(each.Asset))
 		has := byte(0)
@@ -43,8 +48,8 @@ func accountParts(p *parts, change *ledger.AccountChange) {
 			p.uvarint(of+"seconds", uint64(each.Velocity.Seconds))
 		}
 	}
-	p.uvarint("metadata, count", uint64(len(change.Metadata)))
-	for i, each := range change.Metadata {
+	p.uvarint("metadata, count", uint64(len(terms.Metadata)))
+	for i, each := range terms.Metadata {
 		of := fmt.Sprintf("metadata %d, ", i)
 		p.string(of+"key", []byte(each.Key))
 		p.string(of+"value", []byte(each.Value))

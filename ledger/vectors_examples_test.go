@@ -44,6 +44,7 @@ func TestVectors(t *testing.T) {
 	blocks := blockVectors{Blocks: e.blockVectors(t), Proofs: e.proofVectors(t)}
 	blocks.Statements, blocks.Certificates, blocks.Certified = e.finalityVectors(t)
 	compareVectors(t, "blocks.json", blocks)
+	compareVectors(t, "accounts.json", e.accountVectors(t))
 	packed := newPackedExamples(t)
 	compareVectors(t, "packed.json", packed.vectors(t))
 	compareVectors(t, "bybundle.json", packed.byBundleVectors(t))
@@ -284,6 +285,10 @@ func newExamples(t *testing.T) *examples {
 	})
 	add("a voided hold", at(book, 8), func(t *ledger.Transaction) {
 		t.HoldEnd = &ledger.HoldEnd{Hold: ledger.Hash{1, 2, 3}, From: "carol:cash"}
+	})
+	add("a freeze by a guardian", at(book, 10), func(t *ledger.Transaction) {
+		t.Account = &ledger.AccountChange{Account: "bob:till", Number: 3,
+			AccountTerms: ledger.AccountTerms{Freeze: ledger.FreezeGuardian, Guardian: "alice"}}
 	})
 	add("a change of the terms of an account", at(book, 9), func(t *ledger.Transaction) {
 		floor, ceiling := ledger.NewAmount(50), ledger.NewAmount(9_000)

@@ -38,6 +38,10 @@ var flippedLists = []struct {
 	{"packed.json", "shown", decodeBodyOnly},
 	{"blocks.json", "proofs", decodeProofOnly},
 	{"bybundle.json", "proofs", decodeProofOnly},
+	{"accounts.json", "proofs", func(data []byte) error {
+		_, err := ledger.DecodeAccountProof(data)
+		return err
+	}},
 	{"blocks.json", "certificates", func(data []byte) error {
 		_, err := ledger.DecodeCertificate(data)
 		return err

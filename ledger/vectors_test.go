@@ -69,8 +69,8 @@ type vector struct {
 	Encoded string `json:"encoded"`
 	// Signed is the message of the signature in Encoded.
 	Signed string `json:"signed,omitempty"`
-	// Hash is the genesis' hash, the transaction's id, or the carried bundle's hash; Book is the
-	// book's of a genesis.
+	// Hash is the genesis' hash, the transaction's id, the carried bundle's hash, or that of an
+	// account's leaf; Book is the book's of a genesis.
 	Hash string `json:"hash,omitempty"`
 	Book string `json:"book,omitempty"`
 }
