@@ -1,10 +1,10 @@
 """A client of ledgerd, written from the published encodings (docs/encoding.md).
 
 Everything that needs no node is plain functions of bytes: transactions and bundles
-(:class:`Transaction`, :class:`AssetChange`, :class:`Bundle`, :class:`PackedBundle`), keys
-(:mod:`ledgerd.keys`), proofs and certificates (:class:`CertifiedProof`, :class:`Auditor`). A
-:class:`Client` submits and reads through a node's API, and a :class:`Sender` posts for one
-organisation.
+(:class:`Transaction`, :class:`AssetChange`, :class:`Hold`, :class:`AccountChange`,
+:class:`Bundle`, :class:`PackedBundle`), keys (:mod:`ledgerd.keys`), proofs and certificates
+(:class:`CertifiedProof`, :class:`BalanceProof`, :class:`Auditor`). A :class:`Client` submits and
+reads through a node's API, and a :class:`Sender` posts for one organisation.
 
 What always holds: decoders take only the one encoding of a value, and raise MalformedError for all
 other bytes; what is said to be verified was verified with the genesis alone, whatever a node says;
@@ -22,11 +22,16 @@ from .answers import (
     Balance,
     Block,
     BlockHeader,
+    ChartLine,
     HistoryEntry,
     Node,
+    OpenHold,
+    Place,
     Status,
 )
 from .asset import AssetChange, Issuer, decimal, parse_decimal
+from .balance import BalanceProof, ProvenAccount, ProvenBalance
+from .book import BookChange, OrganisationMove, ShardAddition, ShardLoss, ShardRehang
 from .bundle import OPERATOR, Bundle, Signature, bundles_of
 from .certificate import (
     Auditor,
@@ -60,11 +65,37 @@ from .errors import (
     require,
 )
 from .genesis import Genesis, Shard, home
+from .hold import Hold, HoldEnd
 from .merkle import ProofError
 from .packed import PackedBody, PackedBundle, Transfer
+from .policy import (
+    ROLE_ALL,
+    ROLE_OPEN,
+    ROLE_POST,
+    ROLE_READ,
+    CharterChange,
+    PolicyChange,
+    PolicyKey,
+    PolicyLimit,
+)
 from .proof import Header, Placing, Proof, Result
 from .sender import Sender
 from .supply import AssetProof, Issuance, ProvenAsset, ShardProof, Supply, SupplyProof, supply_of
+from .terms import (
+    BY_BOTH,
+    BY_GUARDIAN,
+    BY_OWNER,
+    NOT_FROZEN,
+    AccountChange,
+    AccountLimit,
+    AccountNow,
+    AccountTerms,
+    Metadatum,
+    Spent,
+    Standing,
+    Velocity,
+    guarding,
+)
 from .transaction import (
     Cancellation,
     Details,
@@ -75,6 +106,7 @@ from .transaction import (
     Record,
     Registration,
     Transaction,
+    decode_body,
     transaction_id,
     transfer,
 )
@@ -85,19 +117,30 @@ __all__ = [
     "keys",
     "ADMITTED",
     "Account",
+    "AccountChange",
+    "AccountLimit",
+    "AccountNow",
+    "AccountTerms",
     "ApiError",
     "AssetChange",
     "AssetProof",
     "Auditor",
+    "BY_BOTH",
+    "BY_GUARDIAN",
+    "BY_OWNER",
     "Balance",
+    "BalanceProof",
     "Block",
     "BlockHeader",
+    "BookChange",
     "Bundle",
     "Cancellation",
     "Details",
     "Certificate",
     "CertificateError",
     "CertifiedProof",
+    "CharterChange",
+    "ChartLine",
     "Client",
     "ConnectionFailed",
     "DURABLE",
@@ -109,6 +152,8 @@ __all__ = [
     "Genesis",
     "Header",
     "HistoryEntry",
+    "Hold",
+    "HoldEnd",
     "InvalidArgument",
     "Issuance",
     "Issuer",
@@ -117,21 +162,35 @@ __all__ = [
     "MalformedError",
     "Member",
     "MembershipChange",
+    "Metadatum",
+    "NOT_FROZEN",
     "Node",
     "NotDone",
     "NotFound",
     "OPERATOR",
     "ORDERED",
+    "OpenHold",
     "Opening",
+    "OrganisationMove",
     "PackedBody",
     "PackedBundle",
     "PermissionDenied",
+    "Place",
     "Placing",
+    "PolicyChange",
+    "PolicyKey",
+    "PolicyLimit",
     "Posting",
     "PrivateKey",
     "Proof",
     "ProofError",
+    "ProvenAccount",
     "ProvenAsset",
+    "ProvenBalance",
+    "ROLE_ALL",
+    "ROLE_OPEN",
+    "ROLE_POST",
+    "ROLE_READ",
     "Record",
     "Registration",
     "ResourceExhausted",
@@ -140,8 +199,13 @@ __all__ = [
     "Seal",
     "Sender",
     "Shard",
+    "ShardAddition",
+    "ShardLoss",
     "ShardProof",
+    "ShardRehang",
     "Signature",
+    "Spent",
+    "Standing",
     "Status",
     "Supply",
     "SupplyProof",
@@ -152,8 +216,11 @@ __all__ = [
     "Transfer",
     "Unauthenticated",
     "Unavailable",
+    "Velocity",
     "bundles_of",
     "decimal",
+    "decode_body",
+    "guarding",
     "home",
     "parse_decimal",
     "require",

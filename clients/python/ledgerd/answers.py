@@ -8,7 +8,19 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import names
+from .codec import HASH_SIZE, fixed
+from .hold import Hold
+from .terms import (
+    FREEZES,
+    AccountLimit,
+    AccountNow,
+    AccountTerms,
+    Metadatum,
+    Velocity,
+)
 
 ADMITTED = "admitted"
 ORDERED = "ordered"
@@ -126,9 +138,32 @@ class Balance:
                    int(text(found, "setAside") or "0"), int(text(found, "incoming") or "0"))
 
 
+def _limit(found: Json) -> AccountLimit:
+    def amount(name: str) -> Optional[int]:
+        word = text(found, name)
+        return int(word) if word else None
+
+    most = amount("velocity")
+    return AccountLimit(text(found, "asset"), amount("floor"), amount("ceiling"),
+                        None if most is None else Velocity(most, integer(found,
+                                                                         "velocitySeconds")))
+
+
+def terms_of(found: Json) -> AccountTerms:
+    """Make the terms of an account of an answer."""
+    terms = AccountTerms(
+        boolean(found, "noDebits"), boolean(found, "noCredits"),
+        FREEZES.index(text(found, "freeze") or FREEZES[0]), boolean(found, "closed"),
+        text(found, "guardian"), tuple(_limit(each) for each in items(found, "limits")),
+        tuple(Metadatum(text(each, "key"), text(each, "value"), boolean(each, "indexed"))
+              for each in items(found, "metadata")))
+    terms.encode()  # which checks names and bounds
+    return terms
+
+
 @dataclass(frozen=True)
 class Account:
-    """An account and its balances after a block."""
+    """An account, its balances and its terms after a block."""
 
     account: str
     organisation: str
@@ -138,6 +173,17 @@ class Account:
     balances: List[Balance]
     height: int
     shard: int
+    revision: int = 0  # how often its terms were changed; 0 without terms
+    guarded: int = 0  # how often guardians did
+    terms: AccountTerms = AccountTerms()
+
+    def now(self) -> AccountNow:
+        """Return its terms, for a signer that is about to change them and believes the node."""
+        return AccountNow(self.account, self.alias, self.revision, self.guarded, self.terms)
+
+    def has(self, key: str, value: str) -> bool:
+        """Report whether its terms have an indexed metadatum."""
+        return Metadatum(key, value, True) in self.terms.metadata
 
     def balance(self, asset: str = "unit") -> int:
         """Return the balance of an asset."""
@@ -149,7 +195,75 @@ class Account:
         return cls(text(found, "account"), text(found, "organisation"), boolean(found, "issuer"),
                    text(found, "alias"), integer(found, "openedHeight"),
                    [Balance.of(each) for each in items(found, "balances")],
-                   integer(found, "height"), integer(found, "shard"))
+                   integer(found, "height"), integer(found, "shard"), integer(found, "revision"),
+                   integer(found, "guarded"), terms_of(part(found, "terms")))
+
+
+@dataclass(frozen=True)
+class OpenHold:
+    """A hold that is open, as a node says: it was not posted or voided, and has not expired."""
+
+    id: bytes
+    account: str
+    asset: str
+    amount: int
+    to: List[str]
+    poster: str
+    expires: int  # in milliseconds since 1970
+    ending: bytes  # the transaction that waits for other shards and is about to end it, or b""
+    posted: int  # what that one posts
+    shard: int
+    decimals: int  # of its asset
+
+    @classmethod
+    def of(cls, found: Json) -> "OpenHold":
+        """Make it of an answer."""
+        said = part(found, "hold")
+        account = text(said, "account")
+        hold = Hold(bytes(HASH_SIZE), names.organisation_of(account), 0, 0, account,
+                    int(text(said, "amount")), [str(each) for each in items(said, "to")],
+                    text(said, "poster"), integer(said, "expiresMs"),
+                    text(said, "asset") or names.DEFAULT_ASSET)
+        hold.encode()  # which checks names and bounds
+        identity = fixed(bytes.fromhex(text(found, "holdHex")), HASH_SIZE, "the id of a hold")
+        decimals = integer(found, "decimals")
+        if not 0 <= decimals <= names.DECIMALS_MAX:
+            raise ValueError(f"{decimals} decimals")
+        return cls(identity, account, hold.asset, hold.amount, hold.to, hold.poster, hold.expires,
+                   bytes.fromhex(text(found, "endingHex")), int(text(found, "posted") or "0"),
+                   integer(found, "shard"), decimals)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a shard's chain. A cut has one for each shard."""
+
+    height: int
+    entries: int
+    carried: int
+    streamed: Tuple[int, ...]
+
+    def request(self) -> Json:
+        """Return it as a request has it."""
+        return {"height": str(self.height), "entries": self.entries, "carried": str(self.carried),
+                "streamed": [str(each) for each in self.streamed]}
+
+    @classmethod
+    def of(cls, found: Json) -> "Place":
+        """Make it of an answer."""
+        return cls(integer(found, "height"), integer(found, "entries"), integer(found, "carried"),
+                   tuple(int(each) for each in items(found, "streamed")))
+
+
+@dataclass
+class ChartLine:
+    """A place in a chart of accounts: an account, or what begins the paths of accounts."""
+
+    path: str
+    depth: int  # the number of parts of the path
+    account: bool  # whether an account has this path
+    accounts: int  # how many there are with this path and below it
+    totals: Dict[str, int]  # the sums over all of them, by asset
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Iterable, List, Protocol, Sequence, Set
 
 from . import ed25519, names
+from .book import BookChange
 from .codec import SIGNATURE_SIZE, MalformedError, Reader, domain, elements, fixed, string
 from .merkle import leaf_hash, root_of
-from .transaction import Transaction, check_body, transaction_id
+from .policy import CharterChange
+from .transaction import MembershipChange, decode_body, transaction_id
 
 OPERATOR = ""
 
@@ -103,10 +105,11 @@ class Bundle:
         """Return the organisations whose signatures of the clients' transactions are missing."""
         needed: Set[str] = set()
         for body in self.bodies:
-            try:
-                needed |= Transaction.decode(body).consents()
-            except MalformedError:
-                continue  # an operator's, or a cancellation: the node says what is missing
+            decoded = decode_body(body)
+            # Of the operators' the node says what is missing.
+            if decoded is not None and not isinstance(
+                    decoded, (MembershipChange, CharterChange, BookChange)):
+                needed |= decoded.consents()
         return needed - {each.organisation for each in self.signatures}
 
     def encode(self) -> bytes:
@@ -129,7 +132,7 @@ class Bundle:
         signatures = Signature.read_all(r)
         r.end()
         for body in bodies:
-            check_body(body)
+            decode_body(body)
         return cls(bodies, signatures)
 
 

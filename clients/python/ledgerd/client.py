@@ -14,11 +14,26 @@ import ssl
 import threading
 import time
 import urllib.parse
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, TypeVar
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from . import answers
-from .answers import DURABLE, LEVELS, Account, Block, BlockHeader, HistoryEntry, Json, Node, Status
+from .answers import (
+    DURABLE,
+    LEVELS,
+    Account,
+    Block,
+    BlockHeader,
+    ChartLine,
+    HistoryEntry,
+    Json,
+    Node,
+    OpenHold,
+    Place,
+    Status,
+)
+from .balance import BalanceProof
 from .bundle import Bundle
+from .codec import MalformedError
 from .certificate import Auditor, CertifiedProof, Finality
 from .errors import (
     ApiError,
@@ -26,13 +41,16 @@ from .errors import (
     FailedPrecondition,
     MalformedAnswer,
     NotFound,
+    Unavailable,
     api_error,
 )
 from .genesis import Genesis
+from .hold import Hold
 from .merkle import ProofError
 from .packed import PackedBundle
 from .proof import Proof
 from .supply import AssetProof, ShardProof, SupplyProof
+from .terms import AccountNow
 
 _SERVICE = "/ledgerd.v1.LedgerService/"
 _ANSWER_BYTES_MAX = 128 << 20
@@ -218,10 +236,81 @@ class Client:
         found = self.call("GetAccount", {"account": name})
         return _read("GetAccount", lambda: Account.of(answers.part(found, "account")))
 
-    def accounts(self, prefix: str = "", page_size: int = 100) -> Iterator[Account]:
-        """Yield all accounts with the prefix."""
-        return self._pages("ListAccounts", {"prefix": prefix, "pageSize": page_size}, "accounts",
-                           Account.of)
+    def account_by_alias(self, organisation: str, alias: str) -> Account:
+        """Return the account of an organisation with an alias. Raises NotFound."""
+        answer = self.call("GetAccount", {"organisation": organisation, "alias": alias})
+        found = _read("GetAccount", lambda: Account.of(answers.part(answer, "account")))
+        if (found.organisation, found.alias) != (organisation, alias):
+            raise MalformedAnswer(f"GetAccount: {found.account} has another alias")
+        return found
+
+    def accounts(self, prefix: str = "", page_size: int = 100, *,
+                 where: Optional[Tuple[str, str]] = None) -> Iterator[Account]:
+        """Yield all accounts with the prefix; with `where`, those with the indexed metadatum.
+
+        Raises Unavailable if accounts are missing, because no node of a shard answers or an
+        organisation is on its way to another one.
+        """
+        request: Json = {"prefix": prefix, "pageSize": page_size}
+        if where:
+            request.update(whereKey=where[0], whereValue=where[1])
+        for each in self._pages("ListAccounts", request, "accounts", Account.of):
+            # A node of an older version does not select.
+            if where is None or each.has(*where):
+                yield each
+
+    def cut(self, height: Optional[int] = None) -> List[Place]:
+        """Return a place in the chain of each shard, at which balances add up to zero.
+
+        The place is that of all that is durable, or of a block of the root's chain.
+        """
+        found = self.call("GetCut", {} if height is None else {"height": str(height)})
+        return _read("GetCut", lambda: [Place.of(each) for each in answers.items(found, "places")])
+
+    def chart(self, under: str = "", depth: int = -1,
+              cut: Optional[Sequence[Place]] = None) -> List[ChartLine]:
+        """Sum up balances at a cut for each level of the paths of accounts, over all shards.
+
+        It has the account with the path `under`, and those below it. `depth` bounds how many parts
+        the paths of lines have beyond that; accounts further down count in the lines above them.
+        """
+        under = under.removesuffix(":")
+        first = len(under.split(":")) if under else 0
+        places = [each.request() for each in (self.cut() if cut is None else cut)]
+        lines: Dict[Tuple[str, ...], ChartLine] = {}
+        for each in self._pages("ListAccounts", {"prefix": under, "pageSize": 1000,
+                                                 "cut": places}, "accounts", Account.of):
+            parts = each.account.split(":")
+            if under and ":".join(parts[:first]) != under:
+                continue  # acme:customers2 is not below acme:customers
+            most = len(parts) if depth < 0 else min(len(parts), first + depth)
+            for level in range(first, most + 1):
+                at = tuple(parts[:level])
+                line = lines.setdefault(at, ChartLine(":".join(at), level, False, 0, {}))
+                line.accounts += 1
+                line.account = line.account or level == len(parts)
+                for balance in each.balances:
+                    line.totals[balance.asset] = (line.totals.get(balance.asset, 0)
+                                                  + balance.amount)
+        return [lines[at] for at in sorted(lines)]
+
+    def hold(self, identity: bytes) -> OpenHold:
+        """Return a hold that is open, as a node says. Raises NotFound if it is not open."""
+        answer = self.call("GetHold", {"holdHex": identity.hex()})
+        found = _read("GetHold", lambda: OpenHold.of(answers.part(answer, "hold")))
+        if found.id != identity:
+            raise MalformedAnswer("GetHold: another hold")
+        return found
+
+    def holds(self, *, organisation: str = "", account: str = "", poster: str = "",
+              page_size: int = 100) -> Iterator[OpenHold]:
+        """Yield the holds that are open and match all that is named, of all shards.
+
+        Raises Unavailable if no node of a shard answers.
+        """
+        return self._pages("ListHolds", {"organisation": organisation, "account": account,
+                                         "poster": poster, "pageSize": page_size}, "holds",
+                           OpenHold.of)
 
     def history(self, account: str, ascending: bool = False,
                 page_size: int = 50) -> Iterator[HistoryEntry]:
@@ -256,6 +345,12 @@ class Client:
         token = ""
         while True:
             found = self.call(name, {**request, "pageToken": token} if token else request)
+            missing = (found.get("unansweredShards"), found.get("movingOrganisations"))
+            if any(missing):
+                raise Unavailable("unavailable", f"{name}: shards that do not answer or "
+                                  f"organisations that move are missing: {missing}", retry=True)
+            if request.get("cut") and not found.get("atCut"):
+                raise MalformedAnswer(f"{name}: the node does not know cuts")
             yield from _read(name, lambda: [make(each) for each in answers.items(found, field)])
             following = _read(name, lambda: answers.text(found, "nextPageToken"))
             if not following:
@@ -307,6 +402,49 @@ class Client:
             if time.monotonic() >= deadline:
                 raise ConnectionFailed("GetProof: the block has no certificate yet")
             time.sleep(0.05)
+
+    def placed_hold(self, identity: bytes) -> Hold:
+        """Return the transaction that placed a hold, whose hash is the hold's id.
+
+        So no node can say that less is held or leave out accounts. Raises ProofError if the
+        transaction placed none, and NotFound if no node has it any more.
+        """
+        proof = self.proof(identity).proof
+        proof.verify()
+        try:
+            return Hold.decode(proof.body)
+        except MalformedError as error:
+            raise ProofError(f"{identity.hex()}: {error}") from None
+
+    def account_now(self, account: str, genesis: Optional[Genesis] = None) -> AccountNow:
+        """Return the terms of an account, for a signer that is about to change them.
+
+        With a genesis they are proven, and else a node is believed: a change replaces all terms.
+        """
+        if genesis is None:
+            found = self.account(account)
+            if found.account != account:
+                raise MalformedAnswer(f"GetAccount: {found.account}, not {account}")
+            return found.now()
+        return self.proven_account(account, genesis).open()[0].now()
+
+    def proven_account(self, account: str, genesis: Genesis,
+                       timeout: Optional[float] = None) -> BalanceProof:
+        """Return the proof of an account after the newest block, verified from the genesis on.
+
+        The genesis is that of any shard. Waits and raises as certified_proof does.
+        """
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        found = self.call("GetAccountProof", {"account": account})
+        proof = _read("GetAccountProof",
+                      lambda: BalanceProof.decode(answers.data(found, "encoded")))
+        shard = _read("GetAccountProof", lambda: answers.integer(found, "shard"))
+        if proof.account != account:
+            raise ProofError("a proof of another account")
+        _, header = proof.open()
+        proof.finality = self._certificate_of(header.height, shard, deadline)
+        proof.verify(genesis)
+        return proof
 
     def proven_supply(self, asset: str, genesis: Genesis,
                       timeout: Optional[float] = None) -> SupplyProof:

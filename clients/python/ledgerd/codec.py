@@ -36,9 +36,17 @@ def domain(text: str) -> bytes:
     return text.encode("ascii") + b"\0"
 
 
+def whole(value: int) -> int:
+    """Return the integer, or raise MalformedError for what a caller without types may give."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MalformedError(f"{value!r} is no integer: amounts, nonces and times are whole "
+                             "numbers, amounts in the smallest unit of the asset")
+    return value
+
+
 def uvarint(value: int) -> bytes:
     """Encode an unsigned integer of at most 64 bits in LEB128."""
-    if not 0 <= value <= UINT64_MAX:
+    if not 0 <= whole(value) <= UINT64_MAX:
         raise MalformedError(f"{value} is no unsigned integer of 64 bits")
     encoded = bytearray()
     while value >= 0x80:
@@ -73,12 +81,14 @@ def utf8(value: str) -> bytes:
 
 def boolean(value: bool) -> bytes:
     """Encode a boolean."""
+    if not isinstance(value, bool):
+        raise MalformedError(f"{value!r} is neither True nor False")
     return b"\1" if value else b"\0"
 
 
 def amount(value: int) -> bytes:
     """Encode an amount: a byte with its sign and length, then its magnitude."""
-    if not AMOUNT_MIN <= value <= AMOUNT_MAX:
+    if not AMOUNT_MIN <= whole(value) <= AMOUNT_MAX:
         raise MalformedError(f"{value} is no amount: it has more than 128 bits")
     magnitude = abs(value)
     size = (magnitude.bit_length() + 7) // 8

@@ -37,6 +37,32 @@ _FILE_BYTES_MAX = 64 << 20
 _QUOTA_MAX = 1 << 48
 
 
+def check_chain_version(version: int) -> int:
+    """Return the version, or raise MalformedError unless it is above the first one."""
+    if not 1 < version <= _CHAIN_VERSION_MAX:
+        raise MalformedError(f"version {version} of the chain: 2 to {_CHAIN_VERSION_MAX}")
+    return version
+
+
+def check_quotas(quotas: Sequence[int]) -> None:
+    """Raise MalformedError unless there are no quotas, or one of each kind within its bound."""
+    if not quotas:
+        return
+    if len(quotas) != len(_QUOTAS):
+        raise MalformedError(f"{len(quotas)} quotas: one each of {', '.join(_QUOTAS)}")
+    if not any(quotas):
+        raise MalformedError("quotas that bound nothing")
+    if any(not 0 <= bound <= _QUOTA_MAX for bound in quotas):
+        raise MalformedError(f"a quota that is not 0 to {_QUOTA_MAX}")
+
+
+def read_quotas(r: Reader) -> Tuple[int, ...]:
+    """Take quotas from a reader."""
+    quotas = tuple(r.uvarint() for _ in _QUOTAS)
+    check_quotas(quotas)
+    return quotas
+
+
 @dataclass
 class Shard:
     """A shard of the book: the shard above it, and its first members."""
@@ -155,14 +181,10 @@ class Genesis:
             if g.operator_threshold < (2 if version < 5 else 1):
                 raise MalformedError(f"a threshold of {g.operator_threshold}")
         if version >= 9:
-            g.version = r.uvarint()
-            if not 1 < g.version <= _CHAIN_VERSION_MAX:
-                raise MalformedError(f"version {g.version} of the chain")
+            g.version = check_chain_version(r.uvarint())
             g.vouched_crossings = r.boolean()
         if version in (5, 6) or version >= 8 and r.boolean():
-            g.quotas = tuple(r.uvarint() for _ in _QUOTAS)
-            if not any(g.quotas):
-                raise MalformedError("quotas that bound nothing")
+            g.quotas = read_quotas(r)
         if grown:
             g.added = r.list("added shards", names.SHARDS_MAX, 5 + HASH_SIZE,
                              lambda: Shard(r.uvarint32(), _members(r), r.hash()))
@@ -198,8 +220,7 @@ class Genesis:
                 member.check()
             if len({member.name for member in group}) != len(group):
                 raise MalformedError("two members of one name")
-        if any(bound > _QUOTA_MAX for bound in self.quotas):
-            raise MalformedError(f"a quota of more than {_QUOTA_MAX}")
+        check_quotas(self.quotas)
         if self.shards:
             self._check_shards()
 

@@ -35,6 +35,14 @@ BUNDLE_BYTES_MAX = 1048576
 PACKED_ASSETS_MAX = 16
 DECIMALS_MAX = 30
 ISSUERS_MAX = 64
+HOLD_ACCOUNTS_MAX = 16
+ACCOUNT_LIMITS_MAX = 16
+METADATA_MAX = 16
+METADATA_KEY_MAX = 32
+METADATA_VALUE_MAX = 128
+VELOCITY_SECONDS_MAX = 366 * 24 * 60 * 60
+LIMITS_MAX = 64
+POLICY_ASSETS_MAX = 256
 PATH_HASHES_MAX = 33
 FINALITY_HEADERS_MAX = 4096
 
@@ -60,6 +68,11 @@ def organisation(text: str) -> str:
 def asset(text: str) -> str:
     """Return the name of an asset, or raise MalformedError."""
     return _word(text, ASSET_MAX, "asset")
+
+
+def metadata_key(text: str) -> str:
+    """Return a key of metadata, or raise MalformedError."""
+    return _word(text, METADATA_KEY_MAX, "metadata")
 
 
 def chain(text: str) -> str:

@@ -24,7 +24,7 @@ from .codec import (
 from .merkle import ProofError, leaf_hash, path_root, verify_path
 from .packed import PackedBody, packed_id
 from .results import APPLIED, CODES, NO_ITEM, reason_code
-from .transaction import VERSION_PACKED, Transaction, check_body, transaction_id
+from .transaction import VERSION_PACKED, Transaction, decode_body, transaction_id
 
 HEADER_SIZE = 205
 
@@ -212,7 +212,7 @@ class Proof:
                 raise ProofError(f"the body is transfer {body.place} of {body.head.count}")
             body.verify(self.bundle_path, self.bundle_root)
         else:
-            check_body(self.body)
+            decode_body(self.body)
             if transaction_id(self.body) != self.id:
                 raise ProofError("the body has another id")
             verify_path(leaf_hash(self.id), self.bundle_index, self.bundle_count, self.bundle_path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Optional, Sequence, Set
+from typing import TYPE_CHECKING, List, Optional, Protocol, Sequence, Set
 
 from . import names
 from .codec import (
@@ -23,16 +23,42 @@ from .codec import (
 )
 from .ed25519 import KEY_SIZE
 
+if TYPE_CHECKING:
+    from .book import BookChange
+    from .policy import CharterChange
+
 VERSION = 1
 VERSION_MEMBERSHIP = 2
+VERSION_POLICY = 4
+VERSION_CHARTER = 5
+VERSION_CHARTER_LAST = 7
 VERSION_PACKED = 8
 VERSION_DEADLINE = 9
 VERSION_CANCELLATION = 10
+VERSION_BOOK = 11
 VERSION_ASSET = 13
+VERSION_HOLD = 14
+VERSION_HOLD_END = 15
+VERSION_ACCOUNT = 16
 VERSION_DETAILS = 17
 VERSION_LAST = 20
 
 _ID_DOMAIN = domain("ledgerd/transaction/1")
+
+
+class ClientBody(Protocol):
+    """A transaction of a client, of any kind: an organisation is its signer."""
+
+    signer: str
+
+    def encode(self) -> bytes:
+        """Return the body."""
+
+    def id(self) -> bytes:
+        """Return the id: the hash of the body."""
+
+    def consents(self) -> Set[str]:
+        """Return the organisations that have to sign."""
 
 
 def transaction_id(body: bytes) -> bytes:
@@ -500,22 +526,41 @@ class MembershipChange:
         return change
 
 
-def check_body(body: bytes) -> None:
-    """Raise MalformedError if the body is of a kind that this package decodes, and malformed.
+def decode_body(
+        body: bytes) -> "ClientBody | MembershipChange | CharterChange | BookChange | None":
+    """Decode a body of any kind, or raise MalformedError if it is malformed.
 
-    Of the other kinds (policies, charters, verdicts, changes of a book, arrivals, holds, terms of
-    accounts, schedules) only the version is checked. Their ids are hashes of their bytes, so a
-    proof of one holds as any other.
+    Of those that chains make (verdicts, arrivals, occurrences of schedules), and of schedules and
+    their ends, only the version is checked, and None returned. Their ids are hashes of their bytes,
+    so a proof of one holds as any other.
     """
+    # These modules need this one.
+    from .asset import AssetChange
+    from .book import BookChange
+    from .hold import Hold, HoldEnd
+    from .policy import CharterChange, PolicyChange
+    from .terms import AccountChange
     version = body[0] if body else 0
     if version in (VERSION, VERSION_DEADLINE, VERSION_DETAILS):
-        Transaction.decode(body)
-    elif version == VERSION_MEMBERSHIP:
-        MembershipChange.decode(body)
-    elif version == VERSION_CANCELLATION:
-        Cancellation.decode(body)
-    elif version == VERSION_ASSET:
-        from .asset import AssetChange  # that module needs this one
-        AssetChange.decode(body)
-    elif version == 0 or version == VERSION_PACKED or version > VERSION_LAST:
+        return Transaction.decode(body)
+    if version == VERSION_MEMBERSHIP:
+        return MembershipChange.decode(body)
+    if version == VERSION_POLICY:
+        return PolicyChange.decode(body)
+    if VERSION_CHARTER <= version <= VERSION_CHARTER_LAST:
+        return CharterChange.decode(body)
+    if version == VERSION_BOOK:
+        return BookChange.decode(body)
+    if version == VERSION_CANCELLATION:
+        return Cancellation.decode(body)
+    if version == VERSION_ASSET:
+        return AssetChange.decode(body)
+    if version == VERSION_HOLD:
+        return Hold.decode(body)
+    if version == VERSION_HOLD_END:
+        return HoldEnd.decode(body)
+    if version == VERSION_ACCOUNT:
+        return AccountChange.decode(body)
+    if version == 0 or version == VERSION_PACKED or version > VERSION_LAST:
         raise MalformedError(f"transaction version {version}")
+    return None

@@ -36,6 +36,7 @@ TRANSACTIONS = vectors("transactions")
 DETAILS = vectors("details")
 SCHEDULES = vectors("schedules")
 BLOCKS = vectors("blocks")
+ACCOUNTS = vectors("accounts")
 PACKED = vectors("packed")
 BY_BUNDLE = vectors("bybundle")
 

@@ -166,6 +166,74 @@ def test_answers_that_are_not_the_apis(server: Server, content: Any) -> None:
         client.submit(bundle())
 
 
+OPEN: Dict[str, Any] = {
+    "holdHex": "07" * 32, "shard": 1, "decimals": 2,
+    "hold": {"account": "a:till", "asset": "EUR", "amount": "5", "to": ["b:till"], "poster": "b",
+             "expiresMs": "1700000000000"}}
+
+
+def test_open_holds_are_read_and_checked(server: Server) -> None:
+    server.answers = [(200, {}, {"hold": {**OPEN, "later": 1}})]
+    with ledgerd.Client(server.address) as client:
+        found = client.hold(bytes([7]) * 32)
+        assert (found.account, found.amount, found.to, found.decimals) == (
+            "a:till", 5, ["b:till"], 2)
+        with pytest.raises(ledgerd.MalformedAnswer):  # another hold
+            client.hold(bytes(32))
+        lies: List[Any] = [{**OPEN, "holdHex": "07"}, {**OPEN, "holdHex": "x"},
+                           {**OPEN, "decimals": 31}, {**OPEN, "hold": {}}, {**OPEN, "hold": []}, 5]
+        for name, value in (("amount", "0"), ("amount", ""), ("amount", str(2**127)),
+                            ("amount", 5), ("account", "a"), ("to", []), ("to", "b:till"),
+                            ("to", [5]), ("poster", ""), ("expiresMs", "0")):
+            lies.append({**OPEN, "hold": {**OPEN["hold"], name: value}})
+        for lie in lies:
+            server.answers = [(200, {}, {"holds": [lie]})]
+            with pytest.raises(ledgerd.MalformedAnswer):
+                list(client.holds(poster="b"))
+        # Holds of shards that are silent are not left out in silence.
+        server.answers = [(200, {}, {"holds": [OPEN], "unansweredShards": [2]})]
+        with pytest.raises(ledgerd.Unavailable):
+            list(client.holds())
+
+
+@pytest.mark.parametrize("terms", [
+    {"freeze": "ice"}, {"freeze": 1}, {"closed": "true"}, {"noDebits": 1}, {"guardian": "a b"},
+    {"limits": [{"asset": "EUR"}]}, {"limits": [{"asset": "EUR", "floor": "5.5"}]},
+    {"limits": [{"asset": "EUR", "velocity": "5"}]}, {"metadata": [{"key": ""}]},
+    {"metadata": {}}], ids=str)
+def test_terms_that_no_account_has_are_no_answer(server: Server, terms: Any) -> None:
+    server.answers = [(200, {}, {"account": {"account": "a:till", "terms": terms}})]
+    with ledgerd.Client(server.address) as client, pytest.raises(ledgerd.MalformedAnswer):
+        client.account("a:till")
+
+
+def test_another_account_is_no_answer(server: Server) -> None:
+    server.answers = [(200, {}, {"account": {"account": "a:safe", "alias": "safe"}})]
+    with ledgerd.Client(server.address) as client:
+        with pytest.raises(ledgerd.MalformedAnswer):
+            client.account_now("a:till")
+        with pytest.raises(ledgerd.MalformedAnswer):
+            client.account_by_alias("a", "till")
+
+
+def test_a_sender_says_what_is_wrong(server: Server) -> None:
+    with ledgerd.Client(server.address) as client:
+        sender = ledgerd.Sender(client, GENESIS.book(), "alice", KEYS["alice"])
+        for to in ([], "bob:till"):
+            with pytest.raises(ValueError, match="a list of 1 or more accounts"):
+                sender.hold("alice:till", 5, to, 1)
+        now = ledgerd.AccountNow("bob:till")
+        with pytest.raises(ValueError, match="its guardian calls guard"):
+            sender.change(now)
+        with pytest.raises(ValueError, match="not the guardian of bob:till, but nobody"):
+            sender.guard(now, True)
+        with pytest.raises(ValueError, match="the freeze of bob:till is none"):
+            sender.guard(now.with_terms(guardian="alice"), False)
+        with pytest.raises(ledgerd.MalformedError, match="the id of a hold of 2 bytes"):
+            sender.post_hold(b"ab")
+    assert not server.seen  # and no nonce was taken
+
+
 def test_failures_name_their_reason() -> None:
     status = answers.Status.of({"idHex": "00" * 32, "state": "TRANSACTION_STATE_FAILED",
                                 "reasonCode": "insufficient_funds", "reason": "too little"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -264,6 +265,183 @@ def test_proofs_of_supplies_hold_offline(ledger: Ledger, tmp_path: Path) -> None
             ledgerd.SupplyProof.decode(bytes(changed)).verify(genesis)
     with pytest.raises(ledgerd.ProofError):
         ledgerd.SupplyProof([]).verify(genesis)
+
+
+def hours(count: int) -> int:
+    return int(time.time() * 1000) + count * 3_600_000
+
+
+def test_holds_are_placed_posted_and_voided(ledger: Ledger) -> None:
+    with ledgerd.Client(ledger.addresses) as client:
+        holder = registered(ledger, client, "holder")
+        shop = registered(ledger, client, "shop")
+        ledgerd.require(holder.post(move(holder, "mint", "till", 100)), ledgerd.DURABLE)
+        to = ["shop:till", "shop:safe"]
+        made = [holder.hold("holder:till", value, to[:1 + value // 40], hours(1), note="order")
+                for value in (20, 40, 10)]
+        ledgerd.require(holder.post(made), ledgerd.DURABLE)
+        assert client.account("holder:till").balances[0].amount == 30
+        assert client.account("holder:till").balances[0].set_aside == 70
+        ids = [each.id() for each in made]
+        found = client.hold(ids[1])
+        assert (found.account, found.asset, found.amount, found.to, found.poster) == (
+            "holder:till", "unit", 40, sorted(to), "shop")
+        for chosen in ({"organisation": "holder"}, {"account": "holder:till"},
+                       {"poster": "shop"}):
+            listed = list(client.holds(page_size=1, **chosen))  # type: ignore[arg-type]
+            assert {each.id for each in listed} == set(ids)
+        assert not list(client.holds(poster="holder"))
+        assert client.placed_hold(ids[0]) == made[0]
+        with pytest.raises(ledgerd.ProofError):
+            client.placed_hold(holder.post(move(holder, "mint", "safe", 1))[0].id)
+        with pytest.raises(ValueError):
+            shop.post_hold(ids[0], placed=made[1])
+        with pytest.raises(ValueError):
+            shop.post_hold(ids[1])
+        stolen = holder.post(holder.void_hold(ids[0]))[0]
+        assert stolen.reason_code == "hold_differs"
+        ends = [shop.post_hold(ids[0]), shop.post_hold(ids[1], {"shop:till": 5, "shop:safe": 7}),
+                shop.void_hold(ids[2], note="cancelled")]
+        ledgerd.require(shop.post(ends), ledgerd.DURABLE)
+        assert client.account("holder:till").balance() == 68
+        assert client.account("shop:till").balance() == 25
+        assert client.account("shop:safe").balance() == 7
+        with pytest.raises(ledgerd.NotFound):
+            client.hold(ids[0])
+        again, = shop.post(shop.post_hold(ids[0]))
+        assert again.reason_code == "unknown_hold"
+
+
+def test_a_node_cannot_make_a_poster_sign_less(ledger: Ledger) -> None:
+    with ledgerd.Client(ledger.addresses) as client:
+        holder = registered(ledger, client, "payer")
+        shop = registered(ledger, client, "payee")
+        placed = holder.hold("payer:mint", 9, ["payee:till"], hours(1))
+        other = holder.hold("payer:mint", 1, ["payee:till"], hours(1))
+        ledgerd.require(holder.post([placed, other]), ledgerd.DURABLE)
+
+        class Liar(ledgerd.Client):
+            """Answers with the proof of another hold, or with one that is changed."""
+
+            def call(self, name: str, request: Any, timeout: Optional[float] = None) -> Any:
+                found = super().call(name, request, timeout)
+                if name == "GetProof":
+                    lie = ledgerd.Proof.decode(base64.b64decode(found["proof"]["encoded"]))
+                    lie.body = other.encode()
+                    found["proof"]["encoded"] = base64.b64encode(lie.encode()).decode()
+                return found
+
+        with Liar(ledger.addresses) as liar:
+            shop.client = liar
+            with pytest.raises((ledgerd.ProofError, ledgerd.MalformedAnswer)):
+                shop.post_hold(placed.id())
+        shop.client = client
+        assert shop.post_hold(placed.id()).postings[1].amount == 9
+
+
+def test_terms_of_accounts(ledger: Ledger) -> None:
+    genesis = ledgerd.Genesis.read(ledger.genesis_file)
+    with ledgerd.Client(ledger.addresses) as client:
+        acme, bank = (registered(ledger, client, name) for name in ("terms", "guard"))
+
+        def done(sender: ledgerd.Sender, change: ledgerd.AccountChange) -> None:
+            ledgerd.require(sender.post(change), ledgerd.DURABLE)
+
+        def refused(made: ledgerd.Transaction, why: str) -> None:
+            assert acme.post(made)[0].reason_code == why
+
+        till = client.account_now("terms:till", genesis)
+        assert till == ledgerd.AccountNow("terms:till", "Kasse 1", 1)  # opened with an alias
+        limit = ledgerd.AccountLimit(floor=5, ceiling=50, velocity=ledgerd.Velocity(20, 3600))
+        till = till.limited(limit).labelled({"iban": "DE12", "note": "ours"}, index=["iban"],
+                                            alias="front desk", guardian="guard")
+        done(acme, acme.change(till))
+        ledgerd.require(acme.post(move(acme, "mint", "till", 50)), ledgerd.DURABLE)
+        refused(move(acme, "mint", "till", 1), "above_ceiling")
+        refused(move(acme, "till", "safe", 46), "below_floor")
+        refused(move(acme, "till", "safe", 21), "velocity_exceeded")
+        assert acme.post(acme.change(till, "again"))[0].reason_code == "account_outdated"
+        now = client.account_now("terms:till", genesis)
+        assert now == client.account_now("terms:till") and now.terms == till.terms
+
+        assert client.account_by_alias("terms", "front desk").account == "terms:till"
+        with pytest.raises(ledgerd.NotFound):
+            client.account_by_alias("terms", "none")
+        assert [each.account for each in client.accounts(where=("iban", "DE12"))] == [
+            "terms:till"]
+        assert not list(client.accounts(where=("note", "ours")))  # not indexed
+
+        # The freeze takes effect although the terms changed since.
+        freeze = bank.guard(now, True)
+        done(acme, acme.change(now.labelled({"note": "mine"})))
+        done(bank, freeze)
+        refused(move(acme, "mint", "till", 1), "account_frozen")
+        now = client.account_now("terms:till", genesis)
+        assert now.terms.frozen_by_guardian and now.guarded == 1
+        assert acme.post(acme.change(now.unfrozen()))[0].reason_code == "account_fixed"
+        done(bank, bank.guard(now, False))
+        done(acme, acme.change(client.account_now("terms:till").frozen()))
+        refused(move(acme, "mint", "till", 1), "account_frozen")
+        done(acme, acme.change(client.account_now("terms:till").unfrozen()))
+
+        proof = client.proven_account("terms:till", genesis)
+        kept = ledgerd.BalanceProof.decode(proof.encode())
+        account, header, shard = kept.verify(genesis)
+        assert account.balance().amount == 50 and account.standing is not None and shard == 0
+        assert (account.standing.revision, account.standing.guarded) == (7, 2)
+        assert client.block(header.height).header.hash == header.hash()
+
+        done(acme, acme.change(client.account_now("terms:safe").closed()))
+        refused(move(acme, "mint", "safe", 1), "account_closed")
+
+
+def test_policies(ledger: Ledger) -> None:
+    with ledgerd.Client(ledger.addresses) as client:
+        acme = registered(ledger, client, "policies")
+        second = ledgerd.PrivateKey.generate()
+        policy = ledgerd.PolicyChange(
+            acme.ledger, "policies", 1,
+            [ledgerd.PolicyKey(acme._key.public), ledgerd.PolicyKey(second.public)],
+            limits=[ledgerd.PolicyLimit("unit", 10, 2)], refuse_assets=True, assets=["unit"])
+        ledgerd.require(acme.post(policy), ledgerd.DURABLE)
+        ledgerd.require(acme.post(move(acme, "mint", "till", 10)), ledgerd.DURABLE)
+        more = move(acme, "mint", "till", 11)
+        held = acme.hold("policies:till", 11, ["policies:safe"], hours(1))
+        for made in (more, held):
+            with pytest.raises(ledgerd.PermissionDenied, match="2 keys of organisation policies"):
+                acme.post(made)
+        with_both = ledgerd.Bundle.of([more, held])
+        for key in (acme._key, second):
+            with_both.sign("policies", key)
+        ledgerd.require(client.submit(with_both), ledgerd.DURABLE)
+        proof = client.proof(policy.id()).proof
+        proof.verify()
+        assert ledgerd.decode_body(proof.body) == policy
+
+
+def test_charts_of_accounts(ledger: Ledger) -> None:
+    with ledgerd.Client(ledger.addresses) as client:
+        acme = registered(ledger, client, "chart")
+        names = ["chart:till:a", "chart:till:b", "chart:till2"]
+        made = acme.transaction(openings=[ledgerd.Opening(each) for each in names])
+        moves = [acme.transaction(postings=[ledgerd.Posting("chart:mint", -value),
+                                            ledgerd.Posting(each, value)])
+                 for value, each in enumerate(["chart:till", *names], 1)]
+        ledgerd.require(acme.post([made, *moves]), ledgerd.DURABLE)
+        lines = client.chart("chart")
+        assert [(each.path, each.depth, each.account, each.accounts, each.totals)
+                for each in lines] == [
+            ("chart", 1, False, 6, {"unit": 0}), ("chart:mint", 2, True, 1, {"unit": -10}),
+            ("chart:safe", 2, True, 1, {}),
+            ("chart:till", 2, True, 3, {"unit": 6}), ("chart:till:a", 3, True, 1, {"unit": 2}),
+            ("chart:till:b", 3, True, 1, {"unit": 3}), ("chart:till2", 2, True, 1, {"unit": 4})]
+        cut = client.cut()
+        ledgerd.require(acme.post(acme.transaction(postings=[
+            ledgerd.Posting("chart:mint", -9), ledgerd.Posting("chart:till", 9)])),
+            ledgerd.DURABLE)
+        assert [(each.path, each.totals["unit"]) for each in
+                client.chart("chart:till", 0, cut)] == [("chart:till", 6)]
+        assert all(total == 0 for total in client.chart(depth=0)[0].totals.values())
 
 
 def test_supplies_add_up_where_issuers_came_to_last() -> None:

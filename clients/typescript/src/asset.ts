@@ -9,6 +9,7 @@ import {
   elements,
   fixed,
   HASH_SIZE,
+  known,
   MalformedError,
   Reader,
   string,
@@ -43,7 +44,13 @@ export interface AssetTerms {
   note?: string;
 }
 
+const ASSET = [
+  ...["ledger", "signer", "stream", "sequence", "asset", "number", "decimals", "supply", "cap"],
+  ...["closed", "issuers", "note"],
+];
+
 function encodeIssuer(each: Issuer): Uint8Array {
+  known(each, "an issuer", ["organisation", "allowance", "withdrawn"]);
   const [organisation, allowance] = [string(each.organisation), amount(each.allowance ?? 0n)];
   return concat(organisation, allowance, boolean(each.withdrawn ?? false));
 }
@@ -94,7 +101,7 @@ export class AssetChange {
   /** Returns the body: the canonical bytes. Throws MalformedError. */
   encode(): Uint8Array {
     const { number = 1n, decimals = 0, supply = "unlimited", cap = 0n, issuers = [] } = this.terms;
-    const t = this.terms;
+    const t = known(this.terms, "an asset", ASSET);
     if (t.asset === names.DEFAULT_ASSET) {
       throw new MalformedError(`${t.asset} is the asset of amounts that name none`);
     }

@@ -21,6 +21,7 @@ import {
 import type { Genesis } from "./genesis.js";
 import { leafHash, ProofError } from "./merkle.js";
 import * as names from "./names.js";
+import { AccountNow, NO_TERMS, readStanding, type Standing } from "./terms.js";
 import { blockHash, decodeHeader, type Header, HEADER_SIZE } from "./proof.js";
 
 const VERSION = 4;
@@ -48,6 +49,15 @@ export interface ProvenAccount {
   opened: bigint; // the height of the block
   history: bigint; // how many transactions changed it
   balances: ProvenBalance[];
+  standing: Standing | undefined; // if it ever had terms
+}
+
+/** Returns the terms of a proven account, for a signer that is about to change them. */
+export function accountNowOf(proven: ProvenAccount): AccountNow {
+  const { account, alias, standing } = proven;
+  const none = { revision: 0n, guarded: 0n, terms: NO_TERMS };
+  const { revision, guarded, terms } = standing ?? none;
+  return new AccountNow({ account, alias, revision, guarded, terms });
 }
 
 // Decodes an account as the tree has it, from its number on.
@@ -61,6 +71,7 @@ function decodeEntry(account: string, entry: Uint8Array): ProvenAccount {
     opened: r.uvarint(),
     history: r.uvarint(),
     balances: [],
+    standing: undefined,
   };
   const asset = () => r.text("bytes of asset", names.ASSET_MAX);
   found.balances = r.list("balances", ACCOUNT_ASSETS_MAX, 2, () => ({
@@ -70,13 +81,16 @@ function decodeEntry(account: string, entry: Uint8Array): ProvenAccount {
     incoming: 0n,
   }));
   // What waits for other shards is there only if something does.
-  const holds = r.left
+  const waits = r.left > 0;
+  const holds = waits
     ? r.list("holds", ACCOUNT_ASSETS_MAX, 3, () => ({
         asset: asset(),
         setAside: r.amount(),
         incoming: r.amount(),
       }))
     : [];
+  if (r.left) found.standing = readStanding(r);
+  else if (waits && !holds.length) throw new MalformedError("nothing is set aside, and listed");
   r.end();
   for (const held of holds) {
     let known = found.balances.find((each) => each.asset === held.asset);

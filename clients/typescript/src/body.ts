@@ -1,19 +1,26 @@
 // Bodies of transactions of every kind, as bundles and proofs hold them.
 
 import { AssetChange } from "./asset.js";
+import { BookChange } from "./book.js";
 import { MalformedError } from "./codec.js";
+import { Hold, HoldEnd } from "./hold.js";
 import { CharterChange, PolicyChange } from "./policy.js";
+import { AccountChange } from "./terms.js";
 import {
   Cancellation,
   MembershipChange,
   Transaction,
   VERSION,
+  VERSION_ACCOUNT,
   VERSION_ASSET,
+  VERSION_BOOK,
   VERSION_CANCELLATION,
   VERSION_CHARTER,
   VERSION_CHARTER_LAST,
   VERSION_DEADLINE,
   VERSION_DETAILS,
+  VERSION_HOLD,
+  VERSION_HOLD_END,
   VERSION_LAST,
   VERSION_MEMBERSHIP,
   VERSION_PACKED,
@@ -23,8 +30,8 @@ import {
 /**
  * Throws MalformedError if the body is of a kind that this package decodes, and malformed.
  *
- * Of the other kinds (verdicts, changes of a book, arrivals, holds, terms of accounts) only the
- * version is checked. Their ids are hashes of their bytes, so a proof of one holds as any other.
+ * Of the other kinds (verdicts and arrivals, which chains make) only the version is checked. Their
+ * ids are hashes of their bytes, so a proof of one holds as any other.
  */
 export function checkBody(body: Uint8Array): void {
   const version = body[0] ?? 0;
@@ -32,7 +39,11 @@ export function checkBody(body: Uint8Array): void {
   if (entries.includes(version)) Transaction.decode(body);
   else if (version === VERSION_MEMBERSHIP) MembershipChange.decode(body);
   else if (version === VERSION_ASSET) AssetChange.decode(body);
+  else if (version === VERSION_BOOK) BookChange.decode(body);
   else if (version === VERSION_CANCELLATION) Cancellation.decode(body);
+  else if (version === VERSION_HOLD) Hold.decode(body);
+  else if (version === VERSION_HOLD_END) HoldEnd.decode(body);
+  else if (version === VERSION_ACCOUNT) AccountChange.decode(body);
   else if (version === VERSION_POLICY) PolicyChange.decode(body);
   else if (version >= VERSION_CHARTER && version <= VERSION_CHARTER_LAST) {
     CharterChange.decode(body);

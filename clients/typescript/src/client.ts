@@ -1,29 +1,44 @@
 // A client of a node's API: JSON over HTTP, in the form of the Connect protocol. It uses fetch,
 // which browsers and Node have.
-//
-// Fields of an answer that are not known here are ignored, as usual in protobuf: a node of a later
-// version may say more.
 
+import {
+  type Account,
+  accountOf,
+  type BlockHeader,
+  blockHeaderOf,
+  type ChartLine,
+  type HistoryEntry,
+  historyEntryOf,
+  type Json,
+  type Level,
+  list,
+  type OpenHold,
+  openHoldOf,
+  part,
+  type Place,
+  placeOf,
+  reached,
+  type Status,
+  statusOf,
+  text,
+  whole,
+  word,
+} from "./answers.js";
+import { accountNowOf, BalanceProof } from "./balance.js";
 import type { Bundle } from "./bundle.js";
-import { base64, concat, equal, fromBase64, fromHex, hex, MalformedError } from "./codec.js";
-import { BalanceProof } from "./balance.js";
+import { base64, concat, equal, fromBase64, hex, known, MalformedError } from "./codec.js";
 import { type Auditor, certified, CertifiedProof, Finality } from "./certificate.js";
 import { Genesis } from "./genesis.js";
+import { Hold } from "./hold.js";
 import { ProofError } from "./merkle.js";
-import { DEFAULT_ASSET } from "./names.js";
+import { organisationOf } from "./names.js";
 import { PackedBundle } from "./packed.js";
-import { blockHash, decodeHeader, Proof } from "./proof.js";
+import { Proof } from "./proof.js";
 import { AssetProof, type ShardProof, SupplyProof } from "./supply.js";
+import { AccountNow } from "./terms.js";
 
 const SERVICE = "/ledgerd.v1.LedgerService/";
 const ANSWER_MAX = 128 << 20; // bytes of an answer; a finality has at most 64 MiB before base64
-const STATES = ["pending", "ordered", "stored", "durable"];
-
-/** How far a submission waits. */
-export type Level = "admitted" | "ordered" | "stored" | "durable" | "durable_everywhere";
-
-/** A message of the API as JSON has it. */
-export type Json = { [name: string]: unknown };
 
 /** No node answered in time. A submission may have reached one: submit the same bundle again. */
 export class ConnectionFailed extends Error {
@@ -61,79 +76,12 @@ export class NotDone extends Error {
   }
 }
 
-/** How far a transaction is; `state` is "" if the node does not know it. */
-export interface Status {
-  id: Uint8Array;
-  state: string;
-  height: bigint;
-  index: number;
-  reasonCode: string; // a stable word for why it failed, such as insufficient_funds
-  reason: string;
-  shard: number;
-  destinations: number[];
-  everywhere: boolean;
-}
-
-/** Reports whether a transaction has reached the level. */
-export function reached(status: Status, level: Level): boolean {
-  if (level === "durable_everywhere") {
-    return status.state === "durable" && (status.everywhere || status.destinations.length < 2);
-  }
-  const wanted = level === "admitted" ? 0 : STATES.indexOf(level);
-  return STATES.indexOf(status.state) >= wanted;
-}
-
 /** Throws NotDone unless all transactions have reached the level and none has failed. */
 export function require(statuses: Status[], level: Level): void {
   const wrong =
     statuses.find((each) => each.state === "failed" || each.state === "expired") ??
     statuses.find((each) => !reached(each, level));
   if (wrong) throw new NotDone(wrong);
-}
-
-/** An account and its balances after a block. */
-export interface Account {
-  account: string;
-  alias: string;
-  issuer: boolean;
-  height: bigint;
-  shard: number;
-  balances: Balance[];
-}
-
-/** An amount of an asset, and what waits for other shards. */
-export interface Balance {
-  asset: string;
-  amount: bigint;
-  setAside: bigint;
-  incoming: bigint;
-}
-
-/** Returns how much an account has of an asset. */
-export function balance(account: Account, asset: string = DEFAULT_ASSET): bigint {
-  return account.balances.find((each) => each.asset === asset)?.amount ?? 0n;
-}
-
-/** A transaction that changed an account. */
-export interface HistoryEntry {
-  id: Uint8Array;
-  height: bigint;
-  index: number;
-  time: bigint; // in milliseconds since 1970
-  changes: Balance[];
-  note: string;
-}
-
-/** A block without its transactions. `canonical` has the bytes that decodeHeader takes. */
-export interface BlockHeader {
-  height: bigint;
-  hash: Uint8Array;
-  previous: Uint8Array;
-  time: bigint; // in milliseconds since 1970
-  transactions: number;
-  failed: number;
-  shard: number;
-  canonical: Uint8Array;
 }
 
 /** Options of a client. A call ends within `timeout` milliseconds. */
@@ -282,9 +230,107 @@ export class Client {
     return read("GetAccount", () => accountOf(part(answer["account"])));
   }
 
-  /** Yields all accounts whose names begin with the prefix. */
+  /** Resolves to the account of an organisation with an alias. */
+  async accountByAlias(organisation: string, alias: string): Promise<Account> {
+    const answer = await this.call("GetAccount", { organisation, alias });
+    return read("GetAccount", () => {
+      const found = accountOf(part(answer["account"]));
+      if (found.alias !== alias || organisationOf(found.account) !== organisation) {
+        throw new TypeError(`${found.account} has another alias`);
+      }
+      return found;
+    });
+  }
+
+  /**
+   * Yields all accounts whose names begin with the prefix. Rejects with ApiError if accounts are
+   * missing, because no node of a shard answers or an organisation is on its way to another one.
+   */
   accounts(prefix = "", pageSize = 100): AsyncGenerator<Account, void> {
     return this.#pages("ListAccounts", { prefix, pageSize }, "accounts", accountOf);
+  }
+
+  /** Yields the accounts whose terms have an indexed metadatum, of those with the prefix. */
+  async *accountsWhere(
+    key: string,
+    value: string,
+    prefix = "",
+    pageSize = 100,
+  ): AsyncGenerator<Account, void> {
+    const request = { prefix, pageSize, whereKey: key, whereValue: value };
+    for await (const each of this.#pages("ListAccounts", request, "accounts", accountOf)) {
+      // A node of an older version does not select.
+      const is = each.terms.metadata.some(
+        (datum) => datum.indexed && datum.key === key && datum.value === value,
+      );
+      if (is) yield each;
+    }
+  }
+
+  /**
+   * Resolves to a place in the chain of each shard, at which balances add up to zero: that of all
+   * that is durable, or of a block of the root's chain.
+   */
+  async cut(height?: bigint): Promise<Place[]> {
+    const answer = await this.call("GetCut", height === undefined ? {} : { height: `${height}` });
+    return read("GetCut", () => list(answer["places"]).map(placeOf));
+  }
+
+  /**
+   * Sums up balances at a cut for each level of the paths of accounts, over all shards: of the
+   * account with the path `under`, and of those below it. `depth` bounds how many parts the paths
+   * of lines have beyond that; accounts further down count in the lines above them.
+   */
+  async chart(
+    options: { under?: string; depth?: number; cut?: Place[] } = {},
+  ): Promise<ChartLine[]> {
+    known(options, "a chart", ["under", "depth", "cut"]);
+    const under = (options.under ?? "").replace(/:$/, "");
+    const first = under ? under.split(":").length : 0;
+    const most = first + (options.depth ?? Infinity);
+    const cut = (options.cut ?? (await this.cut())).map((each) => ({
+      ...each,
+      height: `${each.height}`,
+      carried: `${each.carried}`,
+      streamed: each.streamed.map(String),
+    }));
+    const lines = new Map<string, ChartLine>();
+    const request = { prefix: under, pageSize: 1000, cut };
+    for await (const each of this.#pages("ListAccounts", request, "accounts", accountOf)) {
+      const parts = each.account.split(":");
+      // acme:customers2 is not below acme:customers.
+      if (under && parts.slice(0, first).join(":") !== under) continue;
+      for (let depth = first; depth <= Math.min(parts.length, most); depth++) {
+        const path = parts.slice(0, depth).join(":");
+        const empty = { path, depth, account: false, accounts: 0, totals: new Map() };
+        const line = lines.get(path) ?? empty;
+        lines.set(path, line);
+        line.accounts++;
+        line.account ||= depth === parts.length;
+        for (const { asset, amount } of each.balances) {
+          line.totals.set(asset, (line.totals.get(asset) ?? 0n) + amount);
+        }
+      }
+    }
+    return [...lines.values()].sort((a, b) => comparePaths(a.path, b.path));
+  }
+
+  /** Resolves to a hold that is open, as a node says. */
+  async hold(id: Uint8Array): Promise<OpenHold> {
+    const answer = await this.call("GetHold", { holdHex: hex(id) });
+    return read("GetHold", () => {
+      const found = openHoldOf(part(answer["hold"]));
+      if (!equal(found.id, id)) throw new TypeError("another hold");
+      return found;
+    });
+  }
+
+  /** Yields the holds that are open and match all that is named, of all shards. */
+  holds(
+    of: { organisation?: string; account?: string; poster?: string } = {},
+    pageSize = 100,
+  ): AsyncGenerator<OpenHold, void> {
+    return this.#pages("ListHolds", { ...of, pageSize }, "holds", openHoldOf);
   }
 
   /** Yields the transactions that changed an account, the newest first unless `ascending`. */
@@ -322,6 +368,14 @@ export class Client {
   ): AsyncGenerator<T, void> {
     for (let pageToken = ""; ; ) {
       const answer = await this.call(name, pageToken ? { ...request, pageToken } : request);
+      const missing = [answer["unansweredShards"], answer["movingOrganisations"]].flat();
+      if (missing.some((each) => each !== undefined)) {
+        const what = `${name}: shards that do not answer or organisations that move are missing`;
+        throw new ApiError("unavailable", `${what}: ${missing.join(" ")}`, true, false);
+      }
+      if (request["cut"] && answer["atCut"] !== true) {
+        throw new MalformedAnswer(`${name}: the node does not know cuts`);
+      }
       const [page, next] = read(name, () => [
         list(answer[field]).map((each) => make(part(each))),
         text(answer["nextPageToken"]),
@@ -389,8 +443,40 @@ export class Client {
   }
 
   /**
-   * Resolves to the proof of what an account has after the newest block of its shard, whose genesis
-   * is needed. Waits until the block is certified, and rejects as certifiedProof does.
+   * Resolves to the transaction that placed a hold, whose hash is the hold's id. So no node can say
+   * that less is held or leave out accounts. Rejects with ProofError if the transaction placed
+   * none.
+   */
+  async placedHold(id: Uint8Array): Promise<Hold> {
+    const { proof } = await this.proof(id);
+    proof.verify();
+    try {
+      return Hold.decode(proof.parts.body);
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      throw new ProofError(`${hex(id)}: ${error.message}`);
+    }
+  }
+
+  /**
+   * Resolves to the terms of an account, for a signer that is about to change them. With a genesis
+   * they are proven, and else a node is believed: a change replaces all terms.
+   */
+  async accountNow(account: string, genesis?: Genesis): Promise<AccountNow> {
+    if (genesis) {
+      const proof = await this.provenAccount(account, genesis);
+      return accountNowOf(proof.open().account);
+    }
+    const found = await this.account(account);
+    if (found.account !== account) {
+      throw new MalformedAnswer(`GetAccount: ${found.account}, not ${account}`);
+    }
+    return new AccountNow(found);
+  }
+
+  /**
+   * Resolves to the proof of what an account has after the newest block of its shard. The genesis
+   * is that of any shard. Waits until the block is certified, and rejects as certifiedProof does.
    */
   async provenAccount(
     account: string,
@@ -405,9 +491,10 @@ export class Client {
       return proof;
     });
     const { header } = new BalanceProof(parts).open();
-    const finality = await this.#certificateOf(header.height, genesis, deadline);
+    const chain = genesis.forShard(read("GetAccountProof", () => Number(whole(answer["shard"]))));
+    const finality = await this.#certificateOf(header.height, chain, deadline);
     const proof = new BalanceProof({ ...parts, finality });
-    proof.verify(genesis);
+    proof.verify(chain);
     return proof;
   }
 
@@ -522,33 +609,6 @@ function read<T>(name: string, make: () => T): T {
   }
 }
 
-function text(value: unknown = ""): string {
-  if (typeof value !== "string") throw new TypeError("a field that is no text");
-  return value;
-}
-
-function whole(value: unknown = 0): bigint {
-  if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
-  if (typeof value === "string" && /^(-?[0-9]+)?$/.test(value)) return BigInt(value);
-  throw new TypeError("a field that is no integer");
-}
-
-function list(value: unknown = []): unknown[] {
-  if (!Array.isArray(value)) throw new TypeError("a field that is no list");
-  return value;
-}
-
-function part(value: unknown = {}): Json {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new TypeError("a field that is no message");
-  }
-  return value as Json;
-}
-
-function word(value: unknown, prefix: string): string {
-  return text(value).replace(prefix, "").toLowerCase();
-}
-
 function levelOf(level: Level): string {
   return `LEVEL_${level.toUpperCase()}`;
 }
@@ -561,55 +621,13 @@ function shardOf(genesis: Genesis): number | undefined {
   return genesis.shards.length ? genesis.shard : undefined;
 }
 
-function balanceOf(found: unknown): Balance {
-  const each = part(found);
-  return {
-    asset: text(each["asset"]),
-    amount: whole(each["amount"]),
-    setAside: whole(each["setAside"]),
-    incoming: whole(each["incoming"]),
-  };
-}
-
-function accountOf(found: Json): Account {
-  return {
-    account: text(found["account"]),
-    alias: text(found["alias"]),
-    issuer: found["issuer"] === true,
-    height: whole(found["height"]),
-    shard: Number(whole(found["shard"])),
-    balances: list(found["balances"]).map(balanceOf),
-  };
-}
-
-function historyEntryOf(found: Json): HistoryEntry {
-  return {
-    id: fromHex(text(found["transactionIdHex"])),
-    height: whole(found["height"]),
-    index: Number(whole(found["index"])),
-    time: whole(found["timeMs"]),
-    changes: list(found["changes"]).map(balanceOf),
-    note: text(found["note"]),
-  };
-}
-
-// The canonical bytes have the hash. The moment, the failures and the shard are the node's word.
-function blockHeaderOf(found: Json): BlockHeader {
-  const canonical = fromBase64(text(found["canonical"]));
-  const [header, hash] = [decodeHeader(canonical), fromBase64(text(found["hash"]))];
-  if (!equal(blockHash(canonical), hash) || header.height !== whole(found["height"])) {
-    throw new TypeError("a block with the header of another one");
+// Orders paths part by part, as in a table of contents.
+function comparePaths(a: string, b: string): number {
+  const [left, right] = [a.split(":"), b.split(":")];
+  for (let i = 0; i < Math.min(left.length, right.length); i++) {
+    if (left[i] !== right[i]) return left[i]! < right[i]! ? -1 : 1;
   }
-  return {
-    height: header.height,
-    hash,
-    previous: header.previous,
-    time: whole(found["timeMs"]),
-    transactions: header.transactions,
-    failed: Number(whole(found["failedCount"])),
-    shard: Number(whole(found["shard"])),
-    canonical,
-  };
+  return a.length - b.length;
 }
 
 function statusesOf(name: string, found: Json, ids: Uint8Array[]): Status[] {
@@ -621,18 +639,4 @@ function statusesOf(name: string, found: Json, ids: Uint8Array[]): Status[] {
     }
     return statuses;
   });
-}
-
-function statusOf(found: Json): Status {
-  return {
-    id: found["idHex"] ? fromHex(text(found["idHex"])) : fromBase64(text(found["id"])),
-    state: word(found["state"], "TRANSACTION_STATE_").replace("unspecified", ""),
-    height: whole(found["height"]),
-    index: Number(whole(found["index"])),
-    reasonCode: text(found["reasonCode"]),
-    reason: text(found["reason"]),
-    shard: Number(whole(found["shard"])),
-    destinations: list(found["destinations"]).map((each) => Number(whole(each))),
-    everywhere: found["everywhere"] === true,
-  };
 }

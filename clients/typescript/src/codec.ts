@@ -158,6 +158,7 @@ export function textOf(value: Uint8Array): string {
 }
 
 export function boolean(value: boolean): Uint8Array {
+  if (typeof value !== "boolean") throw new MalformedError(`${value} is neither true nor false`);
   return Uint8Array.of(value ? 1 : 0);
 }
 
@@ -179,6 +180,25 @@ export function amount(value: bigint): Uint8Array {
 /** Encodes a list of elements that are encoded already. */
 export function elements(values: Uint8Array[]): Uint8Array {
   return concat(uvarint(values.length), ...values);
+}
+
+/**
+ * Returns the value, or throws MalformedError if it has a field that is none of the names. A caller
+ * without types could else leave out what it misspells, such as the ceiling of an account.
+ */
+export function known<T extends object>(value: T, what: string, fields: readonly string[]): T {
+  const other = Object.keys(value).find((each) => !fields.includes(each));
+  if (other !== undefined) {
+    const shown = JSON.stringify(other.slice(0, 80));
+    throw new MalformedError(`${what} has no ${shown}, only ${fields.join(", ")}`);
+  }
+  return value;
+}
+
+/** Returns the integer, or throws MalformedError if it is no bigint. */
+export function bigint(value: bigint, what: string): bigint {
+  if (typeof value !== "bigint") throw new MalformedError(`${what} is a bigint, not ${value}`);
+  return value;
 }
 
 /** Returns the value, or throws MalformedError if it does not have the size. */

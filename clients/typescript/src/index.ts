@@ -8,6 +8,20 @@
 // says; a call ends within its time.
 
 export {
+  type Account,
+  balance,
+  type Balance,
+  type BlockHeader,
+  type ChartLine,
+  type HistoryEntry,
+  type Json,
+  type Level,
+  type OpenHold,
+  type Place,
+  reached,
+  type Status,
+} from "./answers.js";
+export {
   AssetChange,
   type AssetTerms,
   decimal,
@@ -16,12 +30,14 @@ export {
 } from "./asset.js";
 export * from "./balance.js";
 export * from "./body.js";
+export * from "./book.js";
 export * from "./bundle.js";
 export * from "./certificate.js";
 export * from "./client.js";
 export { base64, fromBase64, fromHex, hex, MalformedError } from "./codec.js";
 export { PrivateKey, verify } from "./ed25519.js";
 export { Genesis, home, type Shard } from "./genesis.js";
+export * from "./hold.js";
 export * from "./keys.js";
 export { leafHash, pathOf, ProofError, rootOf, verifyPath } from "./merkle.js";
 export * as names from "./names.js";
@@ -31,4 +47,5 @@ export * from "./proof.js";
 export { APPLIED, CODES, NO_ITEM, reasonCode } from "./results.js";
 export * from "./sender.js";
 export * from "./supply.js";
+export * from "./terms.js";
 export * from "./transaction.js";

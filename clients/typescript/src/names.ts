@@ -32,6 +32,12 @@ export const PATH_HASHES_MAX = 33;
 export const FINALITY_HEADERS_MAX = 4096;
 export const DECIMALS_MAX = 30;
 export const ISSUERS_MAX = 64;
+export const HOLD_ACCOUNTS_MAX = 16;
+export const ACCOUNT_LIMITS_MAX = 16;
+export const METADATA_MAX = 16;
+export const METADATA_KEY_MAX = 32;
+export const METADATA_VALUE_MAX = 128;
+export const VELOCITY_SECONDS_MAX = 366 * 24 * 60 * 60;
 export const LIMITS_MAX = 64;
 export const POLICY_ASSETS_MAX = 256;
 
@@ -58,6 +64,11 @@ export function organisation(text: string): string {
 
 export function asset(text: string): string {
   return word(text, ASSET_MAX, "asset");
+}
+
+/** Returns a key of metadata, or throws MalformedError. */
+export function metadataKey(text: string): string {
+  return word(text, METADATA_KEY_MAX, "metadata");
 }
 
 export function chain(text: string): string {

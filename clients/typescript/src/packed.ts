@@ -12,6 +12,7 @@ import {
   elements,
   fixed,
   HASH_SIZE,
+  known,
   MalformedError,
   Reader,
   string,
@@ -190,6 +191,7 @@ export class PackedBundle {
     const [paths, assets] = [new Map<string, number>(), new Map<string, number>()];
     let largest = 1n;
     const records = transfers.map((each): PackedRecord => {
+      known(each, "a transfer", ["from", "to", "amount", "asset"]);
       if (each.amount <= 0n || each.amount > AMOUNT_MAX || each.from === each.to) {
         throw new MalformedError(`no plain transfer: ${each.amount} from ${each.from}`);
       }

@@ -9,6 +9,7 @@ import {
   HASH_SIZE,
   hex,
   KEY_SIZE,
+  known,
   MalformedError,
   Reader,
   string,
@@ -55,13 +56,18 @@ export interface PolicyTerms {
   note?: string;
 }
 
+const POLICY = [
+  ...["ledger", "signer", "stream", "sequence", "number", "keys", "threshold", "limits"],
+  ...["refuseAssets", "assets", "note"],
+];
+
 /** Replaces the policy of its signer. It does not expire. */
 export class PolicyChange {
   constructor(readonly terms: PolicyTerms) {}
 
   /** Returns the body: the canonical bytes. Throws MalformedError. */
   encode(): Uint8Array {
-    const t = this.terms;
+    const t = known(this.terms, "a policy", POLICY);
     const { limits = [], assets = [], refuseAssets = false } = t;
     checkPolicy(t, limits, assets, refuseAssets);
     return concat(
@@ -150,6 +156,7 @@ function checkPolicy(
     );
   }
   limits.forEach((each, i) => {
+    known(each, "a limit", ["asset", "above", "signatures"]);
     names.asset(each.asset);
     if (each.above < 0n || each.signatures < 1) {
       throw new MalformedError(`a limit above ${each.above} with ${each.signatures} signatures`);
@@ -199,13 +206,18 @@ export interface CharterTerms {
   note?: string;
 }
 
+const CHARTER = [
+  ...["ledger", "stream", "sequence", "number", "operators", "threshold"],
+  ...["registrationByOperators", "version", "quotas", "note"],
+];
+
 /** Replaces the charter: the operators, and what they ask for. The operators sign it. */
 export class CharterChange {
   constructor(readonly terms: CharterTerms) {}
 
   /** Returns the body: the canonical bytes. Throws MalformedError. */
   encode(): Uint8Array {
-    const t = this.terms;
+    const t = known(this.terms, "a charter", CHARTER);
     const { version = 0n, quotas = [] } = t;
     const count = t.operators.length;
     if (count < 1 || count > names.OPERATORS_MAX) {

@@ -10,6 +10,7 @@ import {
   hex,
   HASH_SIZE,
   KEY_SIZE,
+  known,
   MalformedError,
   Reader,
   sha256,
@@ -28,11 +29,16 @@ export const VERSION_CHARTER_LAST = 7;
 export const VERSION_PACKED = 8;
 export const VERSION_DEADLINE = 9;
 export const VERSION_CANCELLATION = 10;
+export const VERSION_BOOK = 11;
 export const VERSION_ASSET = 13;
-/** Of the newest kind of body that proofs may have: a change of the terms of an account. */
+export const VERSION_HOLD = 14;
+export const VERSION_HOLD_END = 15;
+export const VERSION_ACCOUNT = 16;
 export const VERSION_DETAILS = 17;
+/** Of the newest kind of body that proofs may have: an occurrence of a schedule. */
 export const VERSION_LAST = 20;
-const TIME_LIMIT = 1n << 63n;
+/** Times are below this. */
+export const TIME_LIMIT = 1n << 63n;
 
 const ID_DOMAIN = domain("ledgerd/transaction/1");
 
@@ -69,6 +75,7 @@ export interface Record {
 }
 
 function encodeRegistration(each: Registration): Uint8Array {
+  known(each, "a registration", ["organisation", "keys", "shard"]);
   names.organisation(each.organisation);
   const keys = each.keys.map((key) => fixed(key, KEY_SIZE, "a key"));
   if (keys.length < 1 || keys.length > names.KEYS_MAX) {
@@ -98,6 +105,7 @@ function readRegistration(r: Reader): Registration {
 }
 
 function encodeOpening(each: Opening): Uint8Array {
+  known(each, "an opening", ["account", "issuer", "alias"]);
   return concat(
     string(names.path(each.account)),
     boolean(each.issuer ?? false),
@@ -105,12 +113,14 @@ function encodeOpening(each: Opening): Uint8Array {
   );
 }
 
-function encodePosting(each: Posting): Uint8Array {
+export function encodePosting(each: Posting): Uint8Array {
+  known(each, "a posting", ["account", "amount", "asset"]);
   const asset = names.asset(each.asset ?? names.DEFAULT_ASSET);
   return concat(string(names.path(each.account)), string(asset), amount(each.amount));
 }
 
 function encodeRecord(each: Record): Uint8Array {
+  known(each, "a record", ["key", "value"]);
   if (each.value.length > names.RECORD_VALUE_MAX) {
     throw new MalformedError(
       `a record's value of ${each.value.length} bytes, at most ${names.RECORD_VALUE_MAX} allowed`,
@@ -259,6 +269,7 @@ export class Transaction implements TransactionParts {
     this.records = parts.records ?? [];
     this.note = parts.note ?? "";
     this.details = parts.details;
+    known(parts, "a transaction", Object.keys(this));
   }
 
   /** Returns the body: the canonical bytes. Throws MalformedError. */
@@ -392,7 +403,8 @@ export class Cancellation {
 
   /** Returns the body: the canonical bytes. Throws MalformedError. */
   encode(): Uint8Array {
-    const p = this.parts;
+    const head = ["ledger", "signer", "stream", "sequence", "deadline"];
+    const p = known(this.parts, "a cancellation", [...head, "transaction", "shard", "note"]);
     const shard = p.shard ?? 0;
     if (p.deadline <= 0n || p.deadline >= TIME_LIMIT || shard >= 2 ** 32) {
       throw new MalformedError("a cancellation names a deadline and a shard");

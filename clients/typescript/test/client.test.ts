@@ -152,3 +152,104 @@ test("nonces of transactions that are made at once differ", async (t) => {
   assert.deepEqual(made.map((each) => each.sequence), [7n, 8n, 9n]);
   assert.equal(seen.length, 2);
 });
+
+const OPEN = {
+  holdHex: "07".repeat(32),
+  shard: 1,
+  decimals: 2,
+  hold: {
+    account: "a:till",
+    asset: "EUR",
+    amount: "5",
+    to: ["b:till"],
+    poster: "b",
+    expiresMs: "1700000000000",
+  },
+};
+
+test("open holds are read and checked", async (t) => {
+  const { url } = await serve(t, [200, {}, { hold: { ...OPEN, later: 1 } }]);
+  const found = await new ledgerd.Client(url).hold(new Uint8Array(32).fill(7));
+  assert.deepEqual([found.amount, found.to, found.decimals], [5n, ["b:till"], 2]);
+  await assert.rejects(new ledgerd.Client(url).hold(new Uint8Array(32)), ledgerd.MalformedAnswer);
+  const changed = [
+    { amount: "0" },
+    { amount: "" },
+    { amount: String(1n << 127n) },
+    { amount: "5.5" },
+    { account: "a" },
+    { to: [] },
+    { to: "b:till" },
+    { to: [5] },
+    { poster: "" },
+    { expiresMs: "0" },
+  ].map((each) => ({ ...OPEN, hold: { ...OPEN.hold, ...each } }));
+  const lies = [
+    ...changed,
+    { ...OPEN, holdHex: "07" },
+    { ...OPEN, holdHex: "x" },
+    { ...OPEN, decimals: 31 },
+    { ...OPEN, hold: {} },
+    { ...OPEN, hold: [] },
+    5,
+  ];
+  const listed = async (answer: unknown) => {
+    const { url } = await serve(t, [200, {}, answer]);
+    for await (const each of new ledgerd.Client(url).holds()) assert.fail(each.account);
+  };
+  for (const lie of lies) {
+    await assert.rejects(listed({ holds: [lie] }), ledgerd.MalformedAnswer, JSON.stringify(lie));
+  }
+  // Holds of shards that are silent are not left out in silence.
+  await assert.rejects(listed({ holds: [OPEN], unansweredShards: [2] }), ledgerd.ApiError);
+});
+
+test("terms that no account has are no answer", async (t) => {
+  for (const terms of [
+    { freeze: "ice" },
+    { freeze: 1 },
+    { closed: "true" },
+    { noDebits: 1 },
+    { guardian: "a b" },
+    { limits: [{ asset: "EUR" }] },
+    { limits: [{ asset: "EUR", floor: "5.5" }] },
+    { limits: [{ asset: "EUR", velocity: "5" }] },
+    { metadata: [{ key: "" }] },
+    { metadata: {} },
+  ]) {
+    const { url } = await serve(t, [200, {}, { account: { account: "a:till", terms } }]);
+    const answer = new ledgerd.Client(url).account("a:till");
+    await assert.rejects(answer, ledgerd.MalformedAnswer, JSON.stringify(terms));
+  }
+  const { url } = await serve(t, [200, {}, { account: { account: "a:safe", alias: "safe" } }]);
+  const client = new ledgerd.Client(url);
+  await assert.rejects(client.accountNow("a:till"), ledgerd.MalformedAnswer);
+  await assert.rejects(client.accountByAlias("a", "till"), ledgerd.MalformedAnswer);
+});
+
+test("a sender says what is wrong", async (t) => {
+  const { url, seen } = await serve(t, [200, {}, { nextSequence: "7" }]);
+  const client = new ledgerd.Client(url);
+  const sender = new ledgerd.Sender(client, parts.ledger, "alice", key);
+  const hold = { account: "alice:till", amount: 5n, expires: 1n };
+  for (const to of [[], "bob:till" as unknown as string[]]) {
+    await assert.rejects(sender.hold({ ...hold, to }), /a list of 1 or more accounts/);
+  }
+  const id = new Uint8Array(32);
+  const options = { dedline: 5n } as ledgerd.EndOptions;
+  await assert.rejects(sender.voidHold(id, options), /has no "dedline", only placed, deadline/);
+  await assert.rejects(sender.postHold(id.slice(2)), /the id of a hold of 30 bytes/);
+  const now = new ledgerd.AccountNow({
+    account: "bob:till",
+    alias: "",
+    revision: 0n,
+    guarded: 0n,
+    terms: ledgerd.NO_TERMS,
+  });
+  assert.throws(() => sender.change(now), /its guardian calls guard/);
+  assert.throws(() => sender.guard(now, true), /not the guardian of bob:till, but nobody/);
+  const guarded = now.with({ guardian: "alice" });
+  assert.throws(() => sender.guard(guarded, false), /the freeze of bob:till is none/);
+  await assert.rejects(client.chart({ unter: "a" } as object), /has no "unter"/);
+  assert.equal(seen.length, 0); // and no nonce was taken
+});

@@ -159,11 +159,6 @@ test("pages, and proofs of balances that hold offline", { skip }, async () => {
   const statuses = await sender.post(made);
   ledgerd.require(statuses, "durable");
   assert.equal(ledgerd.balance(await client.account(`${dora}:till`)), 1206n);
-  const all = async <T>(of: AsyncIterable<T>): Promise<T[]> => {
-    const found: T[] = [];
-    for await (const each of of) found.push(each);
-    return found;
-  };
   assert.deepEqual(
     (await all(client.accounts(`${dora}:`, 1))).map((each) => each.account),
     [`${dora}:mint`, `${dora}:till`],
@@ -264,6 +259,135 @@ test("proofs of supplies hold offline, over all shards", { skip }, async () => {
   const twice = new ledgerd.SupplyProof([kept.shards[0]!, kept.shards[0]!]);
   assert.throws(() => twice.verify(genesis), ledgerd.CertificateError);
   await assert.rejects(client.provenSupply("NONE", genesis), ledgerd.ApiError);
+});
+
+const all = async <T>(of: AsyncIterable<T>): Promise<T[]> => {
+  const found: T[] = [];
+  for await (const each of of) found.push(each);
+  return found;
+};
+
+/** Moves a value between accounts of a sender's organisation. */
+const moved = (sender: ledgerd.Sender, from: string, to: string, value: bigint) =>
+  sender.transaction({
+    postings: [
+      { account: `${sender.organisation}:${from}`, amount: -value },
+      { account: `${sender.organisation}:${to}`, amount: value },
+    ],
+  });
+const soon = () => BigInt(Date.now() + 30_000);
+
+test("holds are placed, listed, and posted across shards", { skip }, async () => {
+  const book = geneses[0]!.book();
+  const [payer, payerKey] = await registered("payer", 0);
+  const [shop, shopKey] = await registered("shop", 1);
+  const holder = new ledgerd.Sender(client, book, payer, payerKey);
+  const poster = new ledgerd.Sender(client, book, shop, shopKey);
+  ledgerd.require(await holder.post(await moved(holder, "mint", "till", 100n)), "durable");
+  const [till, to] = [`${payer}:till`, `${shop}:till`];
+  const place = (amount: bigint) =>
+    holder.hold({ account: till, amount, to: [to], expires: soon() * 2n - BigInt(Date.now()) });
+  const holds = [await place(20n), await place(40n), await place(10n)];
+  ledgerd.require(await holder.post(holds), "durable");
+  const [first, second, third] = holds.map((each) => each.id());
+  const found = await client.hold(second!);
+  assert.deepEqual(
+    [found.account, found.asset, found.amount, found.to, found.poster, found.shard],
+    [till, "unit", 40n, [to], shop, 0],
+  );
+  for (const of of [{ organisation: payer }, { account: till }, { poster: shop }]) {
+    const ids = (await all(client.holds(of, 1))).map((each) => ledgerd.hex(each.id));
+    assert.deepEqual(ids, holds.map((each) => ledgerd.hex(each.id())).sort());
+  }
+  assert.deepEqual(await client.placedHold(first!), ledgerd.Hold.decode(holds[0]!.encode()));
+  await assert.rejects(poster.postHold(first!, undefined, { placed: holds[1]! }), RangeError);
+
+  // A node cannot make the poster sign for less.
+  class Liar extends ledgerd.Client {
+    override async call(name: string, request: ledgerd.Json, timeout?: number) {
+      const answer = await super.call(name, request, timeout);
+      if (name !== "GetProof") return answer;
+      const proof = answer["proof"] as { encoded: string };
+      const { parts } = ledgerd.Proof.decode(ledgerd.fromBase64(proof.encoded));
+      const lie = new ledgerd.Proof({ ...parts, body: holds[2]!.encode() });
+      return { proof: { ...proof, encoded: ledgerd.base64(lie.encode()) } };
+    }
+  }
+  const fooled = new ledgerd.Sender(new Liar(addresses), book, shop, shopKey);
+  await assert.rejects(fooled.postHold(first!), ledgerd.ProofError);
+
+  const ends = [
+    await poster.postHold(first!, undefined, { deadline: soon() }),
+    await poster.postHold(second!, { [to]: 5n }, { deadline: soon() }),
+    await poster.voidHold(third!, { deadline: soon(), note: "cancelled" }),
+  ];
+  const statuses = await poster.post(ends, "durable_everywhere", { timeout: 30_000 });
+  ledgerd.require(statuses, "durable_everywhere");
+  assert.equal(ledgerd.balance(await client.account(to)), 25n);
+  assert.deepEqual((await client.account(till)).balances[0], {
+    asset: "unit",
+    amount: 75n,
+    setAside: 0n,
+    incoming: 0n,
+  });
+  await assert.rejects(client.hold(first!), ledgerd.ApiError);
+});
+
+test("terms of accounts, aliases, metadata and charts", { skip }, async () => {
+  const genesis = geneses[0]!;
+  const [name, key] = await registered("terms", 1);
+  const [bank, bankKey] = await registered("guard", 0);
+  const acme = new ledgerd.Sender(client, genesis.book(), name, key);
+  const guard = new ledgerd.Sender(client, genesis.book(), bank, bankKey);
+  const till = `${name}:till`;
+  const reason = async (of: ledgerd.Encodable, by = acme) => (await by.post(of))[0]!.reasonCode;
+  const now = () => client.accountNow(till, genesis); // of another shard than the account
+  const velocity = { amount: 20n, seconds: 3600 };
+  const first = (await now())
+    .limited({ asset: "unit", floor: 5n, ceiling: 50n, velocity })
+    .labelled({
+      metadata: { iban: `DE${name}`, note: "ours" },
+      index: ["iban"],
+      alias: "front desk",
+      guardian: bank,
+    });
+  assert.equal(await reason(acme.change(first)), "");
+  assert.equal(await reason(await moved(acme, "mint", "till", 50n)), "");
+  assert.equal(await reason(await moved(acme, "mint", "till", 1n)), "above_ceiling");
+  assert.equal(await reason(await moved(acme, "till", "mint", 46n)), "below_floor");
+  assert.equal(await reason(await moved(acme, "till", "mint", 21n)), "velocity_exceeded");
+  assert.equal(await reason(acme.change(first, "again")), "account_outdated");
+  assert.deepEqual((await now()).terms, first.terms);
+  assert.deepEqual(await client.accountNow(till), await now());
+
+  assert.equal((await client.accountByAlias(name, "front desk")).account, till);
+  await assert.rejects(client.accountByAlias(name, "none"), ledgerd.ApiError);
+  const where = async (datum: string, value: string) =>
+    (await all(client.accountsWhere(datum, value))).map((each) => each.account);
+  assert.deepEqual(await where("iban", `DE${name}`), [till]);
+  assert.deepEqual(await where("note", "ours"), []); // not indexed
+
+  // The freeze takes effect although the terms changed since.
+  const freeze = guard.guard(await now(), true);
+  assert.equal(await reason(acme.change((await now()).labelled({ metadata: { a: "b" } }))), "");
+  assert.equal(await reason(freeze, guard), "");
+  assert.equal(await reason(await moved(acme, "mint", "till", 1n)), "account_frozen");
+  assert.equal(await reason(acme.change((await now()).unfrozen())), "account_fixed");
+  assert.equal(await reason(guard.guard(await now(), false), guard), "");
+
+  const lines = await client.chart({ under: name });
+  assert.deepEqual(
+    lines.map((each) => [each.path, each.account, each.accounts, each.totals.get("unit")]),
+    [
+      [name, false, 2, 0n],
+      [`${name}:mint`, true, 1, -50n],
+      [till, true, 1, 50n],
+    ],
+  );
+  const cut = await client.cut();
+  assert.equal(cut.length, 2);
+  const sums = (await client.chart({ depth: 0, cut }))[0]!.totals;
+  assert.ok([...sums.values()].every((each) => each === 0n));
 });
 
 test("supplies add up where issuers came to last", () => {
