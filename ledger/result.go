@@ -326,6 +326,16 @@ func (c Code) String() string {
 // known reports whether the code is one of these. Between them are numbers without one.
 func (c Code) known() bool { return c < codes && codeNames[c] != "" }
 
+// Foreseeable reports whether a node may refuse a transaction because it is certain to fail for
+// this reason: no other one can mend it, in whatever order they come (state.State.Foreseen).
+func (c Code) Foreseeable() bool {
+	switch c {
+	case DeadlinePassed, StaleNonce, HoldTime, UnknownHold, HoldDiffers, HoldOver:
+		return true
+	}
+	return false
+}
+
 // Result is the outcome of a transaction in its block.
 type Result struct {
 	Code Code `json:"code"`

@@ -61,6 +61,7 @@ type network struct {
 	cancelled int
 	// fault is planted in each chain.
 	fault state.Fault
+	foresights
 }
 
 func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
@@ -72,7 +73,7 @@ func newNetworkOf(fail func(string, ...any), genesis *ledger.Genesis) *network {
 	n := &network{fail: fail, tree: genesis.ShardTree(),
 		transactions: map[ledger.Hash]*ledger.Transaction{},
 		inbox:        make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{},
-		time: genesis.Time}
+		time: genesis.Time, foresights: foresights{}}
 	for shard := range parents {
 		one, err := genesis.ForShard(ledger.ShardID(shard))
 		if err != nil {
@@ -227,7 +228,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	n.resubmit(shard, batches)
 	c.blocks = append(c.blocks, block)
 	c.parent = state.Parent{Header: block.Header, Hash: block.Hash}
-	return block
+	return n.foresee(block)
 }
 
 // resubmit sends bundles that did not belong into a shard to the root, which reaches all shards. It

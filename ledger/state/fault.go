@@ -154,6 +154,10 @@ const (
 	FaultSchedulesNotResumed
 	// FaultTrialStays leaves in effect what is only tried.
 	FaultTrialStays
+	// FaultForeseenEarly foresees that deadlines are over, and holds too, before they are.
+	FaultForeseenEarly
+	// FaultForeseenAfterMove foresees failures of transactions of organisations that moved.
+	FaultForeseenAfterMove
 	faults
 )
 
@@ -172,7 +176,7 @@ var faultNames = [faults]string{"none", "applied-twice", "released-alone", "rest
 	"key-twice", "key-kept", "keys-left", "refund-exceeded", "refund-uncounted", "refunds-at-once",
 	"refund-kept", "refundable-left", "details-thaw", "details-not-resumed", "due-early",
 	"due-one-by-one", "schedule-goes-on", "schedule-ends-by-anyone", "schedules-not-resumed",
-	"trial-stays"}
+	"trial-stays", "foreseen-early", "foreseen-after-move"}
 
 // String returns the fault's name.
 func (f Fault) String() string {

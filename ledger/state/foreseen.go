@@ -1,46 +1,78 @@
 package state
 
-import (
-	"slices"
+import "github.com/ledgerd/ledgerd/ledger"
 
-	"github.com/ledgerd/ledgerd/ledger"
-)
-
-// Foreseen returns the reason why a transaction that no block has must fail, whatever is ordered
-// before it. It returns Applied if the transaction may still be applied. known reports whether a
-// block of this chain has a transaction; it is asked about the hold that the transaction ends.
+// A node may refuse a transaction that is certain to fail, so that it costs no block. Others are on
+// their way meanwhile, at this node and at others, and nobody knows in what order they come. So
+// only what they cannot mend is certain:
 //
-// Only reasons that stay are foreseen: the time of the chain and the nonces of a stream never go
-// back, and a hold that was decided never opens again, nor changes its terms. A missing amount, a
-// frozen account or a signature that lacks a key is no such reason, because a transaction that is
-// on its way may mend it. The caller must ask again whether a block has the transaction, after the
-// answer: one that was applied in between has taken its own nonce.
-func (s *State) Foreseen(t *ledger.Transaction, known func(ledger.Hash) bool) ledger.Code {
+//   - Time never goes back. So a deadline that is over stays over, and a hold that is over too.
+//   - A nonce that was taken stays taken, and so does one that is too far below the highest one.
+//   - A hold that ended never opens again, and one that is open never changes its terms.
+//
+// What always holds:
+//
+//   - A transaction that is foreseen to fail, and that is in no block up to then, fails in whatever
+//     block it comes. That needs a shard that the transaction concerns for certain, whatever is
+//     registered in between: the home of an organisation that is registered. Its word suffices,
+//     since all shards of a transaction have to agree.
+//   - Nothing is foreseen of a transaction with an organisation that ever moved. It may be in the
+//     chain of its old home, where it took effect, and unknown at the new one.
+//   - Missing amounts, keys, accounts and assets, frozen and closed accounts, and quotas are left
+//     to the chain: what is on its way may mend most of them, and accounts may be cold. So are
+//     changes of policies, charters, terms and shards, which are rare, and cancellations, of which
+//     the refusal by a chain says something.
+
+// Foreseen returns the reason why a transaction that no block of this chain has must fail, whatever
+// is ordered before it, or Applied if it may still be applied. at is the time of the last block.
+// holdKnown says that a block of this chain has the transaction that placed the hold which this one
+// ends; one that only comes after this call may not count. The reason is one of
+// ledger.Code.Foreseeable.
+//
+// The caller must find out afterwards that no block has the transaction: one that was applied has
+// taken its own nonce. And the answer is as final as the last block is.
+func (s *State) Foreseen(t *ledger.Transaction, at ledger.Milliseconds,
+	holdKnown bool) ledger.Code {
 	if !t.TakesNonce() || t.Change != nil || len(t.Registrations) > 0 ||
-		!slices.Contains(s.Destinations(t), s.shard) {
+		s.MovedBefore(t) && s.fault != FaultForeseenAfterMove {
 		return ledger.Applied
 	}
-	if s.deadlinePassed(t) { // a block is never older than its parent
+	if s.fault == FaultForeseenEarly {
+		at += impatience * 20
+	}
+	signs := s.isHome(t.Signer)
+	holds := t.HoldEnd != nil && s.isHome(t.HoldEnd.From.Organisation())
+	switch {
+	case !signs && !holds:
+		return ledger.Applied
+	case t.Deadline != 0 && at >= t.Deadline:
 		return ledger.DeadlinePassed
-	}
-	if s.livesHere(t.Signer) && !s.Fresh(t.Signer, t.Nonce) {
+	case signs && !s.Fresh(t.Signer, t.Nonce):
 		return ledger.StaleNonce
-	}
-	if e := t.HoldEnd; e != nil && s.livesHere(e.From.Organisation()) {
-		switch _, _, code := s.attemptEnd(t); code {
-		case ledger.UnknownHold:
-			if s.held.by[e.Hold] != nil || known(e.Hold) {
-				return code
-			}
-		case ledger.HoldDiffers, ledger.HoldOver:
-			return code
-		}
+	case signs && t.Hold != nil && t.Hold.Expires <= at:
+		return ledger.HoldTime
+	case holds:
+		return s.foreseenEnd(t, at, holdKnown)
 	}
 	return ledger.Applied
 }
 
-// livesHere reports whether an organisation is registered, its home is this shard, and it has
-// arrived.
-func (s *State) livesHere(name ledger.OrganisationName) bool {
-	return s.organisations[name] != nil && s.HomeShard(name) == s.shard && s.LivesHere(name)
+// foreseenEnd is Foreseen for the hold that a transaction ends in this shard.
+func (s *State) foreseenEnd(t *ledger.Transaction, at ledger.Milliseconds,
+	known bool) ledger.Code {
+	_, _, code := s.attemptEnd(t, at)
+	switch code {
+	case ledger.UnknownHold:
+		if known || s.held.by[t.HoldEnd.Hold] != nil { // it is on another account
+			return code
+		}
+	case ledger.HoldDiffers, ledger.HoldOver:
+		return code
+	}
+	return ledger.Applied // or another transaction is about to end the hold, and may be released
+}
+
+// isHome reports whether an organisation is registered, and its home is this shard.
+func (s *State) isHome(name ledger.OrganisationName) bool {
+	return s.organisations[name] != nil && s.HomeShard(name) == s.shard
 }

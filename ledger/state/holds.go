@@ -276,9 +276,10 @@ func (s *State) endsHolds(of ledger.OrganisationName) bool {
 	return false
 }
 
-// attemptEnd returns the hold that a transaction is to end in this shard, and how much it posts. It
-// changes nothing.
-func (s *State) attemptEnd(t *ledger.Transaction) (*held, ledger.Amount, ledger.Code) {
+// attemptEnd returns the hold that a transaction is to end in this shard at a time, and how much it
+// posts. It changes nothing.
+func (s *State) attemptEnd(t *ledger.Transaction, at ledger.Milliseconds) (*held, ledger.Amount,
+	ledger.Code) {
 	e, posted := t.HoldEnd, ledger.Amount{}
 	found := s.held.by[e.Hold]
 	switch {
@@ -288,7 +289,7 @@ func (s *State) attemptEnd(t *ledger.Transaction) (*held, ledger.Amount, ledger.
 		return nil, posted, ledger.HoldDiffers
 	case found.ending != (ledger.Hash{}) && s.fault != FaultHoldEndsTwice:
 		return nil, posted, ledger.HoldEnding
-	case s.time >= found.Expires:
+	case at >= found.Expires:
 		return nil, posted, ledger.HoldOver
 	case len(t.Postings) == 0:
 		return found, posted, ledger.Applied
@@ -341,7 +342,7 @@ func (s *State) lower(l *lifted) {
 
 // liftAll lifts the hold that a transaction within this shard ends.
 func (s *State) liftAll(t *ledger.Transaction) ledger.Code {
-	found, _, code := s.attemptEnd(t)
+	found, _, code := s.attemptEnd(t, s.time)
 	if code == ledger.Applied {
 		s.undo.lifted = s.lift(found, found.Amount)
 	}
@@ -350,7 +351,7 @@ func (s *State) liftAll(t *ledger.Transaction) ledger.Code {
 
 // attemptEndingParts is attemptParts for a transaction that ends a hold of this shard.
 func (s *State) attemptEndingParts(t *ledger.Transaction) ledger.Result {
-	found, posted, code := s.attemptEnd(t)
+	found, posted, code := s.attemptEnd(t, s.time)
 	if code != ledger.Applied {
 		return whole(code)
 	}
@@ -363,7 +364,7 @@ func (s *State) attemptEndingParts(t *ledger.Transaction) ledger.Result {
 // beginEnding lets a transaction that was just allowed to wait take what it posts of a hold from
 // it.
 func (s *State) beginEnding(id ledger.Hash, t *ledger.Transaction) {
-	found, posted, _ := s.attemptEnd(t)
+	found, posted, _ := s.attemptEnd(t, s.time)
 	s.lift(found, posted)
 	s.touchHold(found)
 	found.ending, found.posted = id, posted
