@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/crossing"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
@@ -88,10 +89,17 @@ func (n *Node) Admit(ctx context.Context, bundles []*ledger.Bundle,
 	opened := n.Store()
 	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.Book(), opened)
 	moving := n.crossing.AwaitArrival(ctx, bundles, failures)
+	var foreseen []*report.Refusal
+	if !inOrder && !api.Queues(ctx) {
+		foreseen = n.foresee(ctx, opened, bundles, failures)
+	}
 	for i, bundle := range bundles {
 		if failures[i] == nil {
 			if refusals[i] = cmp.Or(moving(i), n.life.refusesChange(bundle),
-				n.crossing.Misrouted(bundle)); refusals[i] == nil {
+				n.crossing.Misrouted(bundle)); refusals[i] == nil && foreseen != nil {
+				refusals[i] = foreseen[i]
+			}
+			if refusals[i] == nil {
 				refusals[i] = n.admit(opened, bundle)
 			}
 		} else {

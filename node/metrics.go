@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
@@ -27,9 +28,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		}
 	}
 	n.forgeries.bundles.WithLabelValues(n.home.Name()) // so that the metric is there from the start
+	n.refusedForeseen.WithLabelValues(api.ReasonCode(ledger.StaleNonce))
 	var errs []error
 	for _, c := range append(n.certificationMetrics(),
-		n.forgeries.bundles,
+		n.forgeries.bundles, n.refusedForeseen,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(
 			collectors.ProcessCollectorOpts{}),
 		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 "+

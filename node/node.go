@@ -84,15 +84,17 @@ type Node struct {
 	// verification verifies the signatures of messages that arrive.
 	verification *verification.Pool
 	forgeries    *forgeries
-	certifier    *certification.Certifier
-	life         *life
-	rounds       *rounds.Recorder
-	backfill     *backfill
-	doors        *doors.Doors
-	server       *api.Server
-	address      string // of the API, as bound
-	served       chan struct{}
-	admin        *adminListener
+	// refusedForeseen counts the bundles that are refused because they must fail.
+	refusedForeseen *prometheus.CounterVec
+	certifier       *certification.Certifier
+	life            *life
+	rounds          *rounds.Recorder
+	backfill        *backfill
+	doors           *doors.Doors
+	server          *api.Server
+	address         string // of the API, as bound
+	served          chan struct{}
+	admin           *adminListener
 
 	stopping atomic.Bool
 	stopOnce sync.Once
@@ -152,6 +154,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 	undo = append(undo, func() { _ = n.identity.Close() })
 	n.verification, n.forgeries = verification.New(), newForgeries(n)
+	n.refusedForeseen = newForeseenMetric()
 	undo = append(undo, n.verification.Close)
 	n.options.Store.Verify = n.verification.Batches
 	opened, err := n.openStore()

@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -21,9 +22,10 @@ const (
 	// passed it to another shard, where a member did not answer, or it failed once it had admitted
 	// it.
 	HeaderUnsure = "Ledgerd-Unsure"
-	// HeaderReason is a stable word for why a bundle was refused because of another shard:
-	// shard_down or shard_full (see report.Refusal). Other errors do not have it. A caller that
-	// makes the same call again at once has little hope, here or elsewhere.
+	// HeaderReason is a stable word for why a bundle was refused: because of another shard
+	// (shard_down, shard_full or shard_lost; see report.Refusal), or because all of its
+	// transactions must fail, with the code of their result (Foreseen). Other errors do not have
+	// it. A caller that makes the same call again at once has little hope, here or elsewhere.
 	HeaderReason = "Ledgerd-Reason"
 	// HeaderWriters lists the API addresses of nodes that take writes, separated by commas.
 	HeaderWriters = "Ledgerd-Writers"
@@ -65,6 +67,18 @@ func notFound(format string, arguments ...any) *connect.Error {
 	return connect.NewError(connect.CodeNotFound, fmt.Errorf(format, arguments...))
 }
 
+// Foreseen returns the result that all transactions of a refused bundle would have, given the word
+// for its refusal (HeaderReason, or reason_code in messages). foreseen is false if it was refused
+// for another reason. They are in no block, and no block can apply them any more.
+func Foreseen(word string) (code ledger.Code, foreseen bool) {
+	for code := range ledger.Code(len(reasonCodes)) {
+		if code.Foreseeable() && reasonCodes[code] == word {
+			return code, true
+		}
+	}
+	return ledger.Applied, false
+}
+
 // RefusalError converts a refusal to the error of a call.
 func RefusalError(refusal *report.Refusal) *connect.Error {
 	refused := refusalError(refusal)
@@ -96,7 +110,8 @@ func refusalOf(refusal *report.Refusal) *connect.Error {
 	switch refusal.Code {
 	case report.RefusedSignature:
 		code = connect.CodePermissionDenied
-	case report.RefusedUnknownOrganisation, report.RefusedExpired, report.RefusedShardLost:
+	case report.RefusedUnknownOrganisation, report.RefusedExpired, report.RefusedShardLost,
+		report.RefusedForeseen:
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, refusal)

@@ -248,6 +248,7 @@ func (b *book) handOverTo(ctx context.Context, entry ledger.ShardID,
 		}
 	}
 	if entry == b.directory.Own() {
+		ctx := api.Queueing(ctx, true) // they were admitted before
 		for i, refusal := range b.config.Node.Admit(ctx, batch, false) {
 			if refusal != nil {
 				take(batch[i], refusal.Retry(), refusal)

@@ -18,6 +18,7 @@ const (
 	RefusedUnknownOrganisation                        // the signer is not registered
 	RefusedExpired                                    // its last valid block has passed
 	RefusedShardLost                                  // a shard that it concerns is lost
+	RefusedForeseen                                   // it must fail, whatever is ordered before it
 	RefusedOverloaded                                 // the mempool is full
 	// This node takes no writes now: it follows, is halted, starts or stops, or its disk is nearly
 	// full.
@@ -45,6 +46,9 @@ type Refusal struct {
 	Writers []string
 	// Unsure says that the bundle, or a transaction of it, may have been taken before.
 	Unsure bool
+	// Foreseen is the stable word for the result that all transactions of the bundle would have,
+	// for RefusedForeseen.
+	Foreseen string
 }
 
 // Error implements error.
@@ -69,6 +73,8 @@ func (r *Refusal) Word() string {
 		return ReasonShardFull
 	case RefusedShardLost:
 		return ReasonShardLost
+	case RefusedForeseen:
+		return r.Foreseen
 	}
 	return ""
 }
