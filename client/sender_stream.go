@@ -125,7 +125,7 @@ func (n *node) submit(ctx context.Context, bundle *ledger.Bundle,
 		}
 		statuses, err := open.submit(ctx, bundle, level)
 		if !errors.Is(err, errStreamEnded) {
-			return statuses, err
+			return orForeseen(bundle, statuses, err)
 		}
 		n.forget(open)
 	}
@@ -138,7 +138,7 @@ func (n *node) submitUnary(ctx context.Context, bundle *ledger.Bundle,
 		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
 			Wait: level, Queue: n.client.options.Queue}))
 	if err != nil {
-		return nil, err
+		return orForeseen(bundle, nil, err)
 	}
 	return answer.Msg.GetTransactions(), nil
 }

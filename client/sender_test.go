@@ -516,11 +516,12 @@ func TestSenderRefused(t *testing.T) {
 	}
 }
 
-// A transaction whose nonce another client took is signed anew, unless a later one of its caller is
-// already through.
-func TestSenderStaleNonces(t *testing.T) {
-	t.Parallel()
+// testSenderStaleNonces is TestSenderStaleNonces.
+func testSenderStaleNonces(t *testing.T, foresees bool) {
 	cluster := apitest.NewCluster(t, apitest.Options{})
+	if foresees {
+		cluster.Node(0).Foresee()
+	}
 	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
 	key := testKey(t, "acme")
 	beginBank(t, c, key)

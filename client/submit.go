@@ -15,7 +15,7 @@ import (
 var ErrOutcomeUnknown = errors.New("client: the outcome is not known")
 
 // Reached reports whether there is nothing more to wait for at a level. A failed transaction counts
-// as soon as it is in a block.
+// as soon as it is in a block, or once a node has refused it because it is certain to fail.
 func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		level = ledgerdv1.Level_LEVEL_DURABLE
@@ -35,11 +35,12 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 	}
 }
 
-// Submit submits a bundle to one node or another until all its transactions have reached the level,
-// failed or expired. Then it returns their statuses in the bundle's order. It sends the same bytes
-// as often as needed. With ErrOutcomeUnknown it also returns the last reported statuses, if there
-// are any. The caller then asks for the ids later, or submits the same bundle again. After any
-// other error no node has taken the bundle from this call.
+// Submit submits a bundle to one node or another until all its transactions have reached the
+// level, failed or expired. Then it returns their statuses in the bundle's order. If all
+// transactions are certain to fail, a node orders none of them; they have failed, in no block.
+// Submit sends the same bytes as often as needed. With ErrOutcomeUnknown it also returns the last
+// reported statuses, if there are any. The caller then asks for the ids later, or submits the same
+// bundle again. After any other error no node has taken the bundle from this call.
 //
 // Larger bundles go over a stream to each node, as those of a Sender do. Close ends it.
 func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,

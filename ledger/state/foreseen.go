@@ -40,8 +40,8 @@ func (s *State) Foreseen(t *ledger.Transaction, at ledger.Milliseconds,
 	if s.fault == FaultForeseenEarly {
 		at += impatience * 20
 	}
-	signs := s.isHome(t.Signer)
-	holds := t.HoldEnd != nil && s.isHome(t.HoldEnd.From.Organisation())
+	signs := s.livesHere(t.Signer)
+	holds := t.HoldEnd != nil && s.livesHere(t.HoldEnd.From.Organisation())
 	switch {
 	case !signs && !holds:
 		return ledger.Applied
@@ -72,7 +72,7 @@ func (s *State) foreseenEnd(t *ledger.Transaction, at ledger.Milliseconds,
 	return ledger.Applied // or another transaction is about to end the hold, and may be released
 }
 
-// isHome reports whether an organisation is registered, and its home is this shard.
-func (s *State) isHome(name ledger.OrganisationName) bool {
+// livesHere reports whether an organisation is registered, and its home is this shard.
+func (s *State) livesHere(name ledger.OrganisationName) bool {
 	return s.organisations[name] != nil && s.HomeShard(name) == s.shard
 }

@@ -49,6 +49,7 @@ from .hold import Hold
 from .merkle import ProofError
 from .packed import PackedBundle
 from .proof import Proof
+from .results import FORESEEABLE
 from .supply import AssetProof, ShardProof, SupplyProof
 from .terms import AccountNow
 
@@ -182,13 +183,20 @@ class Client:
                timeout: Optional[float] = None) -> List[Status]:
         """Submit a signed bundle and wait for the level. Returns the transactions' statuses.
 
-        Those that failed are among them: errors.require raises for these. With `queue`,
-        transactions may wait for shards that are down.
+        Those that failed are among them: errors.require raises for these. If all are certain to
+        fail, the node orders none of them; they have failed, in no block: the height is 0. With
+        `queue`, transactions may wait for shards that are down.
         """
         request: Json = {"bundle": _bundle(bundle), "wait": _level(wait)}
         if queue:
             request["queue"] = True
-        found = self.call("Submit", request, timeout)
+        try:
+            found = self.call("Submit", request, timeout)
+        except FailedPrecondition as refusal:
+            if refusal.reason not in FORESEEABLE:
+                raise
+            return [Status(each, "failed", 0, 0, refusal.reason, refusal.message, 0, [], [], False)
+                    for each in bundle.ids()]
         statuses = _read("Submit", lambda: [Status.of(each) for each in
                                             answers.items(found, "transactions")])
         if [each.id for each in statuses] != bundle.ids():

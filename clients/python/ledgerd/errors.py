@@ -26,7 +26,8 @@ class ApiError(LedgerdError):
     """A node answered with an error.
 
     `code` is the word of the Connect protocol. `reason` is the node's word for a refusal because of
-    another shard (shard_down, shard_full, shard_lost), else "". With `retry` the same call may be
+    another shard (shard_down, shard_full, shard_lost), or of a bundle that is certain to fail (then
+    Client.submit returns statuses), else "". With `retry` the same call may be
     made again. With `unsure` a submission may have been admitted: submit the same bytes again, and
     no other transaction in its place.
     """

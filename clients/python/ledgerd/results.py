@@ -106,6 +106,10 @@ _REASONS = (
 
 CODES = len(_REASONS)
 
+# The reasons for which a node refuses a bundle of which all transactions are certain to fail.
+FORESEEABLE = frozenset(("stale_nonce", "deadline_passed", "hold_time", "unknown_hold",
+                         "hold_differs", "hold_over"))
+
 
 def reason_code(code: int) -> str:
     """Return the API's word for a code, "" for applied."""

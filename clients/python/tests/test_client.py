@@ -146,6 +146,19 @@ def test_reasons_and_doubts_are_told(server: Server) -> None:
         assert refused.value.unsure
 
 
+def test_what_must_fail_has_failed(server: Server) -> None:
+    made = bundle()
+    with ledgerd.Client(server.address) as client:
+        # Also if an attempt before may have got through: no block can apply it any more.
+        server.answers = [(0, {}, b""), refusal("failed_precondition", reason="stale_nonce")]
+        statuses = client.submit(made)
+        assert [(each.id, each.state, each.height, each.reason_code) for each in statuses] == [
+            (made.ids()[0], "failed", 0, "stale_nonce")]
+        server.answers = [refusal("failed_precondition", reason="shard_lost")]
+        with pytest.raises(ledgerd.FailedPrecondition):
+            client.submit(made)
+
+
 def test_silence_ends_with_the_time() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

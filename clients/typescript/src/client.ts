@@ -34,6 +34,7 @@ import { ProofError } from "./merkle.js";
 import { organisationOf } from "./names.js";
 import { PackedBundle } from "./packed.js";
 import { Proof } from "./proof.js";
+import { FORESEEABLE } from "./results.js";
 import { AssetProof, type ShardProof, SupplyProof } from "./supply.js";
 import { AccountNow } from "./terms.js";
 
@@ -74,6 +75,21 @@ export class NotDone extends Error {
   constructor(readonly status: Status) {
     super(`${hex(status.id)}: ${status.state}: ${status.reason || status.reasonCode}`);
   }
+}
+
+/** Returns the status of a transaction of a bundle that a node refused as certain to fail. */
+function failed(id: Uint8Array, refusal: ApiError): Status {
+  return {
+    id,
+    state: "failed",
+    height: 0n,
+    index: 0,
+    reasonCode: refusal.reason,
+    reason: refusal.message,
+    shard: 0,
+    destinations: [],
+    everywhere: false,
+  };
 }
 
 /** Throws NotDone unless all transactions have reached the level and none has failed. */
@@ -174,8 +190,9 @@ export class Client {
 
   /**
    * Submits a signed bundle and waits for the level. Resolves to the transactions' statuses, those
-   * that failed among them: require throws for these. With `queue`, transactions may wait for
-   * shards that are down.
+   * that failed among them: require throws for these. If all are certain to fail, the node orders
+   * none of them; they have failed, in no block: the height is 0. With `queue`, transactions may
+   * wait for shards that are down.
    */
   async submit(
     bundle: Bundle | PackedBundle,
@@ -194,7 +211,13 @@ export class Client {
         : { transactions: bundle.bodies.map(base64) };
     const request: Json = { bundle: { ...content, signatures }, wait: levelOf(wait) };
     if (options.queue) request["queue"] = true;
-    return statusesOf("Submit", await this.call("Submit", request, options.timeout), bundle.ids());
+    try {
+      const found = await this.call("Submit", request, options.timeout);
+      return statusesOf("Submit", found, bundle.ids());
+    } catch (refusal) {
+      if (!(refusal instanceof ApiError) || !FORESEEABLE.has(refusal.reason)) throw refusal;
+      return bundle.ids().map((id) => failed(id, refusal));
+    }
   }
 
   /** Waits until transactions reach the level, fail or expire. */

@@ -104,6 +104,16 @@ const REASONS = [
 
 export const CODES = REASONS.length;
 
+/** The reasons for which a node refuses a bundle of which all transactions are certain to fail. */
+export const FORESEEABLE: ReadonlySet<string> = new Set([
+  "stale_nonce",
+  "deadline_passed",
+  "hold_time",
+  "unknown_hold",
+  "hold_differs",
+  "hold_over",
+]);
+
 /** Returns the API's word for a code, "" for applied. */
 export function reasonCode(code: number): string {
   return REASONS[code] ?? `code_${code}`;

@@ -73,6 +73,19 @@ test("a refusal is told once, and whether the submission may be in", async (t) =
   }
 });
 
+test("what must fail has failed, also if an attempt before may be in", async (t) => {
+  const foreseen = refusal("failed_precondition", { "Ledgerd-Reason": "stale_nonce" });
+  const { url } = await serve(t, [0, {}, ""], foreseen);
+  const [status] = await new ledgerd.Client(url).submit(bundle);
+  assert.deepEqual(
+    [ledgerd.hex(status!.id), status!.state, status!.height, status!.reasonCode],
+    [idHex, "failed", 0n, "stale_nonce"],
+  );
+  const lost = refusal("failed_precondition", { "Ledgerd-Reason": "shard_lost" });
+  const other = await serve(t, lost);
+  await assert.rejects(new ledgerd.Client(other.url).submit(bundle), ledgerd.ApiError);
+});
+
 test("calls end, and go on at the next address", async (t) => {
   const silent = await serve(t, [-1, {}, ""]);
   const short = new ledgerd.Client(silent.url, { timeout: 200 });

@@ -74,7 +74,9 @@ type Node struct {
 	reason  string
 	held    bool
 	refuse  int
-	absent  ledger.Height
+	// foresees makes the node refuse what is certain to fail.
+	foresees bool
+	absent   ledger.Height
 
 	rounds *rounds.Recorder
 }
@@ -343,6 +345,13 @@ func (n *Node) Crash() {
 	n.pending = make(map[ledger.Hash]bool)
 }
 
+// Foresee makes the node refuse bundles that must fail, as a real one does.
+func (n *Node) Foresee() {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	n.foresees = true
+}
+
 // Overload makes the node refuse the given number of next bundles as overloaded.
 func (n *Node) Overload(bundles int) {
 	n.cluster.mutex.Lock()
@@ -421,6 +430,13 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *report.Refusal {
 	case len(n.pending)+bundle.Len() > c.limit:
 		return &report.Refusal{Code: report.RefusedOverloaded,
 			Reason: "the node's pool is full: retry in a moment"}
+	}
+	if n.foresees {
+		if foreseen, err := c.store.Foreseen(bundle); err == nil &&
+			foreseen.Code != ledger.Applied {
+			return &report.Refusal{Code: report.RefusedForeseen, Reason: "it would fail",
+				Foreseen: api.ReasonCode(foreseen.Code)}
+		}
 	}
 	head := c.store.Head().Height
 	fresh := false
