@@ -177,6 +177,7 @@ func TestPageHasBounds(t *testing.T) {
 		{"assets of a policy", MaxPolicyAssets},
 		{"decimals of an asset", MaxDecimals},
 		{"issuers of an asset", MaxIssuers},
+		{"accounts of a hold", MaxHoldAccounts},
 		{"registered assets of a book", MaxRegisteredAssets},
 		{"registered assets of an organisation", MaxOwnAssets},
 		{"limits of an account", MaxAccountLimits},

@@ -48,6 +48,7 @@ func TestBooks(t *testing.T) {
 			sum.Inherited += r.Inherited
 			sum.Withdrawn += r.Withdrawn
 			sum.Grouped += r.Grouped
+			sum.Foreseen += r.Foreseen
 			if len(r.Violations) > 0 {
 				t.Errorf("seed %d, %s:\n%v", r.Seed, r.Plan, r.Violations[0])
 			}
@@ -57,15 +58,15 @@ func TestBooks(t *testing.T) {
 	}
 	if !raceEnabled && (sum.Faults < count || sum.Lost < count/20 || sum.Applied < count*10 ||
 		sum.Late < count/4 || sum.Losses < count/10 || sum.Inherited < count/40 ||
-		sum.Withdrawn < count/10 || sum.Grouped < count*4) {
+		sum.Withdrawn < count/10 || sum.Grouped < count*4 || sum.Foreseen < count) {
 		t.Error("the seeds are too kind")
 	}
 	t.Logf("%d seeds: %d blocks, %d parts took effect, %d did not, %d of these for another shard "+
 		"was late and %d for it was cancelled there, %d faults, %d new generations, %d blocks "+
 		"lost, %d settlements with lost shards, %d testimonies that they agreed, %d verdicts "+
-		"told in groups",
+		"told in groups, %d failures foreseen",
 		count, sum.Blocks, sum.Applied, sum.Refused, sum.Late, sum.Withdrawn, sum.Faults,
-		sum.Generations, sum.Lost, sum.Losses, sum.Inherited, sum.Grouped)
+		sum.Generations, sum.Lost, sum.Losses, sum.Inherited, sum.Grouped, sum.Foreseen)
 }
 
 // TestRunsRepeat: the same options give the same run, with a trace or without.

@@ -161,6 +161,7 @@ func (w *world) judgeRest() {
 	w.judgeArrived()
 	w.judgeOutcomes()
 	w.judgeEnds()
+	w.judgeForeseen()
 	w.judgeHoldsMoved()
 	w.judgeRefunds()
 	w.judgeDetailsMoved()

@@ -116,6 +116,8 @@ const (
 	plantHeightsKept = "heights-kept"
 	// plantGroupOfOne believes a group of verdicts that one member of another shard tells.
 	plantGroupOfOne = "group-from-one"
+	// plantForeseenKnown foresees failures of transactions that are in the chain.
+	plantForeseenKnown = "foreseen-though-known"
 )
 
 // Plants returns the names of the bugs that can be planted.
@@ -130,7 +132,8 @@ func Plants() []string {
 		}
 	}
 	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver,
-		plantHeightsKept, plantLateUnchecked, plantLateKept, plantOutlineUnread, plantGroupOfOne)
+		plantHeightsKept, plantLateUnchecked, plantLateKept, plantOutlineUnread, plantGroupOfOne,
+		plantForeseenKnown)
 }
 
 // Options describes a run. The same options give the same run.
@@ -239,6 +242,8 @@ type Result struct {
 	Keys, Refundable, Refunds int
 	// Occurred counts the occurrences of schedules.
 	Occurred int
+	// Foreseen counts the transactions of which members foresaw that they fail.
+	Foreseen int
 	// Replaced counts the members that new ones replaced.
 	Replaced int
 	// Rehung counts the shards that came below another parent.
@@ -302,6 +307,8 @@ const (
 	Bounds order.Property = "bounds"
 	// Progress: once faults end, the book comes to rest.
 	Progress order.Property = "progress"
+	// Foresight: what a member foresees to fail takes effect in no shard.
+	Foresight order.Property = "foresight"
 	// Contract: the ledger does not panic.
 	Contract order.Property = "contract"
 )

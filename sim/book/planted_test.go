@@ -18,7 +18,8 @@ var caughtBy = map[string]uint64{
 	plantOutlineUnread: 1181, plantGroupOfOne: 10, "groups-apart": 79, plantLateKept: 192,
 	"late-unbounded": 145, "hold-not-wanted": 461, "hold-exceeded": 97,
 	"hold-by-anyone": 46, "hold-thaws": 12,
-	"floor-of-all": 231, "keys-left": 17, "details-not-resumed": 12,
+	"floor-of-all": 231, "keys-left": 17, "details-not-resumed": 12, "foreseen-early": 721,
+	"foreseen-after-move": 12,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.

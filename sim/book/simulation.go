@@ -41,6 +41,8 @@ type world struct {
 	holdsMoved map[ledger.Hash]bool
 	// detailsMoved are the entries whose keys, or of which what is left, arrived so.
 	detailsMoved map[ledger.Hash]bool
+	// foreseen are the submitted transactions of which members foresaw that they fail.
+	foreseen map[ledger.Hash]foresight
 	// post are the messages under way, by the turn in which they arrive.
 	post  map[Turn][]letter
 	paths []ledger.AccountPath
@@ -62,6 +64,7 @@ func Run(options Options) (Result, error) {
 	}
 	w := &world{options: options, plan: p, post: make(map[Turn][]letter),
 		holdsMoved: make(map[ledger.Hash]bool), detailsMoved: make(map[ledger.Hash]bool),
+		foreseen: make(map[ledger.Hash]foresight),
 		trace: trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
 	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
 		Members: len(p.genesis) * len(p.keys[0])}
@@ -169,6 +172,7 @@ func (w *world) pass() {
 		g.settleDurable()
 		for _, m := range g.members {
 			if m.takesPart() {
+				m.foresee()
 				m.talk()
 			}
 		}
