@@ -65,7 +65,7 @@ func Run(options Options) (Result, error) {
 	w := &world{options: options, plan: p, post: make(map[Turn][]letter),
 		holdsMoved: make(map[ledger.Hash]bool), detailsMoved: make(map[ledger.Hash]bool),
 		foreseen: make(map[ledger.Hash]foresight),
-		trace: trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
+		trace:    trace.New[Turn](options.Trace, traceColumn), paths: p.workload.paths()}
 	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
 		Members: len(p.genesis) * len(p.keys[0])}
 	w.result.Mixed = p.mixed
