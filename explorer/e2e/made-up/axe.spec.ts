@@ -1,18 +1,10 @@
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
 import { FakeNode } from "../../test/fake-node";
+import { expectNoViolations } from "../axe";
 import { expect, test } from "../fixtures";
 
 // axe finds nothing on any page, in both themes, on a screen and on a phone. The made-up book has
 // halted and silent shards and nodes in every state, so that all colours and words appear.
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-interface Violation {
-  id: string;
-  help: string;
-  nodes: { target: string[]; failureSummary: string }[];
-}
 
 const pages = [
   "overview",
@@ -67,6 +59,7 @@ const sharded: readonly string[] = [
 ];
 
 test.describe("axe finds nothing", () => {
+  test.describe.configure({ mode: "parallel" });
   test.use({ expected: [/Failed to load resource/] });
   for (const name of pages)
     test(name, async ({ page }) => {
@@ -130,31 +123,19 @@ test.describe("axe finds nothing", () => {
           terms: `/account/${node.settlement("clearing")}`,
           nowhere: "/there/is/nothing",
         };
-        for (const colorScheme of ["light", "dark"] as const)
-          for (const width of [1280, 390]) {
+        // A page may look at its width only as it loads. A theme changes nothing but its style.
+        for (const width of [1280, 390]) {
+          await page.setViewportSize({ width, height: 900 });
+          await page.emulateMedia({ colorScheme: "light" });
+          await page.goto(`${node.url}${paths[name]}`);
+          await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+          await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+          await expect(page.getByText(/^(checking|Looking .*)$/)).toHaveCount(0);
+          for (const colorScheme of ["light", "dark"] as const) {
             await page.emulateMedia({ colorScheme });
-            await page.setViewportSize({ width, height: 900 });
-            await page.goto(`${node.url}${paths[name]}`);
-            await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
-            await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
-            await expect(page.getByText(/^(checking|Looking .*)$/)).toHaveCount(0);
-            // An expression of the test's, which the page's policy does not concern.
-            await page.evaluate(axe);
-            const violations = await page.evaluate(async () => {
-              const { axe: loaded } = globalThis as unknown as {
-                axe: { run: () => Promise<{ violations: Violation[] }> };
-              };
-              return (await loaded.run()).violations;
-            });
-            expect(
-              violations.map(({ id: rule, help, nodes }) => ({
-                rule,
-                help,
-                where: nodes.slice(0, 5).map((each) => `${each.target}: ${each.failureSummary}`),
-              })),
-              `${paths[name]}, ${colorScheme}, ${width} pixels`,
-            ).toEqual([]);
+            await expectNoViolations(page, `${paths[name]}, ${colorScheme}, ${width} pixels`);
           }
+        }
       } finally {
         await node.stop();
       }
