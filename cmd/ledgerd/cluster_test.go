@@ -414,6 +414,8 @@ func TestClusterMistakes(t *testing.T) {
 		{"cluster status --via " + url + " --home %d/net/node-0", exitUsage, "leave --via out"},
 		{"cluster status --home %d/nowhere", exitFailure, "ledgerd testnet"},
 		{"cluster start", exitUsage, "there is no command"},
+		{"cluster staus --via " + url, exitUsage, `did you mean "ledgerd cluster status"`},
+		{"statment acme:cash --node " + url, exitUsage, `no command "ledgerd statment"`},
 	} {
 		result := s.run(test.line)
 		if result.status != test.status || !strings.Contains(result.errs, test.says) {

@@ -296,6 +296,11 @@ func knownCommand(command *cobra.Command, arguments []string) error {
 // explainFlag adds the most similar flag to the error of an unknown flag.
 func explainFlag(command *cobra.Command, err error) error {
 	misused := &usageError{err: err, command: command}
+	if words := command.Flags().Args(); command.HasSubCommands() && len(words) > 0 {
+		// The flag may be one of the command that was meant.
+		misused.err = knownCommand(command, words)
+		return misused
+	}
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return misused

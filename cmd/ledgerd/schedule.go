@@ -56,10 +56,18 @@ func reportSchedule(open *ledgerdv1.OpenSchedule) scheduleReport {
 
 // every says when the occurrences are.
 func (r *scheduleReport) every() string {
-	if r.Every == 0 {
+	return periodWords(uint64(r.Every), r.Period)
+}
+
+// periodWords says how often a schedule has an occurrence: once, "every month", "every 2 weeks".
+func periodWords(every uint64, period string) string {
+	switch every {
+	case 0:
 		return "once"
+	case 1:
+		return "every " + strings.TrimSuffix(period, "s")
 	}
-	return fmt.Sprintf("every %d %s", r.Every, r.Period)
+	return fmt.Sprintf("every %d %s", every, period)
 }
 
 // write shows the schedule to people.
@@ -382,10 +390,7 @@ Occurrences that blocks have already stay as they are.`,
 // scheduleRows adds what a transaction has to do with schedules.
 func (r *transactionReport) scheduleRows(rows *table) {
 	if s := r.Schedule; s != nil {
-		when := "once"
-		if s.Every > 0 {
-			when = fmt.Sprintf("every %d %s", s.Every, s.Period)
-		}
+		when := periodWords(s.Every, s.Period.String())
 		rows.add("schedules", when+" from "+moment(uint64(s.First))+" on")
 		for i := range s.Postings {
 			p := &s.Postings[i]
