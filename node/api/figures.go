@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ const (
 	maxHours       = 31 * 24
 	maxDays        = 3_660
 	maxMonths      = 1_200
+	maxCrossings   = 20_000 // of all hours, of all days and of all months
 
 	hour ledger.Milliseconds = 3_600_000
 	day                      = 24 * hour
@@ -50,13 +52,13 @@ func (s *Service) GetFigures(ctx context.Context,
 	if err := s.figures.count(ctx, opened); err != nil {
 		return nil, s.failure(ctx, "counting", err)
 	}
-	f := s.figures
+	f, crossings := s.figures, request.Msg.GetCrossings()
 	return connect.NewResponse(&ledgerdv1.GetFiguresResponse{
-		Total: f.total.toProto(), FromHeight: uint64(f.from), CountedHeight: uint64(f.height),
-		HeadHeight: uint64(opened.Head().Height),
-		Hours:      newest(f.hours, int(request.Msg.GetHours())),
-		Days:       newest(f.days, int(request.Msg.GetDays())),
-		Months:     newest(f.months, int(request.Msg.GetMonths())),
+		Total: f.total.toProto(crossings), FromHeight: uint64(f.from),
+		CountedHeight: uint64(f.height), HeadHeight: uint64(opened.Head().Height),
+		Hours:  newest(f.hours, int(request.Msg.GetHours()), crossings),
+		Days:   newest(f.days, int(request.Msg.GetDays()), crossings),
+		Months: newest(f.months, int(request.Msg.GetMonths()), crossings),
 	}), nil
 }
 
@@ -76,6 +78,14 @@ func newFigures() *figures { return &figures{turn: make(chan struct{}, 1)} }
 type figure struct {
 	start                                ledger.Milliseconds
 	transactions, first, failed, between uint64
+	crossings                            []crossing // by the other shard
+	forgotten                            bool       // the crossings are left out, for want of room
+}
+
+// crossing counts what concerned another shard too, and the verdicts of that shard.
+type crossing struct {
+	shard                  ledger.ShardID
+	transactions, verdicts uint64
 }
 
 func (f *figure) add(other *figure) {
@@ -83,11 +93,39 @@ func (f *figure) add(other *figure) {
 	f.first += other.first
 	f.failed += other.failed
 	f.between += other.between
+	for _, each := range other.crossings {
+		*f.crossing(each.shard) = each.plus(*f.crossing(each.shard))
+	}
 }
 
-func (f *figure) toProto() *ledgerdv1.Figures {
-	return &ledgerdv1.Figures{StartMs: uint64(f.start), Transactions: f.transactions,
+// crossing returns the counts of a shard, which it adds if there are none yet.
+func (f *figure) crossing(shard ledger.ShardID) *crossing {
+	i, found := slices.BinarySearchFunc(f.crossings, shard,
+		func(each crossing, shard ledger.ShardID) int { return cmp.Compare(each.shard, shard) })
+	if !found {
+		f.crossings = slices.Insert(f.crossings, i, crossing{shard: shard})
+	}
+	return &f.crossings[i]
+}
+
+func (c crossing) plus(other crossing) crossing {
+	c.transactions += other.transactions
+	c.verdicts += other.verdicts
+	return c
+}
+
+func (f *figure) toProto(crossings bool) *ledgerdv1.Figures {
+	shown := &ledgerdv1.Figures{StartMs: uint64(f.start), Transactions: f.transactions,
 		First: f.first, Failed: f.failed, Between: f.between}
+	if crossings {
+		shown.CrossingsForgotten = f.forgotten
+		for _, each := range f.crossings {
+			shown.Crossings = append(shown.Crossings, &ledgerdv1.Crossings{
+				Shard: uint32(each.shard), Transactions: each.transactions,
+				Verdicts: each.verdicts})
+		}
+	}
+	return shown
 }
 
 // count counts blocks after those that are counted, within the bounds of one question.
@@ -158,7 +196,22 @@ func inPeriod(periods []figure, counted *figure, start ledger.Milliseconds,
 		periods = append(periods, figure{start: start})
 	}
 	periods[len(periods)-1].add(counted)
+	if len(counted.crossings) > 0 {
+		forgetCrossings(periods, maxCrossings)
+	}
 	return periods
+}
+
+// forgetCrossings keeps the crossings of the newest periods, at most so many in all, but always
+// those of the last period.
+func forgetCrossings(periods []figure, most int) {
+	kept := 0
+	for i := len(periods) - 1; i >= 0 && !periods[i].forgotten; i-- {
+		kept += len(periods[i].crossings)
+		if kept > most && i < len(periods)-1 {
+			periods[i].crossings, periods[i].forgotten = nil, true
+		}
+	}
 }
 
 // figureOf counts a block's entries by kind.
@@ -172,6 +225,9 @@ func figureOf(opened *store.Store, block *ledger.Block) (counted figure) {
 			if code == ledger.Released {
 				counted.failed++
 			}
+			if transaction.Verdict != nil {
+				counted.crossing(transaction.Verdict.Shard).verdicts++
+			}
 			continue
 		}
 		counted.transactions++
@@ -180,7 +236,13 @@ func figureOf(opened *store.Store, block *ledger.Block) (counted figure) {
 		}
 		lowest := own
 		if sharded {
-			lowest = slices.Min(append(opened.Destinations(block, i), ledger.MaxShards))
+			lowest = ledger.MaxShards
+			for _, shard := range opened.Destinations(block, i) {
+				lowest = min(lowest, shard)
+				if shard != own {
+					counted.crossing(shard).transactions++
+				}
+			}
 		}
 		if lowest == own {
 			counted.first++
@@ -190,10 +252,10 @@ func figureOf(opened *store.Store, block *ledger.Block) (counted figure) {
 }
 
 // newest returns the last periods, at most so many.
-func newest(periods []figure, most int) []*ledgerdv1.Figures {
+func newest(periods []figure, most int, crossings bool) []*ledgerdv1.Figures {
 	shown := make([]*ledgerdv1.Figures, 0, min(most, len(periods)))
 	for i := max(0, len(periods)-most); i < len(periods); i++ {
-		shown = append(shown, periods[i].toProto())
+		shown = append(shown, periods[i].toProto(crossings))
 	}
 	return shown
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -24,8 +25,59 @@ func TestPeriodsAreBounded(t *testing.T) {
 			t.Errorf("hour %d: %+v", i, each)
 		}
 	}
-	if shown := newest(hours, 2); len(shown) != 2 || shown[1].GetStartMs() != uint64(9*hour) {
+	if shown := newest(hours, 2, false); len(shown) != 2 || shown[1].GetStartMs() != uint64(9*hour) {
 		t.Errorf("the newest two: %v", shown)
+	}
+}
+
+// Crossings add up by shard. Those of the newest periods are kept, as many as there is room for, and
+// always those of the last one.
+func TestCrossingsAreBounded(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, most := range []int{0, 1, 20, 100, 10_000} {
+		var periods []figure
+		want := map[int]map[ledger.ShardID]crossing{}
+		for i := range 20 {
+			want[i] = map[ledger.ShardID]crossing{}
+			for range 5 {
+				counted := figure{}
+				for range random.IntN(12) {
+					shard := ledger.ShardID(random.IntN(30))
+					counted.crossing(shard).transactions++
+					counted.crossing(shard).verdicts += 2
+					want[i][shard] = want[i][shard].plus(crossing{transactions: 1, verdicts: 2})
+				}
+				periods = inPeriod(periods, &counted, ledger.Milliseconds(i)*hour, 100)
+				forgetCrossings(periods, most)
+			}
+		}
+		kept, full := 0, false
+		for i := len(periods) - 1; i >= 0; i-- {
+			period := &periods[i]
+			if period.forgotten {
+				full = true
+				if i == len(periods)-1 || len(period.crossings) > 0 {
+					t.Errorf("room for %d: period %d: %+v", most, i, period)
+				}
+				continue
+			}
+			if kept += len(period.crossings); full || kept > most && i < len(periods)-1 ||
+				len(period.crossings) != len(want[i]) {
+				t.Errorf("room for %d: period %d has %d crossings, with newer ones %d", most, i,
+					len(period.crossings), kept)
+			}
+			for j, each := range period.crossings {
+				wanted := want[i][each.shard]
+				if wanted.shard = each.shard; each != wanted ||
+					j > 0 && period.crossings[j-1].shard >= each.shard {
+					t.Errorf("period %d: %+v, wanted %+v", i, each, wanted)
+				}
+			}
+		}
+		if full != (most < 10_000) {
+			t.Errorf("room for %d: forgotten: %v", most, full)
+		}
 	}
 }
 

@@ -230,6 +230,8 @@ type listingFilter struct {
 	hold         *ledger.Hash
 	once         bool
 	verdicts     bool
+	crossings    bool
+	with         *ledger.ShardID
 }
 
 // newListingFilter returns the filter of a request.
@@ -240,7 +242,15 @@ func newListingFilter(request *ledgerdv1.ListTransactionsRequest) (*listingFilte
 		note:         strings.ToLower(request.GetNote()),
 		record:       ledger.RecordKey(request.GetRecord()),
 		once:         request.GetOnce() || request.Shard == nil}
-	if kind := request.GetKind(); kind != "" {
+	if request.WithShard != nil {
+		shard := ledger.ShardID(min(request.GetWithShard(), ledger.MaxShards))
+		filter.with = &shard
+	}
+	switch kind := request.GetKind(); kind {
+	case "":
+	case "crossing":
+		filter.crossings = true
+	default:
 		if filter.kind = listedKinds[kind]; filter.kind == nil {
 			return nil, invalid("kind: there is no kind %.40q of transactions", kind)
 		}
@@ -301,20 +311,27 @@ func parseBound(name, text string) (*ledger.Amount, error) {
 }
 
 // isListed reports whether an entry belongs into the list: what users signed, and of several
-// shards' entries of a transaction the one of the lowest shard.
+// shards' entries of a transaction the one of the lowest shard; with the wanted shard, if there is
+// one.
 func (f *listingFilter) isListed(opened *store.Store, block *ledger.Block, index int,
 	entry *ledger.Entry) bool {
 	if entry.Result.Code == ledger.Relayed {
 		return false
 	}
-	if t := entry.Transaction(); t.Verdict != nil || t.Arrival != nil {
-		return f.verdicts
+	t := entry.Transaction()
+	if t.Verdict != nil || t.Arrival != nil {
+		return f.verdicts && (f.with == nil || t.Verdict != nil && t.Verdict.Shard == *f.with)
 	}
-	if !f.once || opened.ShardTree() == nil {
+	if !f.once && !f.crossings && f.with == nil {
 		return true
 	}
-	lowest := append(opened.Destinations(block, index), ledger.MaxShards)
-	return slices.Min(lowest) == opened.Shard()
+	shards := []ledger.ShardID{opened.Shard()}
+	if opened.ShardTree() != nil {
+		shards = opened.Destinations(block, index)
+	}
+	return !(f.once && slices.Min(append(shards, ledger.MaxShards)) != opened.Shard()) &&
+		!(f.crossings && len(shards) < 2) &&
+		(f.with == nil || slices.Contains(shards, *f.with))
 }
 
 // hasStatus reports whether a status is the wanted one.

@@ -72,6 +72,9 @@ func TestListTransactions(t *testing.T) {
 				{&ledgerdv1.ListTransactionsRequest{Organisation: "bank", Asset: "gold"}, ""},
 				{&ledgerdv1.ListTransactionsRequest{Kind: "hold"}, ""},
 				{&ledgerdv1.ListTransactionsRequest{Kind: "verdict"}, ""},
+				{&ledgerdv1.ListTransactionsRequest{Kind: "crossing"}, ""},
+				{&ledgerdv1.ListTransactionsRequest{WithShard: new(uint32), MinAmount: "12",
+					MaxAmount: "12"}, "12"},
 				{&ledgerdv1.ListTransactionsRequest{FromTimeMs: 1 << 60}, ""},
 				{&ledgerdv1.ListTransactionsRequest{ToTimeMs: 1}, ""},
 			} {

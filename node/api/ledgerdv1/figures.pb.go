@@ -26,10 +26,11 @@ const (
 
 type GetFiguresRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
-	Hours         uint32                 `protobuf:"varint,2,opt,name=hours,proto3" json:"hours,omitempty"`       // how many of the newest hours to answer with, at most 744
-	Days          uint32                 `protobuf:"varint,3,opt,name=days,proto3" json:"days,omitempty"`         // how many of the newest days to answer with, at most 3,660
-	Months        uint32                 `protobuf:"varint,4,opt,name=months,proto3" json:"months,omitempty"`     // how many of the newest months to answer with, at most 1,200
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"`   // selects the chain; by default the asked node's
+	Hours         uint32                 `protobuf:"varint,2,opt,name=hours,proto3" json:"hours,omitempty"`         // how many of the newest hours to answer with, at most 744
+	Days          uint32                 `protobuf:"varint,3,opt,name=days,proto3" json:"days,omitempty"`           // how many of the newest days to answer with, at most 3,660
+	Months        uint32                 `protobuf:"varint,4,opt,name=months,proto3" json:"months,omitempty"`       // how many of the newest months to answer with, at most 1,200
+	Crossings     bool                   `protobuf:"varint,5,opt,name=crossings,proto3" json:"crossings,omitempty"` // whether to answer with the crossings in each of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -90,6 +91,13 @@ func (x *GetFiguresRequest) GetMonths() uint32 {
 		return x.Months
 	}
 	return 0
+}
+
+func (x *GetFiguresRequest) GetCrossings() bool {
+	if x != nil {
+		return x.Crossings
+	}
+	return false
 }
 
 // A node counts when it is asked, a bounded number of blocks for each question. While
@@ -198,9 +206,15 @@ type Figures struct {
 	Failed uint64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	// Entries between shards: verdicts, what arrives with a move, and transactions that are only
 	// passed on here.
-	Between       uint64 `protobuf:"varint,5,opt,name=between,proto3" json:"between,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Between uint64 `protobuf:"varint,5,opt,name=between,proto3" json:"between,omitempty"`
+	// What concerned other shards too, by the other shard, if the request asked for it. The chain of
+	// the other shard has the same transactions, in blocks of its own.
+	Crossings []*Crossings `protobuf:"bytes,6,rep,name=crossings,proto3" json:"crossings,omitempty"`
+	// Whether the node has forgotten the crossings of this period. It keeps a bounded number of them,
+	// those of the newest periods.
+	CrossingsForgotten bool `protobuf:"varint,7,opt,name=crossings_forgotten,json=crossingsForgotten,proto3" json:"crossings_forgotten,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Figures) Reset() {
@@ -268,17 +282,94 @@ func (x *Figures) GetBetween() uint64 {
 	return 0
 }
 
+func (x *Figures) GetCrossings() []*Crossings {
+	if x != nil {
+		return x.Crossings
+	}
+	return nil
+}
+
+func (x *Figures) GetCrossingsForgotten() bool {
+	if x != nil {
+		return x.CrossingsForgotten
+	}
+	return false
+}
+
+type Crossings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // the other shard
+	// Transactions that concern both shards, those that failed included. One that concerns three
+	// shards crosses between each two of them.
+	Transactions  uint64 `protobuf:"varint,2,opt,name=transactions,proto3" json:"transactions,omitempty"`
+	Verdicts      uint64 `protobuf:"varint,3,opt,name=verdicts,proto3" json:"verdicts,omitempty"` // verdicts of the other shard, in this chain
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crossings) Reset() {
+	*x = Crossings{}
+	mi := &file_ledgerd_v1_figures_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crossings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crossings) ProtoMessage() {}
+
+func (x *Crossings) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_figures_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crossings.ProtoReflect.Descriptor instead.
+func (*Crossings) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_figures_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Crossings) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Crossings) GetTransactions() uint64 {
+	if x != nil {
+		return x.Transactions
+	}
+	return 0
+}
+
+func (x *Crossings) GetVerdicts() uint64 {
+	if x != nil {
+		return x.Verdicts
+	}
+	return 0
+}
+
 var File_ledgerd_v1_figures_proto protoreflect.FileDescriptor
 
 const file_ledgerd_v1_figures_proto_rawDesc = "" +
 	"\n" +
 	"\x18ledgerd/v1/figures.proto\x12\n" +
-	"ledgerd.v1\"z\n" +
+	"ledgerd.v1\"\x98\x01\n" +
 	"\x11GetFiguresRequest\x12\x19\n" +
 	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x14\n" +
 	"\x05hours\x18\x02 \x01(\rR\x05hours\x12\x12\n" +
 	"\x04days\x18\x03 \x01(\rR\x04days\x12\x16\n" +
-	"\x06months\x18\x04 \x01(\rR\x06monthsB\b\n" +
+	"\x06months\x18\x04 \x01(\rR\x06months\x12\x1c\n" +
+	"\tcrossings\x18\x05 \x01(\bR\tcrossingsB\b\n" +
 	"\x06_shard\"\xa9\x02\n" +
 	"\x12GetFiguresResponse\x12)\n" +
 	"\x05total\x18\x01 \x01(\v2\x13.ledgerd.v1.FiguresR\x05total\x12\x1f\n" +
@@ -289,13 +380,19 @@ const file_ledgerd_v1_figures_proto_rawDesc = "" +
 	"headHeight\x12)\n" +
 	"\x05hours\x18\x05 \x03(\v2\x13.ledgerd.v1.FiguresR\x05hours\x12'\n" +
 	"\x04days\x18\x06 \x03(\v2\x13.ledgerd.v1.FiguresR\x04days\x12+\n" +
-	"\x06months\x18\a \x03(\v2\x13.ledgerd.v1.FiguresR\x06months\"\x90\x01\n" +
+	"\x06months\x18\a \x03(\v2\x13.ledgerd.v1.FiguresR\x06months\"\xf6\x01\n" +
 	"\aFigures\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x01(\x04R\astartMs\x12\"\n" +
 	"\ftransactions\x18\x02 \x01(\x04R\ftransactions\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\x04R\x05first\x12\x16\n" +
 	"\x06failed\x18\x04 \x01(\x04R\x06failed\x12\x18\n" +
-	"\abetween\x18\x05 \x01(\x04R\abetweenB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
+	"\abetween\x18\x05 \x01(\x04R\abetween\x123\n" +
+	"\tcrossings\x18\x06 \x03(\v2\x15.ledgerd.v1.CrossingsR\tcrossings\x12/\n" +
+	"\x13crossings_forgotten\x18\a \x01(\bR\x12crossingsForgotten\"a\n" +
+	"\tCrossings\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\"\n" +
+	"\ftransactions\x18\x02 \x01(\x04R\ftransactions\x12\x1a\n" +
+	"\bverdicts\x18\x03 \x01(\x04R\bverdictsB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
 var (
 	file_ledgerd_v1_figures_proto_rawDescOnce sync.Once
@@ -309,22 +406,24 @@ func file_ledgerd_v1_figures_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_figures_proto_rawDescData
 }
 
-var file_ledgerd_v1_figures_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_ledgerd_v1_figures_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_ledgerd_v1_figures_proto_goTypes = []any{
 	(*GetFiguresRequest)(nil),  // 0: ledgerd.v1.GetFiguresRequest
 	(*GetFiguresResponse)(nil), // 1: ledgerd.v1.GetFiguresResponse
 	(*Figures)(nil),            // 2: ledgerd.v1.Figures
+	(*Crossings)(nil),          // 3: ledgerd.v1.Crossings
 }
 var file_ledgerd_v1_figures_proto_depIdxs = []int32{
 	2, // 0: ledgerd.v1.GetFiguresResponse.total:type_name -> ledgerd.v1.Figures
 	2, // 1: ledgerd.v1.GetFiguresResponse.hours:type_name -> ledgerd.v1.Figures
 	2, // 2: ledgerd.v1.GetFiguresResponse.days:type_name -> ledgerd.v1.Figures
 	2, // 3: ledgerd.v1.GetFiguresResponse.months:type_name -> ledgerd.v1.Figures
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 4: ledgerd.v1.Figures.crossings:type_name -> ledgerd.v1.Crossings
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_figures_proto_init() }
@@ -339,7 +438,7 @@ func file_ledgerd_v1_figures_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_figures_proto_rawDesc), len(file_ledgerd_v1_figures_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1515,18 +1515,20 @@ type ListTransactionsRequest struct {
 	FromTimeMs uint64 `protobuf:"varint,5,opt,name=from_time_ms,json=fromTimeMs,proto3" json:"from_time_ms,omitempty"`
 	ToTimeMs   uint64 `protobuf:"varint,6,opt,name=to_time_ms,json=toTimeMs,proto3" json:"to_time_ms,omitempty"`
 	// payment, records, opening, registration, hold, hold_end, asset, account_terms, policy, operators,
-	// members, book, cancellation, verdict or arrival. A transaction may be of several kinds. Verdicts
-	// and arrivals, which nobody signs, are there only if they are asked for.
-	Kind          string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
-	Status        string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`                         // applied, failed or waiting (for other shards)
-	Organisation  string `protobuf:"bytes,9,opt,name=organisation,proto3" json:"organisation,omitempty"`             // it signs, or something of it is concerned
-	Asset         string `protobuf:"bytes,10,opt,name=asset,proto3" json:"asset,omitempty"`                          // a posting or a hold of this asset
-	MinAmount     string `protobuf:"bytes,11,opt,name=min_amount,json=minAmount,proto3" json:"min_amount,omitempty"` // a posting or a hold, of the asset if there is one, is at least so much,
-	MaxAmount     string `protobuf:"bytes,12,opt,name=max_amount,json=maxAmount,proto3" json:"max_amount,omitempty"` // and at most so much, without signs
-	Note          string `protobuf:"bytes,13,opt,name=note,proto3" json:"note,omitempty"`                            // its note has this text, in capitals or not
-	Record        string `protobuf:"bytes,14,opt,name=record,proto3" json:"record,omitempty"`                        // it writes this record
-	HoldHex       string `protobuf:"bytes,15,opt,name=hold_hex,json=holdHex,proto3" json:"hold_hex,omitempty"`       // it places this hold, or ends it
-	Once          bool   `protobuf:"varint,16,opt,name=once,proto3" json:"once,omitempty"`                           // with a shard: without those that a lower shard has, too
+	// members, book, cancellation, verdict, arrival or crossing, which is what concerns several shards.
+	// A transaction may be of several kinds. Verdicts and arrivals, which nobody signs, are there only
+	// if they are asked for.
+	Kind          string  `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
+	Status        string  `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`                                // applied, failed or waiting (for other shards)
+	Organisation  string  `protobuf:"bytes,9,opt,name=organisation,proto3" json:"organisation,omitempty"`                    // it signs, or something of it is concerned
+	Asset         string  `protobuf:"bytes,10,opt,name=asset,proto3" json:"asset,omitempty"`                                 // a posting or a hold of this asset
+	MinAmount     string  `protobuf:"bytes,11,opt,name=min_amount,json=minAmount,proto3" json:"min_amount,omitempty"`        // a posting or a hold, of the asset if there is one, is at least so much,
+	MaxAmount     string  `protobuf:"bytes,12,opt,name=max_amount,json=maxAmount,proto3" json:"max_amount,omitempty"`        // and at most so much, without signs
+	Note          string  `protobuf:"bytes,13,opt,name=note,proto3" json:"note,omitempty"`                                   // its note has this text, in capitals or not
+	Record        string  `protobuf:"bytes,14,opt,name=record,proto3" json:"record,omitempty"`                               // it writes this record
+	HoldHex       string  `protobuf:"bytes,15,opt,name=hold_hex,json=holdHex,proto3" json:"hold_hex,omitempty"`              // it places this hold, or ends it
+	Once          bool    `protobuf:"varint,16,opt,name=once,proto3" json:"once,omitempty"`                                  // with a shard: without those that a lower shard has, too
+	WithShard     *uint32 `protobuf:"varint,25,opt,name=with_shard,json=withShard,proto3,oneof" json:"with_shard,omitempty"` // it concerns this shard; a verdict is of this shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1671,6 +1673,13 @@ func (x *ListTransactionsRequest) GetOnce() bool {
 		return x.Once
 	}
 	return false
+}
+
+func (x *ListTransactionsRequest) GetWithShard() uint32 {
+	if x != nil && x.WithShard != nil {
+		return *x.WithShard
+	}
+	return 0
 }
 
 type ListTransactionsResponse struct {
@@ -5543,7 +5552,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12!\n" +
 	"\fbook_changes\x18\x03 \x01(\x04R\vbookChanges\"S\n" +
 	"\x16GetTransactionResponse\x129\n" +
-	"\vtransaction\x18\x01 \x01(\v2\x17.ledgerd.v1.TransactionR\vtransaction\"\xd7\x03\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x17.ledgerd.v1.TransactionR\vtransaction\"\x8a\x04\n" +
 	"\x17ListTransactionsRequest\x12\x1c\n" +
 	"\tascending\x18\x01 \x01(\bR\tascending\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
@@ -5566,8 +5575,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04note\x18\r \x01(\tR\x04note\x12\x16\n" +
 	"\x06record\x18\x0e \x01(\tR\x06record\x12\x19\n" +
 	"\bhold_hex\x18\x0f \x01(\tR\aholdHex\x12\x12\n" +
-	"\x04once\x18\x10 \x01(\bR\x04onceB\b\n" +
-	"\x06_shard\"\xda\x01\n" +
+	"\x04once\x18\x10 \x01(\bR\x04once\x12\"\n" +
+	"\n" +
+	"with_shard\x18\x19 \x01(\rH\x01R\twithShard\x88\x01\x01B\b\n" +
+	"\x06_shardB\r\n" +
+	"\v_with_shard\"\xda\x01\n" +
 	"\x18ListTransactionsResponse\x12A\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.ListedTransactionR\ftransactions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +

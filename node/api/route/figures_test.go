@@ -9,18 +9,29 @@ import (
 )
 
 // Figures of all shards, asked at any node, count each transaction of the book once, apart from the
-// entries between shards.
+// entries between shards. Two shards count the same crossings between them, in all and by hour.
 func TestFiguresOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	figures := func(shard uint32) *ledgerdv1.Figures {
 		answer, err := b.clients[1].GetFigures(b.context(), connect.NewRequest(
-			&ledgerdv1.GetFiguresRequest{Shard: ref(shard)}))
+			&ledgerdv1.GetFiguresRequest{Shard: ref(shard), Hours: 744, Crossings: true}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if answer.Msg.GetCountedHeight() != answer.Msg.GetHeadHeight() {
 			t.Fatalf("not all is counted: %v", answer.Msg)
+		}
+		hours := map[uint32]uint64{}
+		for _, hour := range answer.Msg.GetHours() {
+			for _, each := range hour.GetCrossings() {
+				hours[each.GetShard()] += each.GetTransactions()
+			}
+		}
+		for _, each := range answer.Msg.GetTotal().GetCrossings() {
+			if hours[each.GetShard()] != each.GetTransactions() {
+				t.Errorf("shard %d: %v in all, by hour %v", shard, each, hours)
+			}
 		}
 		return answer.Msg.GetTotal()
 	}
@@ -49,5 +60,26 @@ func TestFiguresOfShards(t *testing.T) {
 			got.GetBetween()-had.GetBetween() != want[shard].Between {
 			t.Errorf("shard %d: %v, before %v, more by %v wanted", shard, got, had, &want[shard])
 		}
+		for other := range uint32(3) {
+			wanted := [3]uint64{}
+			if shard+int(other) == 3 {
+				wanted = [3]uint64{2, 2, 1}
+			}
+			now, before := crossingsWith(got, other), crossingsWith(had, other)
+			if now[0]-before[0] != wanted[0] || now[1]-before[1] != wanted[shard] {
+				t.Errorf("shard %d with %d: %v, before %v, more by %v wanted", shard, other, now,
+					before, wanted)
+			}
+		}
 	}
+}
+
+// crossingsWith returns the transactions that concern another shard too, and its verdicts.
+func crossingsWith(figures *ledgerdv1.Figures, other uint32) [2]uint64 {
+	for _, each := range figures.GetCrossings() {
+		if each.GetShard() == other {
+			return [2]uint64{each.GetTransactions(), each.GetVerdicts()}
+		}
+	}
+	return [2]uint64{}
 }

@@ -61,6 +61,32 @@ func TestListOfTheBook(t *testing.T) {
 	if !slices.Equal(got, []uint32{2, 2}) {
 		t.Errorf("of shard 2: %v", got)
 	}
+	for _, c := range []struct {
+		request *ledgerdv1.ListTransactionsRequest
+		want    []uint32
+	}{
+		{&ledgerdv1.ListTransactionsRequest{Kind: "crossing"}, []uint32{1}},
+		{&ledgerdv1.ListTransactionsRequest{WithShard: ref(2)}, []uint32{1, 2}},
+		{&ledgerdv1.ListTransactionsRequest{WithShard: ref(0)}, []uint32{0}},
+		{&ledgerdv1.ListTransactionsRequest{Kind: "crossing", WithShard: ref(0)}, nil},
+		{&ledgerdv1.ListTransactionsRequest{Shard: ref(2), WithShard: ref(1)}, []uint32{2}},
+		{&ledgerdv1.ListTransactionsRequest{Shard: ref(0), WithShard: ref(1)}, nil},
+		{&ledgerdv1.ListTransactionsRequest{Shard: ref(1), WithShard: ref(9999)}, nil},
+	} {
+		c.request.Note, c.request.Ascending = "listed", true
+		got := list(c.request)
+		if slices.Sort(got); !slices.Equal(got, c.want) {
+			t.Errorf("%v: from shards %v", c.request, got)
+		}
+	}
+	verdicts := &ledgerdv1.ListTransactionsRequest{Shard: ref(1), Kind: "verdict"}
+	all := len(list(verdicts))
+	verdicts.PageToken, verdicts.WithShard = "", ref(2)
+	of2 := len(list(verdicts))
+	verdicts.PageToken, verdicts.WithShard = "", ref(0)
+	if of0 := len(list(verdicts)); of2 == 0 || of0+of2 != all {
+		t.Errorf("%d verdicts, %d of shard 0, %d of shard 2", all, of0, of2)
+	}
 	for _, size := range []uint32{1, 100} {
 		var keys []string
 		request := &ledgerdv1.ListRecordsRequest{Prefix: "org", PageSize: size}

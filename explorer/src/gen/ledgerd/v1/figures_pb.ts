@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/figures.proto.
  */
 export const file_ledgerd_v1_figures: GenFile = /*@__PURE__*/
-  fileDesc("ChhsZWRnZXJkL3YxL2ZpZ3VyZXMucHJvdG8SCmxlZGdlcmQudjEiXgoRR2V0RmlndXJlc1JlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBARINCgVob3VycxgCIAEoDRIMCgRkYXlzGAMgASgNEg4KBm1vbnRocxgEIAEoDUIICgZfc2hhcmQi5gEKEkdldEZpZ3VyZXNSZXNwb25zZRIiCgV0b3RhbBgBIAEoCzITLmxlZGdlcmQudjEuRmlndXJlcxITCgtmcm9tX2hlaWdodBgCIAEoBBIWCg5jb3VudGVkX2hlaWdodBgDIAEoBBITCgtoZWFkX2hlaWdodBgEIAEoBBIiCgVob3VycxgFIAMoCzITLmxlZGdlcmQudjEuRmlndXJlcxIhCgRkYXlzGAYgAygLMhMubGVkZ2VyZC52MS5GaWd1cmVzEiMKBm1vbnRocxgHIAMoCzITLmxlZGdlcmQudjEuRmlndXJlcyJhCgdGaWd1cmVzEhAKCHN0YXJ0X21zGAEgASgEEhQKDHRyYW5zYWN0aW9ucxgCIAEoBBINCgVmaXJzdBgDIAEoBBIOCgZmYWlsZWQYBCABKAQSDwoHYmV0d2VlbhgFIAEoBEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
+  fileDesc("ChhsZWRnZXJkL3YxL2ZpZ3VyZXMucHJvdG8SCmxlZGdlcmQudjEicQoRR2V0RmlndXJlc1JlcXVlc3QSEgoFc2hhcmQYASABKA1IAIgBARINCgVob3VycxgCIAEoDRIMCgRkYXlzGAMgASgNEg4KBm1vbnRocxgEIAEoDRIRCgljcm9zc2luZ3MYBSABKAhCCAoGX3NoYXJkIuYBChJHZXRGaWd1cmVzUmVzcG9uc2USIgoFdG90YWwYASABKAsyEy5sZWRnZXJkLnYxLkZpZ3VyZXMSEwoLZnJvbV9oZWlnaHQYAiABKAQSFgoOY291bnRlZF9oZWlnaHQYAyABKAQSEwoLaGVhZF9oZWlnaHQYBCABKAQSIgoFaG91cnMYBSADKAsyEy5sZWRnZXJkLnYxLkZpZ3VyZXMSIQoEZGF5cxgGIAMoCzITLmxlZGdlcmQudjEuRmlndXJlcxIjCgZtb250aHMYByADKAsyEy5sZWRnZXJkLnYxLkZpZ3VyZXMiqAEKB0ZpZ3VyZXMSEAoIc3RhcnRfbXMYASABKAQSFAoMdHJhbnNhY3Rpb25zGAIgASgEEg0KBWZpcnN0GAMgASgEEg4KBmZhaWxlZBgEIAEoBBIPCgdiZXR3ZWVuGAUgASgEEigKCWNyb3NzaW5ncxgGIAMoCzIVLmxlZGdlcmQudjEuQ3Jvc3NpbmdzEhsKE2Nyb3NzaW5nc19mb3Jnb3R0ZW4YByABKAgiQgoJQ3Jvc3NpbmdzEg0KBXNoYXJkGAEgASgNEhQKDHRyYW5zYWN0aW9ucxgCIAEoBBIQCgh2ZXJkaWN0cxgDIAEoBEI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
 
 /**
  * @generated from message ledgerd.v1.GetFiguresRequest
@@ -46,6 +46,13 @@ export type GetFiguresRequest = Message<"ledgerd.v1.GetFiguresRequest"> & {
    * @generated from field: uint32 months = 4;
    */
   months: number;
+
+  /**
+   * whether to answer with the crossings in each of them
+   *
+   * @generated from field: bool crossings = 5;
+   */
+  crossings: boolean;
 };
 
 /**
@@ -153,6 +160,22 @@ export type Figures = Message<"ledgerd.v1.Figures"> & {
    * @generated from field: uint64 between = 5;
    */
   between: bigint;
+
+  /**
+   * What concerned other shards too, by the other shard, if the request asked for it. The chain of
+   * the other shard has the same transactions, in blocks of its own.
+   *
+   * @generated from field: repeated ledgerd.v1.Crossings crossings = 6;
+   */
+  crossings: Crossings[];
+
+  /**
+   * Whether the node has forgotten the crossings of this period. It keeps a bounded number of them,
+   * those of the newest periods.
+   *
+   * @generated from field: bool crossings_forgotten = 7;
+   */
+  crossingsForgotten: boolean;
 };
 
 /**
@@ -161,4 +184,38 @@ export type Figures = Message<"ledgerd.v1.Figures"> & {
  */
 export const FiguresSchema: GenMessage<Figures> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_figures, 2);
+
+/**
+ * @generated from message ledgerd.v1.Crossings
+ */
+export type Crossings = Message<"ledgerd.v1.Crossings"> & {
+  /**
+   * the other shard
+   *
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * Transactions that concern both shards, those that failed included. One that concerns three
+   * shards crosses between each two of them.
+   *
+   * @generated from field: uint64 transactions = 2;
+   */
+  transactions: bigint;
+
+  /**
+   * verdicts of the other shard, in this chain
+   *
+   * @generated from field: uint64 verdicts = 3;
+   */
+  verdicts: bigint;
+};
+
+/**
+ * Describes the message ledgerd.v1.Crossings.
+ * Use `create(CrossingsSchema)` to create a new message.
+ */
+export const CrossingsSchema: GenMessage<Crossings> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_figures, 3);
 
