@@ -115,7 +115,7 @@ func newFile(name string, content []byte) (*static.File, error) {
 // pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them. The
 // list of a book's assets is at /assets, and the built files are below it.
 var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|rounds|` +
-	`agreement|search|shards(?:/blocks|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
+	`agreement|search|shards(?:/blocks|/crossings|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
 	`transactions|holds|records|chart|` +
 	`(?:block|tx|account|organisation|asset|record|hold)/.+)?$`)
 

@@ -595,8 +595,9 @@ export class FakeNode {
           } else await pause(50, context.signal);
         }
       },
-      getFigures: ({ shard }) => {
+      getFigures: ({ shard, crossings: wanted }) => {
         const chain = this.chainOf(shard);
+        const crossings = wanted ? this.shards.crossingsOf(chain.shard) : [];
         const between = BigInt(this.shards.verdictsIn(chain.shard).length);
         const rows = chain.blocks.flatMap((block) => block.transactions);
         const { FAILED } = TransactionState;
@@ -608,6 +609,7 @@ export class FakeNode {
           first: count,
           failed: BigInt(failed),
           between,
+          crossings,
         });
         const time = chain.blocks.at(-1)?.header.timeMs ?? 0n;
         return {

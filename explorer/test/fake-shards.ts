@@ -12,6 +12,7 @@ import {
   type Tree,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { Level } from "../src/gen/ledgerd/v1/proofs_pb";
+import type { CrossingsSchema } from "../src/gen/ledgerd/v1/figures_pb";
 import type { ShardChangeSchema } from "../src/gen/ledgerd/v1/shards_pb";
 import type { FakeGenesis } from "./fake-certificates";
 import { FakeChain } from "./fake-chain";
@@ -66,6 +67,17 @@ export class FakeShards {
       if (this.mode(shard) === "ordering" && !this.options.wide)
         this.carried[shard] = (this.streamed[shard] ?? 0n) - BigInt(shard % 2);
     }
+  }
+
+  /** What crossed between a shard and each other one; the same at both. */
+  crossingsOf(shard: number): MessageInitShape<typeof CrossingsSchema>[] {
+    const { parents, wide } = this.options;
+    return parents.flatMap((_, other) => {
+      const [low, high] = [Math.min(shard, other), Math.max(shard, other)];
+      if (low === high || (low === 0 && high === 3)) return []; // these two have none
+      const transactions = wide ? 987_654_321_000n + BigInt(low + high) : BigInt(400 * low + high);
+      return [{ shard: other, transactions, verdicts: transactions - 1n }];
+    });
   }
 
   mode(shard: number): string {

@@ -33,6 +33,7 @@ const pages = [
   "shard",
   "halted shard",
   "blocks of the book",
+  "crossings",
   "path",
   "transactions",
   "transactions of a book",
@@ -54,6 +55,7 @@ const sharded: readonly string[] = [
   "shard",
   "halted shard",
   "blocks of the book",
+  "crossings",
   "path",
   "transactions of a book",
 ];
@@ -110,6 +112,7 @@ test.describe("axe finds nothing", () => {
           shard: "/shards/1",
           "halted shard": "/shards/2",
           "blocks of the book": "/shards/blocks",
+          crossings: "/shards/crossings?over=days",
           path: `/tx/${id}`,
           transactions: "/transactions",
           "transactions of a book": "/transactions?organisation=northbank",

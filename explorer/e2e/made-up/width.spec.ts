@@ -27,6 +27,7 @@ test.describe("what is as long as a chain can have it fits", () => {
     "shards",
     "shard",
     "bookblocks",
+    "crossings",
     "path",
     "transactions",
     "records",
@@ -35,7 +36,7 @@ test.describe("what is as long as a chain can have it fits", () => {
     "chart",
   ] as const) {
     test(page, async ({ page: browser }) => {
-      const sharded = ["book", "shards", "shard", "bookblocks", "path"].includes(page);
+      const sharded = ["book", "shards", "shard", "bookblocks", "crossings", "path"].includes(page);
       const node = await FakeNode.start({
         blocks: 40,
         everyMs: 250,
@@ -71,6 +72,7 @@ test.describe("what is as long as a chain can have it fits", () => {
           shards: "/shards",
           shard: "/shards/2",
           bookblocks: "/shards/blocks",
+          crossings: "/shards/crossings",
           transactions: "/transactions",
           records: "/records",
           holds: "/holds",

@@ -16,7 +16,10 @@ const onMs = 200;
 export class Counted {
   shards = $state.raw<readonly ShardFigures[]>();
 
-  constructor(only: () => number | undefined = () => undefined) {
+  constructor(
+    only: () => number | undefined = () => undefined,
+    private readonly also: { crossings?: boolean } = {},
+  ) {
     const numbers = $derived(
       only() !== undefined
         ? String(only())
@@ -36,7 +39,7 @@ export class Counted {
       const answers = await Promise.allSettled(
         wanted.map((shard) =>
           api.getFigures(
-            { ...inShard(shard), ...periodsShown },
+            { ...inShard(shard), ...periodsShown, ...this.also },
             { signal, timeoutMs: callTimeoutMs },
           ),
         ),

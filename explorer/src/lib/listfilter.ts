@@ -13,6 +13,7 @@ export const listFilterNames = [
   "max",
   "note",
   "shard",
+  "with",
 ] as const;
 export type ListFilterName = (typeof listFilterNames)[number];
 export type ListFilter = Readonly<Record<ListFilterName, string>>;
@@ -34,6 +35,7 @@ export const kinds: Readonly<Record<string, string>> = {
   cancellation: "cancellations",
   verdict: "verdicts of shards",
   arrival: "arrivals in a shard",
+  crossing: "crossings between shards",
 };
 export const statuses: Readonly<Record<string, string>> = {
   applied: "applied",
@@ -71,6 +73,7 @@ export interface ListWanted {
     maxAmount: string;
     note: string;
     shard?: number;
+    withShard?: number;
   };
   wrong: string;
 }
@@ -88,9 +91,13 @@ export function listRequestOf(filter: ListFilter, decimals: number): ListWanted 
   if (filter.kind !== "" && !(filter.kind in kinds)) wrong ||= `There is no kind "${filter.kind}".`;
   if (filter.status !== "" && !(filter.status in statuses))
     wrong ||= `There is no status "${filter.status}".`;
-  if (filter.shard !== "") {
-    if (/^\d{1,4}$/.test(filter.shard)) fields.shard = Number(filter.shard);
-    else wrong ||= `"${filter.shard}" is no shard.`;
+  for (const [name, field] of [
+    ["shard", "shard"],
+    ["with", "withShard"],
+  ] as const) {
+    if (filter[name] === "") continue;
+    if (/^\d{1,4}$/.test(filter[name])) fields[field] = Number(filter[name]);
+    else wrong ||= `"${filter[name]}" is no shard.`;
   }
   return { fields, wrong };
 }

@@ -18,6 +18,7 @@ export interface Route {
     | "rounds"
     | "shards"
     | "shard"
+    | "crossings"
     | "search"
     | "agreement"
     | "transactions"
@@ -43,6 +44,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/rounds": "rounds",
   "/shards": "shards",
   "/shards/blocks": "bookblocks",
+  "/shards/crossings": "crossings",
   "/search": "search",
   "/agreement": "agreement",
   "/transactions": "transactions",
