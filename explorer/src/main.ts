@@ -1,6 +1,7 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
+import { loadPagesLater } from "./lib/lazypages";
 import { live } from "./lib/live.svelte";
 import { past } from "./lib/past.svelte";
 import { router } from "./lib/router.svelte";
@@ -13,4 +14,6 @@ live.start();
 
 const target = document.getElementById("app");
 if (!target) throw new Error("the page has no place for the application");
+target.replaceChildren();
 mount(App, { target });
+loadPagesLater();

@@ -93,6 +93,16 @@ class Router {
   /** Counts navigations, so a page knows when to take the focus. */
   moves = $state(0);
 
+  /** Whether the heading of the page is to take the focus, once the page is there. */
+  headingIsDue = false;
+
+  focusHeading(): void {
+    const heading = document.querySelector<HTMLElement>("main h1");
+    if (!this.headingIsDue || !heading) return;
+    this.headingIsDue = false;
+    heading.focus({ preventScroll: true });
+  }
+
   start(): void {
     history.scrollRestoration = "auto";
     window.addEventListener("popstate", () => this.read());
