@@ -2,6 +2,12 @@
 
 export type Cell = string | number | bigint;
 
+/** A table as a file: the names of its columns, and its rows. */
+export interface Table {
+  header: readonly string[];
+  rows: readonly (readonly Cell[])[];
+}
+
 /**
  * Quotes a cell if needed. A text that a spreadsheet would run as a formula gets a leading
  * apostrophe. Numbers stay numbers.

@@ -8,6 +8,8 @@ import {
   type RoundEvent,
   type RoundRun,
 } from "../gen/ledgerd/v1/rounds_pb";
+import type { Table } from "./csv";
+import { isoTime } from "./format";
 
 /** The most events that a page keeps. The oldest go first. */
 export const maxEvents = 20_000;
@@ -296,4 +298,38 @@ export function describe(
     default:
       return "Something that this page does not know";
   }
+}
+
+/** The events of a recording, in words. */
+export function eventsTable(
+  { events, node }: Recording,
+  names: ReadonlyMap<number, string>,
+): Table {
+  return {
+    header: ["number", "second", "epoch", "round", "what", "block_time"],
+    rows: events.map((event) => [
+      event.number,
+      secondsText(event.atUs),
+      event.epoch,
+      event.round,
+      describe(event, names, node),
+      event.blockTimeMs > 0n ? isoTime(Number(event.blockTimeMs)) : "",
+    ]),
+  };
+}
+
+/** The eons and generations of a recording. */
+export function runsTable({ runs }: Recording): Table {
+  return {
+    header: ["generation", "eon", "first_round", "members", "began_second", "ended_second", "end"],
+    rows: runs.map((run) => [
+      run.generation,
+      run.eon,
+      run.firstRound,
+      run.members.join(" "),
+      secondsText(run.begunUs),
+      run.endedUs > 0n ? secondsText(run.endedUs) : "",
+      run.end,
+    ]),
+  };
 }
