@@ -53,7 +53,7 @@ describe("crossings by pair", () => {
         b: 2,
         transactions: 9n,
         inA: { transactions: 9n, verdicts: 1n },
-        inB: { transactions: undefined, verdicts: 0n },
+        inB: { transactions: undefined, verdicts: undefined },
       },
       {
         a: 0,
@@ -65,7 +65,7 @@ describe("crossings by pair", () => {
     ]);
     expect(crossingRows(pairs)).toEqual([
       [1, 2, 9n, 1n],
-      [2, 1, "", 0n],
+      [2, 1, "", ""],
       [0, 1, 5n, 4n],
       [1, 0, 4n, 4n],
     ]);
@@ -80,7 +80,7 @@ describe("crossings by pair", () => {
   test("the list of a pair is that of a chain that counts it, from the span's beginning", () => {
     const [pair] = pairsOf(shards, "all", nowMs);
     expect(pair && crossingPath(pair, "all", nowMs)).toBe("/transactions?shard=1&with=2");
-    const turned = { ...(pair as Pair), inA: { transactions: undefined, verdicts: 0n } };
+    const turned = { ...(pair as Pair), inA: { transactions: undefined, verdicts: undefined } };
     expect(crossingPath(turned, "days", nowMs)).toBe(
       "/transactions?shard=2&with=1&from=2026-08-31T00%3A00%3A00Z",
     );

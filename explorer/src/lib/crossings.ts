@@ -17,8 +17,8 @@ export function spanStart(span: Span, nowMs: number): number | undefined {
 export interface Side {
   /** Undefined if the shard did not answer, or has forgotten. */
   transactions: bigint | undefined;
-  /** Verdicts of the other shard in this chain. */
-  verdicts: bigint;
+  /** Verdicts of the other shard in this chain; undefined as above. */
+  verdicts: bigint | undefined;
 }
 
 /** Two shards, the lower number first. */
@@ -57,7 +57,7 @@ export function pairsOf(shards: readonly ShardFigures[], span: Span, nowMs: numb
         const side = sides.get(key) ?? { transactions: 0n, verdicts: 0n };
         sides.set(key, {
           transactions: (side.transactions ?? 0n) + transactions,
-          verdicts: side.verdicts + verdicts,
+          verdicts: (side.verdicts ?? 0n) + verdicts,
         });
         const pair: [number, number] = [Math.min(each.shard, other), Math.max(each.shard, other)];
         seen.set(pair.join(" "), pair);
@@ -66,7 +66,7 @@ export function pairsOf(shards: readonly ShardFigures[], span: Span, nowMs: numb
   const sideOf = (chain: number, other: number): Side =>
     sides.get(`${chain} ${other}`) ?? {
       transactions: answered.get(chain) ? 0n : undefined,
-      verdicts: 0n,
+      verdicts: answered.get(chain) ? 0n : undefined,
     };
   return [...seen.values()]
     .map(([a, b]): Pair => {
@@ -97,8 +97,8 @@ export const crossingHeader = ["shard", "with", "transactions", "verdicts of the
 /** A row for each chain and other shard, as the chain counts it. */
 export function crossingRows(pairs: readonly Pair[]): (string | number | bigint)[][] {
   return pairs.flatMap(({ a, b, inA, inB }) => [
-    [a, b, inA.transactions ?? "", inA.verdicts],
-    [b, a, inB.transactions ?? "", inB.verdicts],
+    [a, b, inA.transactions ?? "", inA.verdicts ?? ""],
+    [b, a, inB.transactions ?? "", inB.verdicts ?? ""],
   ]);
 }
 
@@ -181,7 +181,7 @@ export function layOutMap(
     if (!a || !b) return [];
     const [y1, y2] = [a.y + boxHeight / 2, b.y + boxHeight / 2];
     const far = nodes.length > 2 ? (Math.abs(a.i - b.i) - 1) / (nodes.length - 2) : 0;
-    const reach = Math.min(room, 40 + far * Math.min(room - 40, 70 * (nodes.length - 2)));
+    const reach = Math.min(room, 40 + far * Math.min(room - 40, 130 * (nodes.length - 2)));
     const out = Math.round(left + (reach * 4) / 3); // a curve comes to three quarters of its handles
     const [x1, x2] = [a.x + boxWidth, b.x + boxWidth];
     const curve = (xa: number, ya: number, xb: number, yb: number): string =>

@@ -1,5 +1,6 @@
 // How many entries a second each shard's chain gets, from the totals that the tree shows.
 import { untrack } from "svelte";
+import type { Shard } from "../gen/ledgerd/v1/ledgerd_pb";
 import { live } from "./live.svelte";
 
 const windowMs = 10_000;
@@ -17,9 +18,11 @@ export class ShardRates {
     });
   }
 
-  private take(shards: readonly { shard: number; transactionsTotal: bigint }[]): void {
+  private take(shards: readonly Pick<Shard, "shard" | "mode" | "transactionsTotal">[]): void {
     const ms = performance.now();
-    const totals = new Map(shards.map((each) => [each.shard, each.transactionsTotal]));
+    // What a silent shard does now is not known.
+    const known = shards.filter(({ mode }) => mode !== "silent" && mode !== "lost");
+    const totals = new Map(known.map((each) => [each.shard, each.transactionsTotal]));
     this.samples = [...this.samples.filter((sample) => ms - sample.ms <= windowMs), { ms, totals }];
     const first = this.samples[0];
     if (!first || ms - first.ms < 500) return;
