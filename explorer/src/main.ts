@@ -1,12 +1,13 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
-import { loadPagesLater } from "./lib/lazypages";
+import { loadPage, loadPagesLater } from "./lib/lazypages";
 import { live } from "./lib/live.svelte";
 import { past } from "./lib/past.svelte";
 import { router } from "./lib/router.svelte";
 import { theme } from "./lib/theme.svelte";
 
+loadPage(router.route.name);
 theme.start();
 router.start();
 past.start();

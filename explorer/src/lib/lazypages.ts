@@ -28,6 +28,12 @@ export const lazyPages = {
 
 const afterMs = 3_000;
 
+/** Begins to load a page's code, so that it comes while the application starts. */
+export function loadPage(name: string): void {
+  // The page itself says if it cannot be loaded.
+  if (Object.hasOwn(lazyPages, name)) lazyPages[name as keyof typeof lazyPages]().catch(() => {});
+}
+
 /** Loads all pages, one after the other, once the browser has had time for the first one. */
 export function loadPagesLater(): void {
   setTimeout(() => {

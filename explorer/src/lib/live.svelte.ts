@@ -21,6 +21,10 @@ import { equalBytes } from "./bytes";
 import { RateSeries } from "./series";
 
 export const blockCapacity = 500;
+/** The newest blocks, which every page begins with, and those before them, a moment later. */
+const blocksAtFirst = 50;
+const blocksEarlier = 250;
+const earlierAfterMs = 1_000;
 export const rateSeconds = 180;
 /** The charts begin with this many seconds, and grow to rateSeconds. */
 const rateSecondsAtFirst = 60;
@@ -287,13 +291,35 @@ class Live {
       this.takeCluster(cluster);
     }
     if (this.lastSeen > 0n) return;
-    const { blocks } = await api.listBlocks(
-      { pageSize: 300 },
+    const { blocks, nextPageToken } = await api.listBlocks(
+      { pageSize: blocksAtFirst },
       { signal, timeoutMs: heartbeatTimeoutMs },
     );
     for (const header of blocks.reverse()) this.takeBlock(header);
     this.seeded = true;
     this.publish();
+    if (nextPageToken !== "") void this.seedEarlier(nextPageToken, signal);
+  }
+
+  /** Fetches the blocks before the newest ones, which only the charts need, once the page is there. */
+  private async seedEarlier(pageToken: string, signal: AbortSignal): Promise<void> {
+    await sleep(earlierAfterMs, signal);
+    if (signal.aborted) return;
+    try {
+      const { blocks } = await api.listBlocks(
+        { pageSize: blocksEarlier, pageToken },
+        { signal, timeoutMs: heartbeatTimeoutMs },
+      );
+      for (const header of blocks) {
+        if (this.ring.at(-1)?.height !== header.height + 1n || this.ring.length >= blockCapacity)
+          return; // another chain, or newer blocks took the room
+        this.ring.push(header);
+        this.series.add(Number(header.timeMs), header.transactionCount);
+      }
+      this.schedulePublish();
+    } catch {
+      // The charts begin later.
+    }
   }
 
   private forget(): void {
