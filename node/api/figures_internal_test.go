@@ -25,13 +25,14 @@ func TestPeriodsAreBounded(t *testing.T) {
 			t.Errorf("hour %d: %+v", i, each)
 		}
 	}
-	if shown := newest(hours, 2, false); len(shown) != 2 || shown[1].GetStartMs() != uint64(9*hour) {
+	if shown := newest(hours, 2, false); len(shown) != 2 ||
+		shown[1].GetStartMs() != uint64(9*hour) {
 		t.Errorf("the newest two: %v", shown)
 	}
 }
 
-// Crossings add up by shard. Those of the newest periods are kept, as many as there is room for, and
-// always those of the last one.
+// Crossings add up by shard. Those of the newest periods are kept, as many as there is room for,
+// and always those of the last one.
 func TestCrossingsAreBounded(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
