@@ -20,7 +20,10 @@ import { walk } from "../src/lib/shards";
 const nowMs = Date.UTC(2026, 10, 28, 14, 30);
 const hour = 3_600_000;
 
-function answerOf(shard: number, answer?: MessageInitShape<typeof GetFiguresResponseSchema>): ShardFigures {
+function answerOf(
+  shard: number,
+  answer?: MessageInitShape<typeof GetFiguresResponseSchema>,
+): ShardFigures {
   return { shard, answer: answer && create(GetFiguresResponseSchema, answer) };
 }
 
@@ -176,7 +179,9 @@ describe("what moves", () => {
   });
 
   test("a verdict comes from the shard that gave it", () => {
-    expect(moved(2, { verdict: "good", verdictShard: 3 }, { verdict: "funds", verdictShard: 3 })).toEqual({
+    expect(
+      moved(2, { verdict: "good", verdictShard: 3 }, { verdict: "funds", verdictShard: 3 }),
+    ).toEqual({
       moves: [{ from: 3, to: 2, kind: "verdict", count: 2 }],
       crossings: [],
     });

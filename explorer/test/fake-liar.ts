@@ -4,7 +4,7 @@ import { connectNodeAdapter, createConnectTransport } from "@connectrpc/connect-
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { LedgerService } from "../src/gen/ledgerd/v1/ledgerd_pb";
-import { allowOrigin } from "./fake-node";
+import { allowOrigin } from "./fake-pages";
 
 /**
  * balance: it shows another balance than it proves. proof: it changes that in the proof, too.

@@ -4,15 +4,12 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { readFileSync } from "node:fs";
 import {
   createServer,
-  type IncomingMessage,
   type Server,
   type ServerResponse,
 } from "node:http";
 import type { AddressInfo } from "node:net";
-import { extname, join, normalize } from "node:path";
 import {
   BlockSchema,
   ClusterStateSchema,
@@ -32,6 +29,7 @@ import { FakeAccounts } from "./fake-accounts";
 import { certificate, evidence, fakeGenesis } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
+import { allowOrigin, serveFile } from "./fake-pages";
 import { fakeRecording } from "./fake-rounds";
 import { FakeShards } from "./fake-shards";
 
@@ -86,12 +84,6 @@ export interface FakeOptions {
   port?: number;
 }
 
-const types: Readonly<{ [extension: string]: string }> = {
-  ".html": "text/html; charset=utf-8",
-  ".js": "text/javascript",
-  ".css": "text/css",
-  ".svg": "image/svg+xml",
-};
 const usual = ["northbank", "southbank", "aurora-air", "meridian-air", "clearing"];
 // The longest names that a ledger accepts: 64 characters for an organisation, 128 for an account
 // with its organisation, 32 for an asset.
@@ -859,34 +851,9 @@ function shownBlock(
   };
 }
 
-/** Lets a page of another origin call. Returns whether that is all that was asked. */
-export function allowOrigin(request: IncomingMessage, response: ServerResponse): boolean {
-  response.setHeader("access-control-allow-origin", request.headers.origin ?? "*");
-  if (request.method !== "OPTIONS") return false;
-  response.setHeader("access-control-allow-methods", "GET, POST");
-  response.setHeader(
-    "access-control-allow-headers",
-    "content-type, connect-protocol-version, connect-timeout-ms",
-  );
-  response.writeHead(204).end();
-  return true;
-}
-
 function find<T>(value: T | undefined, what: string): T {
   if (value === undefined) throw new ConnectError(`${what} is not here`, Code.NotFound);
   return value;
-}
-
-function serveFile(url: string, response: ServerResponse): void {
-  const { pathname } = new URL(url, "http://localhost");
-  const name = extname(pathname) in types ? normalize(pathname) : "/index.html";
-  try {
-    response
-      .writeHead(200, { "content-type": types[extname(name)] ?? "text/plain" })
-      .end(readFileSync(join("dist", name)));
-  } catch {
-    response.writeHead(404).end();
-  }
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

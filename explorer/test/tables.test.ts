@@ -22,7 +22,13 @@ import * as tables from "../src/lib/tables";
 const bytes = Uint8Array.of(0xab, 1);
 const timeMs = BigInt(Date.UTC(2026, 10, 29, 5));
 const summary = create(TransactionSummarySchema, {
-  status: { index: 3, height: 7n, idHex: "aa", state: TransactionState.FAILED, reasonCode: "funds" },
+  status: {
+    index: 3,
+    height: 7n,
+    idHex: "aa",
+    state: TransactionState.FAILED,
+    reasonCode: "funds",
+  },
   signer: "north",
   postingCount: 2,
   note: "rent",
@@ -68,7 +74,12 @@ const cases: [string, Table, Record<string, unknown>][] = [
   [
     "members",
     tables.membersTable([
-      create(MemberStateSchema, { ...member, member: true, connected: true, mode: NodeMode.HALTED }),
+      create(MemberStateSchema, {
+        ...member,
+        member: true,
+        connected: true,
+        mode: NodeMode.HALTED,
+      }),
     ]),
     { index: 2, name: "node-2", ordered_height: "9", heard: "", state: "halted" },
   ],
