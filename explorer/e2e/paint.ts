@@ -68,7 +68,7 @@ interface Painted {
   row: number;
   /** Until the page has what it shows first: nothing in it is busy. */
   filled: number;
-  /** Processor time of the page's thread until then, which other work on the machine adds nothing to. */
+  /** Processor time of the page's thread until then. Other work on the machine is no part of it. */
   thread: number;
   /** What came over the network until then, in bytes. */
   bytes: number;
@@ -145,7 +145,10 @@ const paths = [
 const middle = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 const shown = (values: readonly number[]): string =>
-  (values.some(Number.isNaN) ? "–" : `${Math.round(middle(values))} (${Math.round(Math.max(...values))})`).padStart(14);
+  (values.some(Number.isNaN)
+    ? "–"
+    : `${Math.round(middle(values))} (${Math.round(Math.max(...values))})`
+  ).padStart(14);
 
 const browser = await chromium.launch(chromiumOptions);
 let slow = 0;

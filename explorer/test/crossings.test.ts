@@ -142,7 +142,8 @@ describe("what moves", () => {
     [3, 1],
     [4, 1],
   ]);
-  const entry = (destinations: number[], idHex = "aa"): MessageInitShape<typeof TransactionSummarySchema> => ({
+  type Entry = MessageInitShape<typeof TransactionSummarySchema>;
+  const entry = (destinations: number[], idHex = "aa"): Entry => ({
     signer: "north",
     status: { idHex, destinations },
   });
@@ -179,9 +180,8 @@ describe("what moves", () => {
   });
 
   test("a verdict comes from the shard that gave it", () => {
-    expect(
-      moved(2, { verdict: "good", verdictShard: 3 }, { verdict: "funds", verdictShard: 3 }),
-    ).toEqual({
+    const verdicts = ["good", "funds"].map((verdict) => ({ verdict, verdictShard: 3 }));
+    expect(moved(2, ...verdicts)).toEqual({
       moves: [{ from: 3, to: 2, kind: "verdict", count: 2 }],
       crossings: [],
     });

@@ -589,19 +589,17 @@ export class FakeNode {
       },
       getFigures: ({ shard, crossings: wanted }) => {
         const chain = this.chainOf(shard);
-        const crossings = wanted ? this.shards.crossingsOf(chain.shard) : [];
         const between = BigInt(this.shards.verdictsIn(chain.shard).length);
         const rows = chain.blocks.flatMap((block) => block.transactions);
-        const { FAILED } = TransactionState;
-        const failed = rows.filter(({ status }) => status?.state === FAILED).length;
+        const failed = rows.filter(({ status }) => status?.state === TransactionState.FAILED);
         const count = BigInt(rows.length);
         const of = (startMs: bigint): object => ({
           startMs,
           transactions: count,
           first: count,
-          failed: BigInt(failed),
+          failed: BigInt(failed.length),
           between,
-          crossings,
+          crossings: wanted ? this.shards.crossingsOf(chain.shard) : [],
         });
         const time = chain.blocks.at(-1)?.header.timeMs ?? 0n;
         return {

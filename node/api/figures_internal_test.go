@@ -25,8 +25,8 @@ func TestPeriodsAreBounded(t *testing.T) {
 			t.Errorf("hour %d: %+v", i, each)
 		}
 	}
-	if shown := newest(hours, 2, false); len(shown) != 2 ||
-		shown[1].GetStartMs() != uint64(9*hour) {
+	shown := newest(hours, 2, false)
+	if len(shown) != 2 || shown[1].GetStartMs() != uint64(9*hour) {
 		t.Errorf("the newest two: %v", shown)
 	}
 }

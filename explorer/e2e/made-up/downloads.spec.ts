@@ -3,8 +3,8 @@ import { readFile } from "node:fs/promises";
 import { expect, test } from "../fixtures";
 import { addressOf, pages, startNode } from "./pages";
 
-// Every table is saved as CSV and as JSON, with the same rows: from the header of its panel, or from
-// that of its page.
+// Every table is saved as CSV and as JSON, with the same rows: from the header of its panel, or
+// from that of its page.
 test("the pages of the router are all here", () => {
   const router = readFileSync("src/lib/router.svelte.ts", "utf8");
   const routes = [...router.matchAll(/^ {2}(?:"(\/[^"]*)"|([a-z]+)): "[a-z]+",$/gm)]
@@ -25,14 +25,16 @@ test.describe("tables are saved as CSV and JSON", () => {
       try {
         await page.goto(addressOf(name, node));
         await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
-        await expect(page.locator('main [aria-busy="true"], main tr[aria-hidden="true"]')).toHaveCount(0);
+        const waiting = 'main :is([aria-busy="true"], tr[aria-hidden="true"])';
+        await expect(page.locator(waiting)).toHaveCount(0);
         await expect(page.getByText(/^(checking|Looking .*)$/)).toHaveCount(0);
         const bare = await page.evaluate(() => {
           const saves = (within: Element | null | undefined, format: string): boolean =>
             [...(within?.querySelectorAll("button") ?? [])].some((button) =>
               button.textContent?.includes(`${format} download of`),
             );
-          const tables = [...document.querySelectorAll('main :is(table, [data-testid="changes"], [data-testid="hits"])')];
+          const lists = 'table, [data-testid="changes"], [data-testid="hits"]';
+          const tables = [...document.querySelectorAll(`main :is(${lists})`)];
           // The buttons of a page save its only list.
           const places = (table: Element): (Element | null | undefined)[] => [
             table.closest("section"),

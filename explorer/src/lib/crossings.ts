@@ -182,7 +182,8 @@ export function layOutMap(
     const [y1, y2] = [a.y + boxHeight / 2, b.y + boxHeight / 2];
     const far = nodes.length > 2 ? (Math.abs(a.i - b.i) - 1) / (nodes.length - 2) : 0;
     const reach = Math.min(room, 40 + far * Math.min(room - 40, 130 * (nodes.length - 2)));
-    const out = Math.round(left + (reach * 4) / 3); // a curve comes to three quarters of its handles
+    // A curve comes to three quarters of its handles.
+    const out = Math.round(left + (reach * 4) / 3);
     const [x1, x2] = [a.x + boxWidth, b.x + boxWidth];
     const curve = (xa: number, ya: number, xb: number, yb: number): string =>
       `M${xa} ${ya}H${left}C${out} ${ya} ${out} ${yb} ${left} ${yb}H${xb}`;
@@ -207,7 +208,7 @@ export function layOutMap(
   };
 }
 
-/** The shards to draw in the order of the tree: all, or those with most crossings and those above. */
+/** The shards to draw, in the tree's order: all, or those with most crossings and those above. */
 export function nodesOnMap(
   shards: readonly Pick<Shard, "shard" | "parent" | "root">[],
   pairs: readonly Pair[],

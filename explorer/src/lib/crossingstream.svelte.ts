@@ -84,7 +84,8 @@ export class CrossingStream {
     signal: AbortSignal,
   ): Promise<void> {
     let stale = 0;
-    for await (const { block } of api.subscribe({ book: true, withTransactions: true }, { signal })) {
+    const request = { book: true, withTransactions: true };
+    for await (const { block } of api.subscribe(request, { signal })) {
       const header = block?.header;
       if (!header) continue;
       this.skips = live.nowMs - Number(header.timeMs) > staleMs;

@@ -301,7 +301,7 @@ class Live {
     if (nextPageToken !== "") void this.seedEarlier(nextPageToken, signal);
   }
 
-  /** Fetches the blocks before the newest ones, which only the charts need, once the page is there. */
+  /** Fetches the blocks before the newest ones a moment later: only the charts need them. */
   private async seedEarlier(pageToken: string, signal: AbortSignal): Promise<void> {
     await sleep(earlierAfterMs, signal);
     if (signal.aborted) return;
