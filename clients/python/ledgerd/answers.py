@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import names
 from .codec import HASH_SIZE, fixed
 from .hold import Hold
+from .schedule import PERIODS, Schedule
 from .terms import (
     FREEZES,
     AccountLimit,
@@ -21,6 +22,7 @@ from .terms import (
     Metadatum,
     Velocity,
 )
+from .transaction import Posting
 
 ADMITTED = "admitted"
 ORDERED = "ordered"
@@ -232,6 +234,39 @@ class OpenHold:
         return cls(identity, account, hold.asset, hold.amount, hold.to, hold.poster, hold.expires,
                    bytes.fromhex(text(found, "endingHex")), int(text(found, "posted") or "0"),
                    integer(found, "shard"), decimals)
+
+
+@dataclass
+class OpenSchedule:
+    """A schedule with occurrences to come, as a node says."""
+
+    id: bytes
+    schedule: Schedule  # what it says; its nonce and deadline are not known, so its id is another
+    issued: int  # occurrences that blocks have
+    next: int  # the time of the next one, in milliseconds since 1970
+
+    @classmethod
+    def of(cls, found: Json) -> "OpenSchedule":
+        """Make it of an answer."""
+        said = part(found, "schedule")
+        period = text(said, "period") or PERIODS[0]
+        if period not in PERIODS:
+            raise ValueError(f"period {period}")
+        postings = [Posting(text(each, "account"), int(text(each, "amount") or "0"),
+                            text(each, "asset") or names.DEFAULT_ASSET)
+                    for each in items(said, "postings")]
+        schedule = Schedule(bytes(HASH_SIZE), text(found, "signer"), 0, 0, postings,
+                            integer(said, "firstMs"), PERIODS.index(period),
+                            integer(said, "every"), integer(said, "count"),
+                            integer(said, "untilMs"), integer(said, "shard"),
+                            note=text(found, "note"))
+        schedule.encode()  # which checks names and bounds
+        identity = fixed(bytes.fromhex(text(found, "scheduleHex")), HASH_SIZE,
+                         "the id of a schedule")
+        issued = integer(found, "issued")
+        if not 0 <= issued < schedule.occurrences():
+            raise ValueError(f"{issued} occurrences of {schedule.occurrences()} were issued")
+        return cls(identity, schedule, issued, schedule.time_of(issued + 1))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .answers import (
     Json,
     Node,
     OpenHold,
+    OpenSchedule,
     Place,
     Status,
 )
@@ -319,6 +320,27 @@ class Client:
         return self._pages("ListHolds", {"organisation": organisation, "account": account,
                                          "poster": poster, "pageSize": page_size}, "holds",
                            OpenHold.of)
+
+    def schedule(self, identity: bytes) -> OpenSchedule:
+        """Return a schedule with occurrences to come, as a node says. Raises NotFound."""
+        answer = self.call("GetSchedule", {"scheduleHex": identity.hex()})
+        found = _read("GetSchedule", lambda: OpenSchedule.of(answers.part(answer, "schedule")))
+        if found.id != identity:
+            raise MalformedAnswer("GetSchedule: another schedule")
+        return found
+
+    def schedules(self, organisation: str = "", page_size: int = 100) -> Iterator[OpenSchedule]:
+        """Yield the schedules with occurrences to come that an organisation placed, or all."""
+        return self._pages("ListSchedules", {"organisation": organisation, "pageSize": page_size},
+                           "schedules", OpenSchedule.of)
+
+    def root(self) -> int:
+        """Return the shard at the root of the book's tree, which keeps the schedules."""
+        tree = answers.part(self.call("GetTree", {}), "tree")
+        roots = _read("GetTree", lambda: [
+            answers.integer(each, "shard") for each in answers.items(tree, "shards")
+            if answers.boolean(each, "root")])
+        return roots[0] if roots else 0  # a book of one shard has no tree
 
     def history(self, account: str, ascending: bool = False,
                 page_size: int = 50) -> Iterator[HistoryEntry]:

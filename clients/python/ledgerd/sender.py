@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from dataclasses import replace
 from typing import Iterable, List, Mapping, Optional, Sequence, TypeVar
@@ -14,6 +15,7 @@ from .codec import HASH_SIZE, fixed
 from .ed25519 import PrivateKey
 from .hold import Hold, HoldEnd, shares_of
 from .packed import PackedBundle, Transfer
+from .schedule import ONCE, Schedule, ScheduleEnd
 from .terms import FREEZES, AccountChange, AccountNow, guarding
 from .transaction import Opening, Posting, Record, Registration, Transaction
 
@@ -99,6 +101,30 @@ class Sender:
         if found.id() != identity:
             raise ValueError(f"`placed` is hold {found.id().hex()}, not {identity.hex()}")
         return found
+
+    def schedule(self, postings: Iterable[Posting], first: int, *, period: int = ONCE,
+                 every: int = 0, count: int = 0, until: int = 0, root: Optional[int] = None,
+                 note: str = "") -> Schedule:
+        """Make a transaction that has postings executed at agreed times. Its id is the schedule's.
+
+        The first time is in milliseconds since 1970. With a period, `every` is how many of them are
+        between two times, 1 if it is not named; name `count` or `until`, too. The schedule is kept
+        by the root of the book's tree: `root`, or the one that a node names. It takes no nonce.
+        """
+        if period == ONCE:
+            count = count or 1
+        elif every == 0:
+            every = 1
+        return Schedule(self.ledger, self.organisation, self._stream, secrets.randbits(63),
+                        list(postings), first, period, every, count, until,
+                        self.client.root() if root is None else root, note=note)
+
+    def end_schedule(self, identity: bytes, *, root: Optional[int] = None,
+                     note: str = "") -> ScheduleEnd:
+        """Make a transaction that ends a schedule of the organisation, as schedule."""
+        fixed(identity, HASH_SIZE, "the id of a schedule")
+        return ScheduleEnd(self.ledger, self.organisation, self._stream, secrets.randbits(63),
+                           identity, self.client.root() if root is None else root, note=note)
 
     def change(self, now: AccountNow, note: str = "") -> AccountChange:
         """Make a transaction that gives an account of the organisation these terms, and its alias.

@@ -26,6 +26,7 @@ from .ed25519 import KEY_SIZE
 if TYPE_CHECKING:
     from .book import BookChange
     from .policy import CharterChange
+    from .schedule import Occurrence
 
 VERSION = 1
 VERSION_MEMBERSHIP = 2
@@ -41,6 +42,9 @@ VERSION_HOLD = 14
 VERSION_HOLD_END = 15
 VERSION_ACCOUNT = 16
 VERSION_DETAILS = 17
+VERSION_SCHEDULE = 18
+VERSION_SCHEDULE_END = 19
+VERSION_OCCURRENCE = 20
 VERSION_LAST = 20
 
 _ID_DOMAIN = domain("ledgerd/transaction/1")
@@ -527,18 +531,20 @@ class MembershipChange:
 
 
 def decode_body(
-        body: bytes) -> "ClientBody | MembershipChange | CharterChange | BookChange | None":
+        body: bytes
+) -> "ClientBody | MembershipChange | CharterChange | BookChange | Occurrence | None":
     """Decode a body of any kind, or raise MalformedError if it is malformed.
 
-    Of those that chains make (verdicts, arrivals, occurrences of schedules), and of schedules and
-    their ends, only the version is checked, and None returned. Their ids are hashes of their bytes,
-    so a proof of one holds as any other.
+    Of the kinds that no client makes (verdicts and arrivals, which chains make) only the version is
+    checked, and None returned. Their ids are hashes of their bytes, so a proof of one holds as any
+    other.
     """
     # These modules need this one.
     from .asset import AssetChange
     from .book import BookChange
     from .hold import Hold, HoldEnd
     from .policy import CharterChange, PolicyChange
+    from .schedule import Occurrence, Schedule, ScheduleEnd
     from .terms import AccountChange
     version = body[0] if body else 0
     if version in (VERSION, VERSION_DEADLINE, VERSION_DETAILS):
@@ -561,6 +567,12 @@ def decode_body(
         return HoldEnd.decode(body)
     if version == VERSION_ACCOUNT:
         return AccountChange.decode(body)
+    if version == VERSION_SCHEDULE:
+        return Schedule.decode(body)
+    if version == VERSION_SCHEDULE_END:
+        return ScheduleEnd.decode(body)
+    if version == VERSION_OCCURRENCE:
+        return Occurrence.decode(body)
     if version == 0 or version == VERSION_PACKED or version > VERSION_LAST:
         raise MalformedError(f"transaction version {version}")
     return None

@@ -209,6 +209,51 @@ def test_open_holds_are_read_and_checked(server: Server) -> None:
             list(client.holds())
 
 
+SCHEDULED: Dict[str, Any] = {
+    "scheduleHex": "07" * 32, "signer": "a", "issued": 1, "occurrences": 12,
+    "nextMs": "1772524800000", "schedule": {
+        "postings": [{"account": "a:till", "asset": "EUR", "amount": "-5"},
+                     {"account": "b:till", "asset": "EUR", "amount": "5"}],
+        "firstMs": "1769846400000", "period": "months", "every": 1, "count": 12}}
+
+
+def test_schedules_are_read_and_checked(server: Server) -> None:
+    server.answers = [(200, {}, {"schedule": {**SCHEDULED, "later": 1}})]
+    with ledgerd.Client(server.address) as client:
+        found = client.schedule(bytes([7]) * 32)
+        assert (found.schedule.signer, found.schedule.period, found.issued) == (
+            "a", ledgerd.MONTHS, 1)
+        assert found.next == 1772265600000  # the last day of February, whatever the node says
+        with pytest.raises(ledgerd.MalformedAnswer):  # another schedule
+            client.schedule(bytes(32))
+        lies: List[Any] = [{**SCHEDULED, "scheduleHex": "07"}, {**SCHEDULED, "issued": 12},
+                           {**SCHEDULED, "signer": "b"}, {**SCHEDULED, "schedule": {}}, 5]
+        for name, value in (("period", "years"), ("every", 0), ("count", 4097), ("firstMs", "0"),
+                            ("postings", []), ("postings", [5]), ("untilMs", "x")):
+            lies.append({**SCHEDULED, "schedule": {**SCHEDULED["schedule"], name: value}})
+        for lie in lies:
+            server.answers = [(200, {}, {"schedules": [lie]})]
+            with pytest.raises(ledgerd.MalformedAnswer):
+                list(client.schedules("a"))
+
+
+def test_the_root_keeps_schedules(server: Server) -> None:
+    shards: Any = [{"shard": 0, "parent": 2}, {"shard": 2, "root": True}]
+    with ledgerd.Client(server.address) as client:
+        acme = ledgerd.Sender(client, bytes(32), "acme", ledgerd.PrivateKey(bytes(32)))
+        postings = [ledgerd.Posting("acme:till", -5), ledgerd.Posting("b:till", 5)]
+        for tree, root in (({"shards": shards}, 2), ({}, 0)):
+            server.answers = [(200, {}, {"tree": tree})]
+            assert acme.schedule(postings, 1769846400000).shard == root
+            assert acme.end_schedule(bytes(32)).shard == root
+        monthly = acme.schedule(postings, 1769846400000, period=ledgerd.MONTHS, count=12, root=1)
+        assert (monthly.every, monthly.count, monthly.shard) == (1, 12, 1)
+        again = acme.schedule(postings, 1769846400000, period=ledgerd.MONTHS, count=12, root=1)
+        assert again.id() != monthly.id()
+        with pytest.raises(ledgerd.MalformedError):  # neither how many nor until when
+            acme.schedule(postings, 1769846400000, period=ledgerd.WEEKS, root=0).encode()
+
+
 @pytest.mark.parametrize("terms", [
     {"freeze": "ice"}, {"freeze": 1}, {"closed": "true"}, {"noDebits": 1}, {"guardian": "a b"},
     {"limits": [{"asset": "EUR"}]}, {"limits": [{"asset": "EUR", "floor": "5.5"}]},

@@ -62,6 +62,16 @@ HOLD = st.builds(
     expires=st.integers(1, 2**63 - 1), last_valid=UINT64, deadline=st.integers(0, 2**63 - 1),
     note=NOTE)
 
+SCHEDULE = st.builds(
+    lambda ledger, amounts, times, **further: ledgerd.Schedule(
+        ledger, "acme", 1, 2, [ledgerd.Posting("acme:till", -sum(amounts)),
+                               *(ledgerd.Posting(f"b:{at}", each)
+                                 for at, each in enumerate(amounts))], **times, **further),
+    HASH, st.lists(st.integers(0, 2**100), min_size=1, max_size=15),
+    st.just({}) | st.fixed_dictionaries({"period": st.integers(1, 4), "every": st.integers(1, 5),
+                                         "count": st.integers(1, 100)}),
+    first=st.integers(1, 2**47), shard=st.integers(0, 2**32 - 1))
+
 TRANSFER = st.builds(lambda a, b, *rest: ledgerd.Transfer(f"a:{a}", f"b:{b}", *rest),
                      st.integers(0, 300), st.integers(0, 300), st.integers(1, 2**127 - 1),
                      st.sampled_from(["unit", "EUR", "USD"]))
@@ -107,6 +117,18 @@ def test_holds(hold: ledgerd.Hold, data: st.DataObject) -> None:
     part = data.draw(st.integers(1, hold.amount))
     end = ledgerd.HoldEnd(hold.ledger, hold.poster, 0, 0, hold.id(), hold.account,
                           shares_of(hold, {hold.to[0]: part}))
+    assert ledgerd.decode_body(end.encode()) == end
+
+
+@given(SCHEDULE)
+def test_schedules(schedule: ledgerd.Schedule) -> None:
+    assert ledgerd.decode_body(schedule.encode()) == schedule
+    times = list(schedule.times())
+    assert times[0] == schedule.first and len(times) == schedule.count
+    assert all(one < other for one, other in zip(times, times[1:]))
+    last = schedule.occurrence(schedule.count)
+    assert ledgerd.decode_body(last.encode()) == last
+    end = ledgerd.ScheduleEnd(schedule.ledger, "acme", 0, 0, schedule.id(), schedule.shard)
     assert ledgerd.decode_body(end.encode()) == end
 
 
