@@ -8,6 +8,7 @@ import { equal, fixed, fromBase64, fromHex, HASH_SIZE } from "./codec.js";
 import { Hold } from "./hold.js";
 import { DECIMALS_MAX, DEFAULT_ASSET, organisationOf } from "./names.js";
 import { blockHash, decodeHeader } from "./proof.js";
+import { type Period, Schedule } from "./schedule.js";
 import {
   type AccountLimit,
   type AccountTerms,
@@ -235,6 +236,51 @@ export function openHoldOf(found: Json): OpenHold {
     posted: whole(found["posted"]),
     shard: Number(whole(found["shard"])),
     decimals,
+  };
+}
+
+/** A schedule with occurrences to come, as a node says. */
+export interface OpenSchedule {
+  id: Uint8Array;
+  schedule: Schedule; // what it says; its nonce and deadline are not known, so its id is another
+  issued: number; // occurrences that blocks have
+  next: bigint; // the time of the next one, in milliseconds since 1970
+}
+
+export function openScheduleOf(found: Json): OpenSchedule {
+  const said = part(found["schedule"]);
+  const postings = list(said["postings"]).map((each) => {
+    const posting = part(each);
+    return {
+      account: text(posting["account"]),
+      asset: text(posting["asset"]) || DEFAULT_ASSET,
+      amount: whole(posting["amount"]),
+    };
+  });
+  const schedule = new Schedule({
+    ledger: new Uint8Array(HASH_SIZE),
+    signer: text(found["signer"]),
+    stream: 0n,
+    sequence: 0n,
+    postings,
+    first: whole(said["firstMs"]),
+    period: (text(said["period"]) || "once") as Period,
+    every: Number(whole(said["every"])),
+    count: Number(whole(said["count"])),
+    until: whole(said["untilMs"]),
+    shard: Number(whole(said["shard"])),
+    note: text(found["note"]),
+  });
+  schedule.encode(); // which checks names and bounds
+  const issued = Number(whole(found["issued"]));
+  if (issued < 0 || issued >= schedule.occurrences()) {
+    throw new TypeError(`${issued} occurrences of ${schedule.occurrences()} were issued`);
+  }
+  return {
+    id: fixed(fromHex(text(found["scheduleHex"])), HASH_SIZE, "the id of a schedule"),
+    schedule,
+    issued,
+    next: schedule.timeOf(issued + 1),
   };
 }
 

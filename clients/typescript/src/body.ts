@@ -5,6 +5,7 @@ import { BookChange } from "./book.js";
 import { MalformedError } from "./codec.js";
 import { Hold, HoldEnd } from "./hold.js";
 import { CharterChange, PolicyChange } from "./policy.js";
+import { Occurrence, Schedule, ScheduleEnd } from "./schedule.js";
 import { AccountChange } from "./terms.js";
 import {
   Cancellation,
@@ -23,8 +24,11 @@ import {
   VERSION_HOLD_END,
   VERSION_LAST,
   VERSION_MEMBERSHIP,
+  VERSION_OCCURRENCE,
   VERSION_PACKED,
   VERSION_POLICY,
+  VERSION_SCHEDULE,
+  VERSION_SCHEDULE_END,
 } from "./transaction.js";
 
 /**
@@ -44,6 +48,9 @@ export function checkBody(body: Uint8Array): void {
   else if (version === VERSION_HOLD) Hold.decode(body);
   else if (version === VERSION_HOLD_END) HoldEnd.decode(body);
   else if (version === VERSION_ACCOUNT) AccountChange.decode(body);
+  else if (version === VERSION_SCHEDULE) Schedule.decode(body);
+  else if (version === VERSION_SCHEDULE_END) ScheduleEnd.decode(body);
+  else if (version === VERSION_OCCURRENCE) Occurrence.decode(body);
   else if (version === VERSION_POLICY) PolicyChange.decode(body);
   else if (version >= VERSION_CHARTER && version <= VERSION_CHARTER_LAST) {
     CharterChange.decode(body);

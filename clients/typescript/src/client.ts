@@ -14,6 +14,8 @@ import {
   list,
   type OpenHold,
   openHoldOf,
+  type OpenSchedule,
+  openScheduleOf,
   part,
   type Place,
   placeOf,
@@ -354,6 +356,31 @@ export class Client {
     pageSize = 100,
   ): AsyncGenerator<OpenHold, void> {
     return this.#pages("ListHolds", { ...of, pageSize }, "holds", openHoldOf);
+  }
+
+  /** Resolves to a schedule with occurrences to come, as a node says. */
+  async schedule(id: Uint8Array): Promise<OpenSchedule> {
+    const answer = await this.call("GetSchedule", { scheduleHex: hex(id) });
+    return read("GetSchedule", () => {
+      const found = openScheduleOf(part(answer["schedule"]));
+      if (!equal(found.id, id)) throw new TypeError("another schedule");
+      return found;
+    });
+  }
+
+  /** Yields the schedules with occurrences to come that an organisation placed, or all. */
+  schedules(organisation = "", pageSize = 100): AsyncGenerator<OpenSchedule, void> {
+    return this.#pages("ListSchedules", { organisation, pageSize }, "schedules", openScheduleOf);
+  }
+
+  /** Resolves to the shard at the root of the book's tree, which keeps the schedules. */
+  async root(): Promise<number> {
+    const answer = await this.call("GetTree", {});
+    return read("GetTree", () => {
+      const shards = list(part(answer["tree"])["shards"]).map(part);
+      const root = shards.find((each) => each["root"] === true);
+      return Number(whole(root?.["shard"])); // a book of one shard has no tree
+    });
   }
 
   /** Yields the transactions that changed an account, the newest first unless `ascending`. */

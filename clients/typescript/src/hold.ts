@@ -14,6 +14,7 @@ import {
   string,
   uvarint,
 } from "./codec.js";
+import { encodeHead, HEAD, readHead, type TransactionHead } from "./head.js";
 import * as names from "./names.js";
 import {
   encodeNote,
@@ -25,15 +26,7 @@ import {
   VERSION_HOLD_END,
 } from "./transaction.js";
 
-/** What transactions of clients begin with; what is not given is empty. */
-export interface TransactionHead {
-  ledger: Uint8Array; // the book: see Genesis.book
-  signer: string;
-  stream: bigint;
-  sequence: bigint;
-  lastValid?: bigint;
-  deadline?: bigint; // in milliseconds since 1970
-}
+export type { TransactionHead } from "./head.js";
 
 /** What a hold says; what is not given is empty. */
 export interface HoldParts extends TransactionHead {
@@ -46,31 +39,8 @@ export interface HoldParts extends TransactionHead {
   note?: string;
 }
 
-const HEAD = ["ledger", "signer", "stream", "sequence", "lastValid", "deadline"];
 const HOLD = [...HEAD, "account", "amount", "to", "poster", "expires", "asset", "note"];
 const HOLD_END = [...HEAD, "hold", "account", "postings", "note"];
-
-function encodeHead(version: number, head: TransactionHead): Uint8Array {
-  const deadline = bigint(head.deadline ?? 0n, "a deadline");
-  if (deadline < 0n || deadline >= TIME_LIMIT) {
-    throw new MalformedError(`a deadline of ${deadline}: milliseconds since 1970`);
-  }
-  return concat(
-    Uint8Array.of(version),
-    fixed(head.ledger, HASH_SIZE, "a ledger"),
-    string(names.organisation(head.signer)),
-    uvarint(head.stream),
-    uvarint(head.sequence),
-    uvarint(head.lastValid ?? 0n),
-    uvarint(deadline),
-  );
-}
-
-function readHead(r: Reader): Required<TransactionHead> {
-  const [ledger, signer] = [r.hash(), r.text("bytes of organisation", names.ORGANISATION_MAX)];
-  const [stream, sequence] = [r.uvarint(), r.uvarint()];
-  return { ledger, signer, stream, sequence, lastValid: r.uvarint(), deadline: r.uvarint() };
-}
 
 /** A transaction that sets an amount of an account of its signer aside, until the hold ends. */
 export class Hold {

@@ -17,6 +17,7 @@ export {
   type Json,
   type Level,
   type OpenHold,
+  type OpenSchedule,
   type Place,
   reached,
   type Status,
@@ -45,6 +46,7 @@ export * from "./packed.js";
 export * from "./policy.js";
 export * from "./proof.js";
 export { APPLIED, CODES, NO_ITEM, reasonCode } from "./results.js";
+export * from "./schedule.js";
 export * from "./sender.js";
 export * from "./supply.js";
 export * from "./terms.js";

@@ -1,5 +1,6 @@
 // Posts an organisation's transactions: nonces, bundles, signatures, submission.
 
+import { randomBytes } from "@noble/hashes/utils";
 import type { Level, Status } from "./answers.js";
 import { type Bundle, bundlesOf } from "./bundle.js";
 import type { Client } from "./client.js";
@@ -15,6 +16,7 @@ import {
 } from "./hold.js";
 import * as names from "./names.js";
 import { PackedBundle, type Transfer } from "./packed.js";
+import { Schedule, ScheduleEnd, type ScheduleParts } from "./schedule.js";
 import {
   AccountChange,
   type AccountChangeParts,
@@ -131,6 +133,36 @@ export class Sender {
   async #head(): Promise<TransactionHead> {
     const { ledger, organisation: signer, stream } = this;
     return { ledger, signer, stream, sequence: await this.nonce() };
+  }
+
+  /**
+   * Makes a transaction that has postings executed at agreed times. Its id is that of the schedule.
+   * With a period, `every` is 1 if it is not given; give `count` or `until`, too. The root of the
+   * book's tree keeps it: `shard`, or the one that a node names. It takes no nonce.
+   */
+  async schedule(parts: Omit<ScheduleParts, keyof TransactionHead>): Promise<Schedule> {
+    const once = (parts.period ?? "once") === "once";
+    const every = parts.every ?? (once ? 0 : 1);
+    const shard = parts.shard ?? (await this.client.root());
+    return new Schedule({ ...parts, every, shard, ...this.#anyNonce() });
+  }
+
+  /** Makes a transaction that ends a schedule of the organisation, as schedule. */
+  async endSchedule(
+    schedule: Uint8Array,
+    options: { shard?: number; note?: string } = {},
+  ): Promise<ScheduleEnd> {
+    known(options, "the end of a schedule", ["shard", "note"]);
+    fixed(schedule, HASH_SIZE, "the id of a schedule");
+    const shard = options.shard ?? (await this.client.root());
+    return new ScheduleEnd({ ...options, schedule, shard, ...this.#anyNonce() });
+  }
+
+  /** Returns a head whose sequence number only makes the id another one. */
+  #anyNonce(): Omit<TransactionHead, "lastValid" | "deadline"> {
+    const { ledger, organisation: signer, stream } = this;
+    const sequence = randomBytes(8).reduce((sum, each) => (sum << 8n) | BigInt(each), 0n);
+    return { ledger, signer, stream, sequence };
   }
 
   /**

@@ -35,6 +35,9 @@ export const VERSION_HOLD = 14;
 export const VERSION_HOLD_END = 15;
 export const VERSION_ACCOUNT = 16;
 export const VERSION_DETAILS = 17;
+export const VERSION_SCHEDULE = 18;
+export const VERSION_SCHEDULE_END = 19;
+export const VERSION_OCCURRENCE = 20;
 /** Of the newest kind of body that proofs may have: an occurrence of a schedule. */
 export const VERSION_LAST = 20;
 /** Times are below this. */

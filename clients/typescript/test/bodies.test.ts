@@ -10,6 +10,7 @@ import {
   GENESIS,
   KEYS,
   nonce,
+  SCHEDULES,
   TERMS,
   TRANSACTIONS,
   type Vector,
@@ -404,4 +405,87 @@ test("bodies that are cut short, or go on, are refused", () => {
       assert.throws(() => ledgerd.checkBody(each), ledgerd.MalformedError, name);
     }
   }
+});
+
+const scheduled = (name: string): Uint8Array =>
+  bytes(SCHEDULES.transactions.find((each: Vector) => each.name === name).encoded);
+
+test("schedules are made from their words", () => {
+  const placed = ledgerd.Schedule.decode(scheduled("a schedule"));
+  const { first, until, deadline } = placed.parts;
+  const made = new ledgerd.Schedule({
+    ledger: GENESIS.book(),
+    signer: "alice",
+    stream: 7n,
+    sequence: 10n,
+    deadline: deadline!,
+    shard: 2,
+    first,
+    period: "months",
+    every: 1,
+    until: until!,
+    postings: [
+      { account: "alice:cash", amount: -90_000n, asset: "EUR" },
+      { account: "bob:rents", amount: 90_000n, asset: "EUR" },
+    ],
+  });
+  assert.deepEqual(made.encode(), scheduled("a schedule"));
+  const end = new ledgerd.ScheduleEnd({
+    ...nonce(11n),
+    schedule: concat(Uint8Array.of(1, 2, 3), new Uint8Array(29)),
+    shard: 2,
+  });
+  assert.deepEqual(end.encode(), scheduled("the end of a schedule"));
+  const occurrence = ledgerd.Occurrence.decode(scheduled("an occurrence of a schedule"));
+  assert.equal(occurrence.parts.time, placed.timeOf(2));
+  const { schedule } = occurrence.parts;
+  const again = new ledgerd.Occurrence({ ...placed.occurrence(2).parts, schedule });
+  assert.deepEqual(again.encode(), scheduled("an occurrence of a schedule"));
+  assert.deepEqual(made.consents(), new Set(["alice"]));
+  const lies: { [field: string]: unknown }[] = [
+    { first: 0n },
+    { first: (1n << 48n) + 1n },
+    { first: 1.5 },
+    { period: "years" },
+    { period: "once" },
+    { every: 0 },
+    { every: 367 },
+    { every: 1.5 },
+    { count: 4097 },
+    { until: 0n },
+    { until: 1n },
+    { until: -1n },
+    { every: 366, count: 4096, until: 0n },
+    { note: "x".repeat(257) },
+    { deadline: -1n },
+    { shard: -1 },
+    { shard: 2 ** 32 },
+    { signer: "bob" },
+    { postings: [] },
+    { postings: [{ account: "alice:cash", amount: 0n }] },
+    { postings: [made.parts.postings[0]!, made.parts.postings[0]!] },
+    { lastValid: 7n },
+    { cuont: 7 },
+  ];
+  for (const lie of lies) {
+    const parts = { ...made.parts, ...lie } as ledgerd.ScheduleParts;
+    const what = Object.keys(lie).join();
+    assert.throws(() => new ledgerd.Schedule(parts).encode(), ledgerd.MalformedError, what);
+  }
+});
+
+test("months have their last day", () => {
+  const placed = ledgerd.Schedule.decode(scheduled("a schedule"));
+  const times = (first: bigint, more: object = {}): string[] =>
+    new ledgerd.Schedule({ ...placed.parts, first, count: 26, until: 0n, ...more })
+      .times()
+      .map((each) => new Date(Number(each)).toISOString());
+  const january = BigInt(Date.UTC(2027, 0, 31, 8));
+  const days = times(january).map((each) => each.slice(5, 10));
+  assert.deepEqual(days.slice(0, 4), ["01-31", "02-28", "03-31", "04-30"]);
+  assert.equal(times(january)[13], "2028-02-29T08:00:00.000Z");
+  const until = BigInt(Date.UTC(2027, 7, 31, 8));
+  assert.equal(times(january, { count: 0, until }).length, 8);
+  assert.equal(times(january, { count: 5, until }).length, 5);
+  assert.match(times(253_402_214_400_000n)[1]!, /^\+010000-01-31T/);
 });

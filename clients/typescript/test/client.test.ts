@@ -266,3 +266,82 @@ test("a sender says what is wrong", async (t) => {
   await assert.rejects(client.chart({ unter: "a" } as object), /has no "unter"/);
   assert.equal(seen.length, 0); // and no nonce was taken
 });
+
+const SCHEDULED = {
+  scheduleHex: "07".repeat(32),
+  signer: "a",
+  issued: 1,
+  occurrences: 12,
+  nextMs: "1772524800000",
+  schedule: {
+    postings: [
+      { account: "a:till", asset: "EUR", amount: "-5" },
+      { account: "b:till", asset: "EUR", amount: "5" },
+    ],
+    firstMs: "1769846400000",
+    period: "months",
+    every: 1,
+    count: 12,
+  },
+};
+
+test("schedules are read and checked", async (t) => {
+  const { url } = await serve(t, [200, {}, { schedule: { ...SCHEDULED, later: 1 } }]);
+  const found = await new ledgerd.Client(url).schedule(new Uint8Array(32).fill(7));
+  assert.deepEqual([found.schedule.parts.signer, found.schedule.period, found.issued], [
+    "a",
+    "months",
+    1,
+  ]);
+  assert.equal(found.next, 1772265600000n); // the last day of February, whatever the node says
+  const other = new ledgerd.Client(url).schedule(new Uint8Array(32));
+  await assert.rejects(other, ledgerd.MalformedAnswer);
+  const changed = [
+    { period: "years" },
+    { every: 0 },
+    { count: 4097 },
+    { firstMs: "0" },
+    { postings: [] },
+    { postings: [5] },
+    { untilMs: "x" },
+  ].map((each) => ({ ...SCHEDULED, schedule: { ...SCHEDULED.schedule, ...each } }));
+  const lies = [
+    ...changed,
+    { ...SCHEDULED, scheduleHex: "07" },
+    { ...SCHEDULED, issued: 12 },
+    { ...SCHEDULED, signer: "b" },
+    { ...SCHEDULED, schedule: {} },
+    5,
+  ];
+  for (const lie of lies) {
+    const { url } = await serve(t, [200, {}, { schedules: [lie] }]);
+    const listed = async () => {
+      for await (const _ of new ledgerd.Client(url).schedules("a")) assert.fail();
+    };
+    await assert.rejects(listed(), ledgerd.MalformedAnswer, JSON.stringify(lie));
+  }
+});
+
+test("the root keeps schedules", async (t) => {
+  const shards = [{ shard: 0, parent: 2 }, { shard: 2, root: true }];
+  const key = new ledgerd.PrivateKey(new Uint8Array(32));
+  const parts = {
+    postings: [
+      { account: "acme:till", amount: -5n },
+      { account: "b:till", amount: 5n },
+    ],
+    first: 1769846400000n,
+  };
+  for (const [tree, root] of [[{ shards }, 2], [{}, 0]] as const) {
+    const { url } = await serve(t, [200, {}, { tree }]);
+    const acme = new ledgerd.Sender(new ledgerd.Client(url), new Uint8Array(32), "acme", key);
+    assert.equal((await acme.schedule(parts)).parts.shard, root);
+    assert.equal((await acme.endSchedule(new Uint8Array(32))).parts.shard, root);
+    const monthly = { ...parts, period: "months", count: 12, shard: 1 } as const;
+    const [one, other] = [await acme.schedule(monthly), await acme.schedule(monthly)];
+    assert.deepEqual([one.parts.every, one.parts.shard, one.times().length], [1, 1, 12]);
+    assert.notDeepEqual(one.id(), other.id());
+    const endless = await acme.schedule({ ...parts, period: "weeks" });
+    assert.throws(() => endless.encode(), ledgerd.MalformedError); // nor until when
+  }
+});

@@ -277,6 +277,39 @@ const moved = (sender: ledgerd.Sender, from: string, to: string, value: bigint) 
   });
 const soon = () => BigInt(Date.now() + 30_000);
 
+test("schedules are executed across shards, and ended", { skip }, async () => {
+  const book = geneses[0]!.book();
+  const [name, key] = await registered("tenant", 0);
+  const [landlord, landlordKey] = await registered("landlord", 1);
+  const tenant = new ledgerd.Sender(client, book, name, key);
+  ledgerd.require(await tenant.post(await moved(tenant, "mint", "till", 100n)), "durable");
+  const postings = [
+    { account: `${name}:till`, amount: -30n },
+    { account: `${landlord}:till`, amount: 30n },
+  ];
+  const first = BigInt(Date.now() + 2000);
+  const once = await tenant.schedule({ postings, first, note: "rent" });
+  const later = first + 3_600_000n;
+  const monthly = await tenant.schedule({ postings, first: later, period: "months", count: 12 });
+  ledgerd.require(await tenant.post([once, monthly]), "durable");
+  assert.equal((await client.schedule(monthly.id())).next, later);
+  for (const over = Date.now() + 60_000; ; ) {
+    const { balances } = await client.account(`${landlord}:till`);
+    if (balances[0]?.amount === 30n) break;
+    assert.ok(Date.now() < over, "the occurrence is not executed");
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  const status = await client.status(once.occurrence(1).id());
+  assert.deepEqual([status.state, status.reasonCode], ["durable", ""]);
+  assert.deepEqual(await all(client.schedules(landlord)), []);
+  const thief = new ledgerd.Sender(client, book, landlord, landlordKey);
+  const [stolen] = await thief.post(await thief.endSchedule(monthly.id()));
+  assert.equal(stolen!.reasonCode, "unknown_schedule");
+  ledgerd.require(await tenant.post(await tenant.endSchedule(monthly.id())), "durable");
+  await assert.rejects(client.schedule(monthly.id()), ledgerd.ApiError);
+  assert.deepEqual(await all(client.schedules(name)), []);
+});
+
 test("holds are placed, listed, and posted across shards", { skip }, async () => {
   const book = geneses[0]!.book();
   const [payer, payerKey] = await registered("payer", 0);
