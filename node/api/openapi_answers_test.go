@@ -301,7 +301,7 @@ func TestOpenAPIErrors(t *testing.T) {
 
 	// Too many calls, and calls without an identity.
 	slow := apitest.Serve(t, b.cluster.Node(0), api.Options{CallsPerSecond: 1,
-		Logger: slog.New(slog.DiscardHandler)})
+		CallBurst: 2, Logger: slog.New(slog.DiscardHandler)})
 	hasty := describedBy(t, slow.URL)
 	for hasty.post("GetNode", `{}`) != http.StatusTooManyRequests {
 	}
