@@ -187,7 +187,11 @@ func TestFlips(t *testing.T) {
 		at += len(line)
 	}
 	kinds := slices.Sorted(maps.Keys(begins))
-	for i := range 150 {
+	count := 150
+	if raceEnabled {
+		count = 4 * len(kinds) // each line's type twice
+	}
+	for i := range count {
 		at := random.IntN(len(text))
 		if i%2 == 0 { // lines of all types alike, wherever they are
 			lines := begins[kinds[i/2%len(kinds)]]
