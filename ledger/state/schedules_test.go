@@ -80,7 +80,8 @@ func (o *one) at(time ledger.Milliseconds, bundles ...*ledger.Bundle) *ledger.Bl
 	for _, each := range bundles {
 		batch.Bundles = append(batch.Bundles, each.Encode())
 	}
-	o.parent.Members = o.state.Membership
+	o.parent.Members, o.parent.Version = o.state.Membership, o.state.Version()
+	o.parent.Packed = o.state.Version() >= ledger.PackedVersion
 	draft := o.state.Seal(o.parent, 1, 1, ledger.VerifyBatches([][]byte{batch.Encode()}),
 		func(id ledger.Hash, _ *ledger.Transaction) bool { return o.seen[id] })
 	if draft == nil {
