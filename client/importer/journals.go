@@ -294,6 +294,8 @@ type journalEntry struct {
 	ID         string           `json:"id,omitempty"`
 	Note       string           `json:"note,omitempty"`
 	NoteBase64 []byte           `json:"note_base64,omitempty"`
+	// Effective is the date that the entry counted for, if it said one.
+	Effective ledger.Milliseconds `json:"effective_ms,omitempty"`
 }
 
 // write writes the line of a transaction. A bare line has no note, unless it is the first one.
@@ -301,6 +303,9 @@ func (m *merged) write(id ledger.Hash, t *ledger.Transaction, bare bool) error {
 	entry := journalEntry{Postings: t.Postings}
 	if !bare || !m.begun {
 		entry.ID = id.String()
+		if t.Details != nil {
+			entry.Effective = t.Details.Effective
+		}
 		if utf8.Valid(t.Note) {
 			entry.Note = string(t.Note)
 		} else {

@@ -98,6 +98,20 @@ type historyReport struct {
 	Changes       []balanceReport `json:"changes"`
 	Balances      []balanceReport `json:"balances"` // of the changed assets, after the entry
 	Note          any             `json:"note,omitempty"`
+	// EffectiveMS is the date that the entry counts for, if it says one.
+	EffectiveMS uint64 `json:"effective_ms,omitempty"`
+}
+
+// effective returns the date that an entry counts for, or "" if it is that of its block. One at the
+// beginning of a day of UTC is written as that day, in any zone.
+func (r *historyReport) effective(period *periodFlags) string {
+	if r.EffectiveMS == 0 || r.EffectiveMS == r.TimeMS {
+		return ""
+	}
+	if at := time.UnixMilli(int64(r.EffectiveMS)).UTC(); at.Equal(at.Truncate(24 * time.Hour)) {
+		return at.Format(time.DateOnly)
+	}
+	return period.moment(r.EffectiveMS)
 }
 
 func reportEntry(entry *ledgerdv1.HistoryEntry) historyReport {
@@ -105,7 +119,7 @@ func reportEntry(entry *ledgerdv1.HistoryEntry) historyReport {
 		TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(),
 		Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
 		Changes: reportBalances(entry.GetChanges()), Note: noteReport(entry.GetNote()),
-		Balances: reportBalances(entry.GetBalancesAfter()),
+		Balances: reportBalances(entry.GetBalancesAfter()), EffectiveMS: entry.GetEffectiveMs(),
 	}
 }
 
@@ -177,7 +191,8 @@ func newAccountHistoryCommand() *cobra.Command {
 		Use:   "history ORGANISATION:NAME",
 		Short: "Show what changed an account",
 		Long: `Show the transactions that changed an account's balances, the newest first, with
-each change of each asset and the balance after it.
+each change of each asset and the balance after it. EFFECTIVE is the date that a
+transaction counts for, if it says one (ledgerd tx transfer --effective-date).
 
 The balance is that in the order in which the transactions took effect in the
 account's shard. What transactions that wait for other shards set aside is still
@@ -225,7 +240,7 @@ of entries for one call, and the command calls as often as needed.`,
 			}
 			reports := make([]historyReport, len(entries))
 			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "BALANCE", "ASSET",
-				"TRANSACTION", "NOTE"}, right: []bool{false, true, true, true}}
+				"TRANSACTION", "EFFECTIVE", "NOTE"}, right: []bool{false, true, true, true}}
 			for i, entry := range entries {
 				reports[i] = reportEntry(entry)
 				reports[i].row(&rows, &chosen.periodFlags, entry.GetNote())
@@ -264,7 +279,7 @@ func (r *historyReport) row(rows *table, period *periodFlags, note string) {
 		}
 		if i == 0 {
 			rows.add(period.moment(r.TimeMS), fmt.Sprint(r.Height), amount, balance, change.Asset,
-				r.TransactionID, sanitize(note, 40))
+				r.TransactionID, r.effective(period), sanitize(note, 40))
 		} else {
 			rows.add("", "", amount, balance, change.Asset)
 		}

@@ -90,6 +90,9 @@ An entry belongs to the block in which it took effect in the account's shard; a
 moment means the times of blocks. Days are those of UTC unless --zone says
 otherwise. A statement whose period is not over yet says so.
 
+EFFECTIVE is the date that an entry counts for, if it says one (ledgerd tx transfer
+--effective-date). It moves no entry to another period.
+
 Amounts have the decimals of their assets (ledgerd asset). In JSON they are exact
 integers of the smallest unit, and fields that end in _decimal have the decimals.
 
@@ -286,20 +289,21 @@ func (r *statementReport) writeTable(out io.Writer, period *periodFlags) error {
 	head.add("period", r.periodText(period))
 	head.add("as of", r.asOf(period))
 	rows := table{header: []string{"TIME", "BLOCK", "IN", "OUT", "BALANCE", "ASSET", "TRANSACTION",
-		"NOTE"}, right: []bool{false, true, true, true, true}}
+		"EFFECTIVE", "NOTE"}, right: []bool{false, true, true, true, true}}
 	for _, line := range r.lines() {
-		when, block, id, note := line.kind, "", "", ""
+		when, block, id, effective, note := line.kind, "", "", "", ""
 		if line.entry != nil {
 			when = ""
 			if line.first {
 				when, block = period.moment(line.entry.TimeMS), fmt.Sprint(line.entry.Height)
 				id, note = line.entry.TransactionID, sanitize(line.entry.note, 40)
+				effective = line.entry.effective(period)
 				if line.entry.Shard != nil {
 					block = fmt.Sprintf("%d of shard %d", line.entry.Height, *line.entry.Shard)
 				}
 			}
 		}
-		rows.add(when, block, line.in, line.out, line.balance, line.asset, id, note)
+		rows.add(when, block, line.in, line.out, line.balance, line.asset, id, effective, note)
 	}
 	if err := head.write(out); err != nil {
 		return err
@@ -313,18 +317,19 @@ func (r *statementReport) writeTable(out io.Writer, period *periodFlags) error {
 func (r *statementReport) writeCSV(out io.Writer, period *periodFlags) error {
 	to := csv.NewWriter(out)
 	err := to.Write([]string{"kind", "time", "block", "earlier_home", "index", "transaction_id",
-		"in", "out", "balance", "asset", "note"})
+		"in", "out", "balance", "asset", "effective", "note"})
 	for _, line := range r.lines() {
-		var when, block, shard, index, id, note string
+		var when, block, shard, index, id, note, effective string
 		if entry := line.entry; entry != nil {
 			when, block = period.moment(entry.TimeMS), fmt.Sprint(entry.Height)
 			index, id, note = fmt.Sprint(entry.Index), entry.TransactionID, cellText(entry.note)
+			effective = entry.effective(period)
 			if entry.Shard != nil {
 				shard = fmt.Sprint(*entry.Shard)
 			}
 		}
 		err = errors.Join(err, to.Write([]string{line.kind, when, block, shard, index, id, line.in,
-			line.out, line.balance, line.asset, note}))
+			line.out, line.balance, line.asset, effective, note}))
 	}
 	to.Flush()
 	return errors.Join(err, to.Error())

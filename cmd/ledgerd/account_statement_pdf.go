@@ -26,7 +26,7 @@ var pdfColumns = []struct {
 	align string
 }{
 	{"Time", 36, "L"}, {"Block", 20, "R"}, {"In", 36, "R"}, {"Out", 36, "R"}, {"Balance", 40, "R"},
-	{"Asset", 25, "L"}, {"Transaction", 26, "L"}, {"Note", 48, "L"},
+	{"Asset", 22, "L"}, {"Transaction", 24, "L"}, {"Effective", 20, "L"}, {"Note", 33, "L"},
 }
 
 // writePDF writes the statement as a PDF. The same statement gives the same bytes.
@@ -84,15 +84,15 @@ func pdfHeader(pdf *fpdf.Fpdf) {
 
 func pdfLine(pdf *fpdf.Fpdf, line *statementLine, period *periodFlags) {
 	cells := []string{"", "", grouped(line.in), grouped(line.out), grouped(line.balance),
-		line.asset, "", ""}
+		line.asset, "", "", ""}
 	style := "B"
 	if entry := line.entry; entry == nil {
 		cells[0] = map[string]string{"opening": "Opening balance", "total": "Total",
 			"closing": "Closing balance"}[line.kind]
 	} else if style = ""; line.first {
 		cells[0], cells[1] = period.moment(entry.TimeMS), fmt.Sprint(entry.Height)
-		cells[6], cells[7] = entry.TransactionID[:min(12, len(entry.TransactionID))]+"…",
-			sanitize(entry.note, 200)
+		cells[6] = entry.TransactionID[:min(12, len(entry.TransactionID))] + "…"
+		cells[7], cells[8] = entry.effective(period), sanitize(entry.note, 200)
 	}
 	pdf.SetFont("go", style, fontSize)
 	for i, column := range pdfColumns {

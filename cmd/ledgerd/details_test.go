@@ -33,6 +33,21 @@ func TestDetails(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	for _, command := range []string{"account history shop:cash", "account statement shop:cash",
+		"account statement shop:cash --format csv"} {
+		if text := s.must(command + " %n"); !strings.Contains(text, "2026-01-31") {
+			t.Errorf("%s has no effective date:\n%s", command, text)
+		}
+	}
+	if text := s.must("account statement shop:cash --json %n"); !strings.Contains(text,
+		`"effective_ms": 1769817600000`) {
+		t.Error(text)
+	}
+	rate := fmt.Sprint(s.object("tx put acme:rate 1.08 --effective-date 2026-01-31 " +
+		"--idempotency-key rate-0131 %n %k")["id"])
+	if text := s.must("tx status " + rate + " %n"); !strings.Contains(text, "rate-0131") {
+		t.Error(text)
+	}
 	refused := func(command, want string) {
 		t.Helper()
 		if result := s.run(command + " %n %k"); result.status == exitDone ||

@@ -89,6 +89,9 @@ func TestImportJournals(t *testing.T) {
 	}
 	s.must("tx post --posting org0:mint=-3:EUR --posting org1:a=1:EUR --posting org2:a=2:EUR" +
 		" --note hello" + wait)
+	sale := s.object("tx transfer org1:mint org2:a 40 --effective-date 2026-01-31 " +
+		"--idempotency-key order --refundable 24h" + wait)
+	s.must(fmt.Sprintf("tx refund %v 15", sale["id"]) + wait)
 	want := s.balanceLines()
 	files := journals(t, book, shards, "jsonl")
 
@@ -100,7 +103,7 @@ func TestImportJournals(t *testing.T) {
 		for range 2 {
 			report := object(t, target.must("tx import "+strings.Join(files, " ")+
 				" --plain --state %d/state --json --orgs 3 %n %k"))
-			if report["imported"] != 7.0 || report["failed"] != 0.0 {
+			if report["imported"] != 9.0 || report["failed"] != 0.0 {
 				t.Errorf("%s: %v", name, report)
 			}
 		}

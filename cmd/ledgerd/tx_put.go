@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 // newTxPutCommand returns the `ledgerd tx put` command.
 func newTxPutCommand() *cobra.Command {
 	var options postOptions
+	var details detailOptions
 	var file string
 	command := &cobra.Command{
 		Use:   "put KEY [VALUE]",
@@ -24,9 +26,13 @@ func newTxPutCommand() *cobra.Command {
 A record is a key with a value, which may be anything: a document's hash, a
 price, a state. Its key is written ORGANISATION:NAME, and the organisation signs
 each change of it. The value is the text after the key, or with --file the content
-of a file. Read it with ledgerd tx get.`,
+of a file. Read it with ledgerd tx get.
+
+--effective-date says since when the value counts, if not since now, and
+--idempotency-key keeps a script that runs twice from setting it twice.`,
 		Example: `  ledgerd tx put acme:rates/eur 1.0832
-  ledgerd tx put acme:contract-17 --file contract.pdf.sha256`,
+  ledgerd tx put acme:contract-17 --file contract.pdf.sha256
+  ledgerd tx put acme:rates/eur 1.0832 --effective-date 2026-01-31 --idempotency-key eur-0131`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			key, err := parseRecordKey(arguments[0])
@@ -45,9 +51,13 @@ of a file. Read it with ledgerd tx get.`,
 				record.Value = []byte(arguments[1])
 			}
 			transaction := ledger.Transaction{Records: []ledger.Record{record}}
+			if err := details.details(&transaction, time.Now()); err != nil {
+				return err
+			}
 			return options.post(command, signersOf(&transaction), transaction)
 		},
 	}
+	details.bindDate(command)
 	options.bind(command)
 	bindDryRun(command, &options.dry)
 	command.Flags().StringVar(&file, "file", "",

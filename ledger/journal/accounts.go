@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -224,6 +225,14 @@ func (w *accounts) declare(date string, name ledger.AssetName) {
 		w.words.asset(name), name, count))
 }
 
+// effectiveDay returns the day that an entry counts for, in UTC, or "" if it says none.
+func effectiveDay(t *ledger.Transaction) string {
+	if t.Details == nil || t.Details.Effective == 0 {
+		return ""
+	}
+	return time.UnixMilli(int64(t.Details.Effective)).UTC().Format(time.DateOnly)
+}
+
 // hledgerWords are the language of hledger, whose accounts may have the names that ours have.
 type hledgerWords struct{}
 
@@ -244,11 +253,15 @@ func (hledgerWords) commodity(_, asset string, _ ledger.AssetName, decimals int)
 }
 
 func (hledgerWords) entry(date string, id ledger.Hash, place string, t *ledger.Transaction) string {
-	note := ""
+	note, counts := "", ""
 	if len(t.Note) > 0 {
 		note = "    ; note: " + Visible(t.Note) + "\n"
 	}
-	return fmt.Sprintf("%s * (%s) %s\n    ; id: %s\n%s", date, place, t.Signer, id, note)
+	if effective := effectiveDay(t); effective != "" {
+		counts = "=" + effective // the secondary date, which --date2 reads
+	}
+	return fmt.Sprintf("%s%s * (%s) %s\n    ; id: %s\n%s", date, counts, place, t.Signer, id,
+		note)
 }
 
 // beancountWords are the language of Beancount. The parts of its accounts begin with a capital
@@ -326,6 +339,10 @@ func (beancountWords) commodity(date, asset string, name ledger.AssetName, _ int
 func (beancountWords) entry(date string, id ledger.Hash, place string,
 	t *ledger.Transaction) string {
 	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(Visible(t.Note))
-	return fmt.Sprintf("%s * \"%s\" \"%s\"\n  id: \"%s\"\n  place: \"%s\"\n", date, t.Signer, text,
-		id, place)
+	counts := ""
+	if effective := effectiveDay(t); effective != "" {
+		counts = "  effective: " + effective + "\n"
+	}
+	return fmt.Sprintf("%s * \"%s\" \"%s\"\n  id: \"%s\"\n  place: \"%s\"\n%s", date, t.Signer,
+		text, id, place, counts)
 }

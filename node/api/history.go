@@ -95,7 +95,7 @@ func (s *Service) wholeBalances(balances []ledger.Balance) (shown []*ledgerdv1.B
 }
 
 func (s *Service) historyEntry(item *store.HistoryItem) *ledgerdv1.HistoryEntry {
-	return &ledgerdv1.HistoryEntry{
+	shown := &ledgerdv1.HistoryEntry{
 		TransactionId:    item.Entry.ID[:],
 		TransactionIdHex: item.Entry.ID.String(),
 		Height:           uint64(item.Height),
@@ -105,6 +105,10 @@ func (s *Service) historyEntry(item *store.HistoryItem) *ledgerdv1.HistoryEntry 
 		Changes:          s.wholeBalances(item.Changes),
 		BalancesAfter:    s.wholeBalances(item.Balances),
 	}
+	if d := item.Entry.Transaction().Details; d != nil {
+		shown.EffectiveMs = uint64(d.Effective)
+	}
+	return shown
 }
 
 // historyFilter chooses entries of an account's history.

@@ -48,10 +48,12 @@ type entry struct {
 	Index   int
 	Posting int
 	Time    ledger.Milliseconds
-	ID      ledger.Hash
-	Signer  ledger.OrganisationName
-	Amount  ledger.Amount
-	Note    []byte `json:",omitempty"`
+	// Effective is the date that the entry counts for: Time if it says none.
+	Effective ledger.Milliseconds
+	ID        ledger.Hash
+	Signer    ledger.OrganisationName
+	Amount    ledger.Amount
+	Note      []byte `json:",omitempty"`
 }
 
 // ExportFile writes the statements of all accounts of a chain. The file is whole or not there, and
@@ -114,7 +116,11 @@ func addBlock(to *spool, source journal.Source, block *ledger.Block) error {
 	return journal.Movements(source, block, func(m *journal.Movement) error {
 		for i := range m.Postings {
 			p := &m.Postings[i]
-			value, err := json.Marshal(entry{Height: block.Header.Height, Index: m.Index,
+			effective := block.Header.Time
+			if d := m.Transaction.Details; d != nil && d.Effective != 0 {
+				effective = d.Effective
+			}
+			value, err := json.Marshal(entry{Effective: effective, Height: block.Header.Height, Index: m.Index,
 				Posting: i, Time: block.Header.Time, ID: m.ID, Signer: m.Transaction.Signer,
 				Amount: p.Amount, Note: m.Transaction.Note})
 			if err != nil {
@@ -329,11 +335,12 @@ func (m *message) entry(e *entry, currency unit) error {
 	m.open("Sts")
 	m.text("Cd", "BOOK")
 	m.close("Sts")
-	for _, name := range []string{"BookgDt", "ValDt"} {
-		m.open(name)
-		m.text("DtTm", moment(e.Time))
-		m.close(name)
-	}
+	m.open("BookgDt")
+	m.text("DtTm", moment(e.Time))
+	m.close("BookgDt")
+	m.open("ValDt")
+	m.text("DtTm", moment(e.Effective))
+	m.close("ValDt")
 	m.text("AcctSvcrRef", e.ID.String()[:maxReference])
 	m.open("BkTxCd", "Prtry")
 	m.text("Cd", "TRANSFER")

@@ -114,6 +114,8 @@ type HistoryEntry struct {
 	// What there is of the changed assets after the entry, in the order of changes. It is whole: what
 	// waiting transactions set aside is in it, and what is incoming is not.
 	BalancesAfter []*Balance `protobuf:"bytes,9,rep,name=balances_after,json=balancesAfter,proto3" json:"balances_after,omitempty"`
+	// The date that the transaction counts for, in milliseconds since 1970; 0 if it says none.
+	EffectiveMs   uint64 `protobuf:"varint,10,opt,name=effective_ms,json=effectiveMs,proto3" json:"effective_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +204,13 @@ func (x *HistoryEntry) GetBalancesAfter() []*Balance {
 		return x.BalancesAfter
 	}
 	return nil
+}
+
+func (x *HistoryEntry) GetEffectiveMs() uint64 {
+	if x != nil {
+		return x.EffectiveMs
+	}
+	return 0
 }
 
 type ListHistoryRequest struct {
@@ -606,7 +615,7 @@ const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"\x06amount\x18\x02 \x01(\tR\x06amount\x12\x1b\n" +
 	"\tset_aside\x18\x03 \x01(\tR\bsetAside\x12\x1a\n" +
 	"\bincoming\x18\x04 \x01(\tR\bincoming\x12\x1a\n" +
-	"\bdecimals\x18\x05 \x01(\rR\bdecimals\"\xb9\x02\n" +
+	"\bdecimals\x18\x05 \x01(\rR\bdecimals\"\xdc\x02\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +
 	"\x12transaction_id_hex\x18\x02 \x01(\tR\x10transactionIdHex\x12\x16\n" +
@@ -615,7 +624,9 @@ const file_ledgerd_v1_history_proto_rawDesc = "" +
 	"\atime_ms\x18\x05 \x01(\x04R\x06timeMs\x12-\n" +
 	"\achanges\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\achanges\x12\x12\n" +
 	"\x04note\x18\b \x01(\tR\x04note\x12:\n" +
-	"\x0ebalances_after\x18\t \x03(\v2\x13.ledgerd.v1.BalanceR\rbalancesAfterJ\x04\b\a\x10\bR\bbalances\"\xd3\x03\n" +
+	"\x0ebalances_after\x18\t \x03(\v2\x13.ledgerd.v1.BalanceR\rbalancesAfter\x12!\n" +
+	"\feffective_ms\x18\n" +
+	" \x01(\x04R\veffectiveMsJ\x04\b\a\x10\bR\bbalances\"\xd3\x03\n" +
 	"\x12ListHistoryRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
 	"\tascending\x18\x02 \x01(\bR\tascending\x12\x1b\n" +
