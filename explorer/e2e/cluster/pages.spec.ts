@@ -147,6 +147,7 @@ test("an account: its balances are the sum of its history, as the CSV has it", a
     "asset",
     "change",
     "balance",
+    "effective",
     "note",
   ]);
   expect(entries.length).toBeGreaterThan(0);

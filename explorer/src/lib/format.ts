@@ -220,6 +220,12 @@ export function formatTime(ms: number, now: number, utc = false): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`;
 }
 
+/** The day that a moment begins in UTC, as 2026-01-31, or "" if it begins none. */
+export function dayOfUtc(ms: number): string {
+  const [day = "", time] = isoTime(ms).split("T");
+  return time === "00:00:00.000Z" ? day : "";
+}
+
 export function isoTime(ms: number): string {
   const date = new Date(ms);
   return Number.isNaN(date.getTime()) ? "" : date.toISOString();
