@@ -74,18 +74,19 @@ func TestEffectiveDays(t *testing.T) {
 	t.Parallel()
 	entry := &ledger.Transaction{Signer: "acme", Details: &ledger.Details{Key: "k"}}
 	for _, words := range []words{hledgerWords{}, beancountWords{}} {
-		plain := words.entry("2026-02-03", ledger.Hash{}, "1/0", &ledger.Transaction{Signer: "acme"})
+		plain := words.entry("2026-02-03", ledger.Hash{}, "1/0",
+			&ledger.Transaction{Signer: "acme"})
 		if got := words.entry("2026-02-03", ledger.Hash{}, "1/0", entry); got != plain {
 			t.Errorf("%T: %q, want %q", words, got, plain)
 		}
 	}
 	entry.Details.Effective = 1_769_903_999_999 // 2026-01-31T23:59:59.999Z
-	if got := (hledgerWords{}).entry("2026-02-03", ledger.Hash{}, "1/0", entry); !strings.HasPrefix(
-		got, "2026-02-03=2026-01-31 * ") {
+	got := hledgerWords{}.entry("2026-02-03", ledger.Hash{}, "1/0", entry)
+	if !strings.HasPrefix(got, "2026-02-03=2026-01-31 * ") {
 		t.Errorf("hledger: %q", got)
 	}
-	if got := (beancountWords{}).entry("2026-02-03", ledger.Hash{}, "1/0", entry); !strings.HasSuffix(
-		got, "\n  effective: 2026-01-31\n") {
+	got = beancountWords{}.entry("2026-02-03", ledger.Hash{}, "1/0", entry)
+	if !strings.HasSuffix(got, "\n  effective: 2026-01-31\n") {
 		t.Errorf("beancount: %q", got)
 	}
 }

@@ -120,9 +120,9 @@ func addBlock(to *spool, source journal.Source, block *ledger.Block) error {
 			if d := m.Transaction.Details; d != nil && d.Effective != 0 {
 				effective = d.Effective
 			}
-			value, err := json.Marshal(entry{Effective: effective, Height: block.Header.Height, Index: m.Index,
-				Posting: i, Time: block.Header.Time, ID: m.ID, Signer: m.Transaction.Signer,
-				Amount: p.Amount, Note: m.Transaction.Note})
+			value, err := json.Marshal(entry{Height: block.Header.Height, Index: m.Index,
+				Posting: i, Time: block.Header.Time, Effective: effective, ID: m.ID,
+				Signer: m.Transaction.Signer, Amount: p.Amount, Note: m.Transaction.Note})
 			if err != nil {
 				return err
 			}
