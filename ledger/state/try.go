@@ -97,7 +97,8 @@ func (s *State) forgetTrial() {
 	s.undo.clear()
 	s.forgetPrepared()
 	if len(s.touchedWindows)+len(s.touchedRecords)+len(s.touchedMembers)+len(s.held.touched) > 0 ||
-		len(s.touchedStreams)+len(s.touchedSlots) > 0 {
+		len(s.touchedStreams)+len(s.touchedSlots)+len(s.details.touched)+
+			len(s.touchedSchedules) > 0 {
 		panic("ledger: a trial has changed the state")
 	}
 }
