@@ -134,6 +134,10 @@ export function actions(transaction: TransactionSummary): string {
       `${transaction.asset.number === 1n ? "registers" : "changes"} ${transaction.asset.asset}`,
     );
   if (transaction.hold) list.push("places a hold");
+  if (transaction.schedule) list.push("places a schedule");
+  if (transaction.scheduleEnd) list.push("ends a schedule");
+  if (transaction.occurrence)
+    list.push(`occurrence ${transaction.occurrence.number} of a schedule`);
   if (transaction.holdEnd) list.push(postingCount > 0 ? "posts a hold" : "voids a hold");
   if (transaction.accountChange)
     list.push(`changes the terms of ${transaction.accountChange.account}`);

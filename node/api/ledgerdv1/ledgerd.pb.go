@@ -1514,9 +1514,9 @@ type ListTransactionsRequest struct {
 	// A period: moments from from_time_ms to before to_time_ms, by the times of blocks; 0 is no end.
 	FromTimeMs uint64 `protobuf:"varint,5,opt,name=from_time_ms,json=fromTimeMs,proto3" json:"from_time_ms,omitempty"`
 	ToTimeMs   uint64 `protobuf:"varint,6,opt,name=to_time_ms,json=toTimeMs,proto3" json:"to_time_ms,omitempty"`
-	// payment, records, opening, registration, hold, hold_end, asset, account_terms, policy, operators,
-	// members, book, cancellation, verdict, arrival or crossing, which is what concerns several shards.
-	// A transaction may be of several kinds. Verdicts and arrivals, which nobody signs, are there only
+	// payment, records, opening, registration, hold, hold_end, schedule, schedule_end, occurrence,
+	// asset, account_terms, policy, operators, members, book, cancellation, verdict, arrival or
+	// crossing, which is what concerns several shards. A transaction may be of several kinds. Verdicts and arrivals, which nobody signs, are there only
 	// if they are asked for.
 	Kind          string  `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
 	Status        string  `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`                                // applied, failed or waiting (for other shards)

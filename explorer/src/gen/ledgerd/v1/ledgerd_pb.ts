@@ -846,9 +846,9 @@ export type ListTransactionsRequest = Message<"ledgerd.v1.ListTransactionsReques
   toTimeMs: bigint;
 
   /**
-   * payment, records, opening, registration, hold, hold_end, asset, account_terms, policy, operators,
-   * members, book, cancellation, verdict, arrival or crossing, which is what concerns several shards.
-   * A transaction may be of several kinds. Verdicts and arrivals, which nobody signs, are there only
+   * payment, records, opening, registration, hold, hold_end, schedule, schedule_end, occurrence,
+   * asset, account_terms, policy, operators, members, book, cancellation, verdict, arrival or
+   * crossing, which is what concerns several shards. A transaction may be of several kinds. Verdicts and arrivals, which nobody signs, are there only
    * if they are asked for.
    *
    * @generated from field: string kind = 7;
