@@ -24,7 +24,7 @@ test("rounds of a real node are recorded, and replayed from the file", async ({ 
   await expect(page).toHaveURL(/\/rounds\?at=\d+$/);
   await expect(page.getByTestId("eons")).toContainText("it lasts");
   const download = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Download" }).click();
+  await page.getByRole("button", { name: "Download", exact: true }).click();
   const text = await readFile(await (await download).path(), "utf8");
   const recording = JSON.parse(text) as {
     node?: number;

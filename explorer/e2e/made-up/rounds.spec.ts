@@ -64,7 +64,7 @@ test.describe("rounds", () => {
       await expect(page.getByTestId("eons").locator("tbody tr")).toHaveCount(2);
 
       const download = page.waitForEvent("download");
-      await page.getByRole("button", { name: "Download" }).click();
+      await page.getByRole("button", { name: "Download", exact: true }).click();
       const saved = await download;
       expect(saved.suggestedFilename()).toBe("rounds-demo-node-0.json");
       const text = await readFile(await saved.path(), "utf8");

@@ -438,7 +438,7 @@ test.describe("a book of several shards", () => {
         await panel.getByRole("button", { name: "24 months" }).click();
         await expect(panel.getByRole("img")).toHaveAttribute("aria-label", /last 24 months/);
         const download = page.waitForEvent("download");
-        await panel.getByRole("button", { name: "CSV download of this list" }).click();
+        await panel.getByRole("button", { name: "CSV download of these figures" }).click();
         const saved = await download;
         expect(saved.suggestedFilename()).toMatch(/^figures-.*-months\.csv$/);
         const text = await readFile(await saved.path(), "utf8");
