@@ -108,8 +108,11 @@ type piece struct{ literal, parameter string }
 // Entry is a filled entry. Amounts are text: a number with the decimals of the asset.
 type Entry struct {
 	Signer, Deadline, Note string
-	Postings               []EntryPosting
-	Records                []EntryRecord
+	// EffectiveDate, IdempotencyKey and Refundable are the details of the entry, as text, or "".
+	EffectiveDate, IdempotencyKey, Refundable string
+
+	Postings []EntryPosting
+	Records  []EntryRecord
 }
 
 // EntryPosting is a posting of a filled entry.
@@ -204,6 +207,12 @@ func (t *Template) Fill(values map[string]string) (*Entry, error) {
 		made.Records = append(made.Records, filled)
 	}
 	made.Note, made.Signer, made.Deadline = f.fill(t.Note), f.fill(t.Signer), f.fill(t.Deadline)
+	made.EffectiveDate, made.Refundable = f.fill(t.EffectiveDate), f.fill(t.Refundable)
+	if made.IdempotencyKey = f.fill(t.IdempotencyKey); made.IdempotencyKey != "" &&
+		!ledger.ValidIdempotencyKey(made.IdempotencyKey) {
+		f.check(t.IdempotencyKey, fmt.Errorf("idempotency key %.80q: 1 to %d characters of "+
+			"printable ASCII", made.IdempotencyKey, ledger.MaxIdempotencyKey))
+	}
 	if made.Signer != "" {
 		f.check(t.Signer, ledger.OrganisationName(made.Signer).Validate())
 	}

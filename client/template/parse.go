@@ -78,6 +78,8 @@ type Template struct {
 	Postings               []Posting
 	Records                []Record
 	Note, Signer, Deadline Text
+	// EffectiveDate, IdempotencyKey and Refundable are the details of the entry.
+	EffectiveDate, IdempotencyKey, Refundable Text
 }
 
 // document is the form of a file.
@@ -98,6 +100,11 @@ type documentEntry struct {
 	Signer   string `toml:"signer"`
 	Deadline string `toml:"deadline"`
 	Note     string `toml:"note"`
+
+	EffectiveDate  string `toml:"effective_date"`
+	IdempotencyKey string `toml:"idempotency_key"`
+	Refundable     string `toml:"refundable"`
+
 	Postings []struct {
 		Account string `toml:"account"`
 		Amount  string `toml:"amount"`
@@ -320,6 +327,9 @@ func (p *parser) entry(read *documentEntry) error {
 	made.Note = text(read.Note, "entry.note", false)
 	made.Signer = text(read.Signer, "entry.signer", false)
 	made.Deadline = text(read.Deadline, "entry.deadline", false)
+	made.EffectiveDate = text(read.EffectiveDate, "entry.effective_date", false)
+	made.IdempotencyKey = text(read.IdempotencyKey, "entry.idempotency_key", false)
+	made.Refundable = text(read.Refundable, "entry.refundable", false)
 	return firstErr
 }
 

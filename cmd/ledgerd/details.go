@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 )
 
 // detailOptions are the flags of what an entry says of itself beyond its postings.
@@ -29,6 +31,29 @@ func (o *detailOptions) bindDate(command *cobra.Command) {
 	flags.StringVar(&o.key, "idempotency-key", "", "a text of yours: of the signer's entries with "+
 		"it at most one takes effect within 7 days")
 }
+
+// over returns the flags, and what a file says where there is no flag.
+func (o detailOptions) over(file detailOptions) detailOptions {
+	return detailOptions{cmp.Or(o.effective, file.effective), cmp.Or(o.key, file.key),
+		cmp.Or(o.refundable, file.refundable)}
+}
+
+// nameKeyHolder adds to the outcome of an entry whose idempotency key is taken which entry has it.
+// No answer is no failure: the outcome is known without it.
+func (r *statusReport) nameKeyHolder(ctx context.Context, nodes *client.Client,
+	of ledger.OrganisationName, key string) {
+	if r.ReasonCode != api.ReasonCode(ledger.KeyTaken) || of == "" || key == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keyHolderPatience)
+	defer cancel()
+	if has, err := nodes.Key(ctx, of, key); err == nil && has.GetEntryHex() != r.ID {
+		r.KeyHolder, r.KeyWaits = has.GetEntryHex(), has.GetWaits()
+	}
+}
+
+// keyHolderPatience is how long a command waits for the answer to which entry has a key.
+const keyHolderPatience = 5 * time.Second
 
 // details adds what the flags say to a transaction.
 func (o *detailOptions) details(t *ledger.Transaction, now time.Time) error {
@@ -57,7 +82,8 @@ func (o *detailOptions) details(t *ledger.Transaction, now time.Time) error {
 	t.Details.Key = o.key
 	var err error
 	if t.Details.Refundable, err = parseDeadline(o.refundable, now); err != nil {
-		return fmt.Errorf("--refundable: %w", err)
+		return usagef("refundable %q: name a time to come, such as 2026-01-31T12:00:00Z, or how "+
+			"long from now, such as 720h", o.refundable)
 	}
 	return nil
 }

@@ -59,6 +59,10 @@ type statusReport struct {
 	WaitsFor      []uint32 `json:"waits_for,omitempty"`
 	// Everywhere is set if --wait durable-everywhere was reached in two or more shards.
 	Everywhere bool `json:"everywhere,omitempty"`
+	// KeyHolder is the entry that has the idempotency key, if that is why the transaction failed.
+	// KeyWaits is set while that one waits for other shards: they may refuse it.
+	KeyHolder string `json:"key_holder,omitempty"`
+	KeyWaits  bool   `json:"key_waits,omitempty"`
 }
 
 // stateName returns the name of a state in lower case.
@@ -106,8 +110,16 @@ func (r statusReport) place() string {
 func (r statusReport) failure() error {
 	switch r.State {
 	case "failed":
+		advice := remedy(r.ReasonCode)
+		switch {
+		case r.KeyWaits:
+			advice = ": " + r.KeyHolder + " has it, and waits for other shards: see what becomes " +
+				"of it"
+		case r.KeyHolder != "":
+			advice = ": it is there already, as " + r.KeyHolder
+		}
 		return fmt.Errorf("the transaction failed (%s) and changed nothing: %s%s", r.ReasonCode,
-			r.Reason, remedy(r.ReasonCode))
+			r.Reason, advice)
 	case "expired":
 		return fmt.Errorf("the transaction expired and changed nothing: %s: make it again",
 			r.Reason)
@@ -205,7 +217,11 @@ func (o *postOptions) postWith(ctx context.Context, command *cobra.Command, node
 	if err != nil {
 		return withWriters(err)
 	}
-	return writeStatus(command.OutOrStdout(), o.json, reportStatus(status))
+	report := reportStatus(status)
+	if d := transaction.Details; d != nil {
+		report.nameKeyHolder(ctx, nodes, keys[0].Organisation, d.Key)
+	}
+	return writeStatus(command.OutOrStdout(), o.json, report)
 }
 
 // load reads the keys of organisations from the keyring.

@@ -31,6 +31,15 @@ type draft struct {
 	Records       []draftRecord       `json:"records"`
 	Cancellation  *draftCancellation  `json:"cancellation"`
 	Note          json.RawMessage     `json:"note"`
+
+	EffectiveDate  string `json:"effective_date"`
+	IdempotencyKey string `json:"idempotency_key"`
+	Refundable     string `json:"refundable"`
+}
+
+// details returns what the file says of the entry beyond its postings.
+func (d *draft) details() detailOptions {
+	return detailOptions{d.EffectiveDate, d.IdempotencyKey, d.Refundable}
 }
 
 type draftCancellation struct {
@@ -127,7 +136,8 @@ from both. The file needs nothing but "postings" or another part:
    "records":       [{"key": "acme:invoice-7", "value": "paid"}],
    "accounts":      [{"account": "acme:vault", "issuer": false}],
    "organisations": [{"name": "acme", "public_keys": ["4f…"]}],
-   "note": "anything", "signer": "acme", "last_valid": 1200, "deadline": "90m"}
+   "note": "anything", "signer": "acme", "last_valid": 1200, "deadline": "90m",
+   "effective_date": "2026-01-31", "idempotency_key": "invoice-7", "refundable": "720h"}
 
 or to cancel a transaction at a shard, as ledgerd tx cancel does:
 
@@ -237,7 +247,8 @@ func (o *txPostOptions) submit(command *cobra.Command, parts draft) error {
 	if transaction.Deadline, err = parseDeadline(parts.Deadline, time.Now()); err != nil {
 		return err
 	}
-	if err := o.details.details(&transaction, time.Now()); err != nil {
+	said := o.details.over(parts.details())
+	if err := said.details(&transaction, time.Now()); err != nil {
 		return err
 	}
 	signers := signersOf(&transaction)

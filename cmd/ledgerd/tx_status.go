@@ -216,6 +216,9 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 		}
 	}
 	decimalPostings(ctx, newDecimals(nodes), report.Postings)
+	if d := report.Details; d != nil {
+		report.nameKeyHolder(ctx, nodes, ledger.OrganisationName(report.Signer), d.Key)
+	}
 	if o.json {
 		return errors.Join(writeJSON(command.OutOrStdout(), report), report.failure())
 	}

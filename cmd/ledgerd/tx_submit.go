@@ -91,13 +91,16 @@ node says so, and the file has the signatures so far.`,
 				}) {
 				return withWriters(err)
 			}
-			if len(statuses) == 1 {
-				return errors.Join(writeStatus(command.OutOrStdout(), options.json,
-					reportStatus(statuses[0])), err)
-			}
 			reports := make([]statusReport, len(statuses))
 			for i, status := range statuses {
 				reports[i] = reportStatus(status)
+			}
+			if len(reports) == 1 {
+				if t := bundle.Transaction(0); t.Details != nil {
+					reports[0].nameKeyHolder(ctx, nodes, t.Signer, t.Details.Key)
+				}
+				return errors.Join(writeStatus(command.OutOrStdout(), options.json, reports[0]),
+					err)
 			}
 			return errors.Join(writeStatuses(command, options.json, reports), err)
 		},

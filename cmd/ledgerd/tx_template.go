@@ -49,8 +49,10 @@ braces:
 
 The kinds are text, organisation, account, asset, amount, integer and date. A
 parameter may have a default, a pattern (a regular expression for the whole value)
-and a help. An entry has postings, records (key and value), a note, a signer and a
-deadline. Amounts are numbers with all decimals of their asset; a minus sign before
+and a help. An entry has postings, records (key and value), a note, a signer, a
+deadline, and as ledgerd tx post an effective_date, an idempotency_key and
+refundable. With idempotency_key = "rent {tenant} {month}" the rent of a month is
+posted once in seven days, however often somebody runs the command. Amounts are numbers with all decimals of their asset; a minus sign before
 one says that the account gives. There is no language beyond that: nothing is
 computed.`,
 		Example: `  ledgerd tx template check rent.toml
@@ -135,6 +137,10 @@ type entryReport struct {
 	Postings []shownPosting `json:"postings,omitempty"`
 	Records  []shownRecord  `json:"records,omitempty"`
 	Note     string         `json:"note,omitempty"`
+
+	EffectiveDate  string `json:"effective_date,omitempty"`
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	Refundable     string `json:"refundable,omitempty"`
 }
 
 type shownPosting struct {
@@ -176,7 +182,8 @@ func newTxTemplateShowCommand() *cobra.Command {
 func reportTemplate(made *template.Template) *templateReport {
 	report := &templateReport{File: made.File, Title: made.Title, Parameters: []parameterReport{},
 		Entry: entryReport{Signer: made.Signer.Source, Deadline: made.Deadline.Source,
-			Note: made.Note.Source}}
+			Note: made.Note.Source, EffectiveDate: made.EffectiveDate.Source,
+			IdempotencyKey: made.IdempotencyKey.Source, Refundable: made.Refundable.Source}}
 	for _, parameter := range made.Parameters {
 		shown := parameterReport{Name: parameter.Name, Kind: string(parameter.Kind),
 			Pattern: parameter.Pattern, Help: parameter.Help, Line: parameter.Line}
@@ -236,6 +243,9 @@ func (r *entryReport) write(command *cobra.Command) error {
 	line("signer", r.Signer)
 	line("deadline", r.Deadline)
 	line("note", r.Note)
+	line("effective date", r.EffectiveDate)
+	line("idempotency key", r.IdempotencyKey)
+	line("refundable", r.Refundable)
 	for _, posting := range r.Postings {
 		line("posting", fmt.Sprintf("%s %s  %s", posting.Amount, posting.Asset, posting.Account))
 	}
@@ -314,7 +324,7 @@ func (o *templatePostOptions) run(command *cobra.Command, arguments []string) er
 		}
 		return err
 	}
-	parts, err := o.draft(command, made.File, entry)
+	parts, err := o.draft(command, made, entry)
 	if err != nil {
 		return err
 	}
@@ -325,13 +335,26 @@ func (o *templatePostOptions) run(command *cobra.Command, arguments []string) er
 }
 
 // draft makes the parts of a transaction of a filled entry.
-func (o *templatePostOptions) draft(command *cobra.Command, file string,
+func (o *templatePostOptions) draft(command *cobra.Command, made *template.Template,
 	entry *template.Entry) (draft, error) {
-	parts := draft{Signer: entry.Signer, Deadline: entry.Deadline}
+	parts := draft{Signer: entry.Signer, Deadline: entry.Deadline,
+		EffectiveDate: entry.EffectiveDate, IdempotencyKey: entry.IdempotencyKey,
+		Refundable: entry.Refundable}
+	for _, each := range []struct {
+		text template.Text
+		said detailOptions
+	}{
+		{made.EffectiveDate, detailOptions{effective: entry.EffectiveDate}},
+		{made.Refundable, detailOptions{refundable: entry.Refundable}},
+	} {
+		if err := each.said.details(new(ledger.Transaction), time.Now()); err != nil {
+			return parts, &template.Error{File: made.File, Line: each.text.Line, Err: inFile(err)}
+		}
+	}
 	for _, posting := range entry.Postings {
 		amount, err := o.post.amount(command, posting.Amount, string(posting.Asset))
 		if err != nil {
-			return parts, &template.Error{File: file, Line: posting.Line,
+			return parts, &template.Error{File: made.File, Line: posting.Line,
 				Err: fmt.Errorf("the posting of %s: %w", posting.Account, inFile(err))}
 		}
 		parts.Postings = append(parts.Postings, draftPosting{Account: string(posting.Account),
@@ -366,10 +389,16 @@ func (o *templatePostOptions) show(command *cobra.Command, parts draft) error {
 	if made.Deadline, err = parseDeadline(parts.Deadline, time.Now()); err != nil {
 		return err
 	}
+	details := parts.details()
+	if err := details.details(&made, time.Now()); err != nil {
+		return err
+	}
 	if err := made.Validate(); err != nil {
 		return err
 	}
-	report := entryReport{Signer: parts.Signer, Deadline: parts.Deadline, Note: string(made.Note)}
+	report := entryReport{Signer: parts.Signer, Deadline: parts.Deadline, Note: string(made.Note),
+		EffectiveDate: parts.EffectiveDate, IdempotencyKey: parts.IdempotencyKey,
+		Refundable: parts.Refundable}
 	for _, record := range parts.Records {
 		report.Records = append(report.Records, shownRecord{record.Key, record.Value})
 	}
