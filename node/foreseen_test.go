@@ -79,9 +79,15 @@ func TestResubmissionsAreNotRefused(t *testing.T) {
 	t.Parallel()
 	s := quickShard(t, 3, time.Minute)
 	for range 15 {
-		bundle := s.client.Bundle(s.transfer())
+		first := s.client.Bundle(s.transfer())
+		encoded := first.Encode()
 		var group sync.WaitGroup
 		for i := range s.nodes {
+			// A node owns a bundle that it admits.
+			bundle, err := ledger.DecodeBundle(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
 			group.Go(func() {
 				for after := 0; after < 3; {
 					refusal := s.nodes[i].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]
@@ -101,7 +107,7 @@ func TestResubmissionsAreNotRefused(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if status := s.submitted(bundle, 0); status.Outcome != report.OutcomeExecuted {
+		if status := s.submitted(first, 0); status.Outcome != report.OutcomeExecuted {
 			t.Fatalf("%+v", status)
 		}
 	}
