@@ -314,14 +314,14 @@ def test_holds_are_placed_posted_and_voided(ledger: Ledger) -> None:
 
 def test_schedules_are_executed_and_ended(ledger: Ledger) -> None:
     with ledgerd.Client(ledger.addresses) as client:
-        payer, landlord = registered(ledger, client, "payer"), registered(ledger, client, "lord")
-        ledgerd.require(payer.post(move(payer, "mint", "till", 100)), ledgerd.DURABLE)
-        rent = [ledgerd.Posting("payer:till", -30), ledgerd.Posting("lord:till", 30)]
-        soon = int(time.time() * 1000) + 2000
-        once = payer.schedule(rent, soon, note="rent")
-        monthly = payer.schedule(rent, hours(1), period=ledgerd.MONTHS, count=12)
-        ledgerd.require(payer.post([once, monthly]), ledgerd.DURABLE)
-        assert {each.id for each in client.schedules("payer")} >= {monthly.id()}
+        tenant, landlord = registered(ledger, client, "tenant"), registered(ledger, client, "lord")
+        ledgerd.require(tenant.post(move(tenant, "mint", "till", 100)), ledgerd.DURABLE)
+        rent = [ledgerd.Posting("tenant:till", -30), ledgerd.Posting("lord:till", 30)]
+        soon = int(time.time() * 1000) + 5000
+        once = tenant.schedule(rent, soon, note="rent")
+        monthly = tenant.schedule(rent, hours(1), period=ledgerd.MONTHS, count=12)
+        ledgerd.require(tenant.post([once, monthly]), ledgerd.DURABLE)
+        assert {each.id for each in client.schedules("tenant")} >= {monthly.id()}
         assert client.schedule(monthly.id()).next == monthly.first
         over = time.monotonic() + 60
         while client.account("lord:till").balance() != 30:
@@ -332,10 +332,10 @@ def test_schedules_are_executed_and_ended(ledger: Ledger) -> None:
         assert not list(client.schedules("lord"))
         stolen = landlord.post(landlord.end_schedule(monthly.id()))[0]
         assert stolen.reason_code == "unknown_schedule"
-        ledgerd.require(payer.post(payer.end_schedule(monthly.id())), ledgerd.DURABLE)
+        ledgerd.require(tenant.post(tenant.end_schedule(monthly.id())), ledgerd.DURABLE)
         with pytest.raises(ledgerd.NotFound):
             client.schedule(monthly.id())
-        assert not list(client.schedules("payer"))
+        assert not list(client.schedules("tenant"))
 
 
 def test_a_node_cannot_make_a_poster_sign_less(ledger: Ledger) -> None:
