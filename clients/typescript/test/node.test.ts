@@ -287,7 +287,7 @@ test("schedules are executed across shards, and ended", { skip }, async () => {
     { account: `${name}:till`, amount: -30n },
     { account: `${landlord}:till`, amount: 30n },
   ];
-  const first = BigInt(Date.now() + 2000);
+  const first = BigInt(Date.now() + 5000);
   const once = await tenant.schedule({ postings, first, note: "rent" });
   const later = first + 3_600_000n;
   const monthly = await tenant.schedule({ postings, first: later, period: "months", count: 12 });
