@@ -17,24 +17,17 @@ from .codec import (
     elements,
     fixed,
     string,
-    utf8,
     uvarint,
     whole,
 )
-from .transaction import VERSION_HOLD, VERSION_HOLD_END, Posting, transaction_id
-
-
-def _head(version: int, t: "Hold | HoldEnd") -> bytes:
-    """Encode what transactions of clients begin with, with a deadline that may be 0."""
-    names.organisation(t.signer)
-    for moment in (t.deadline, t.expires if isinstance(t, Hold) else 0):
-        if not 0 <= whole(moment) < 1 << 63:
-            raise MalformedError(f"a time of {moment}: milliseconds since 1970")
-    if len(utf8(t.note)) > names.NOTE_MAX:
-        raise MalformedError(f"a note of {len(utf8(t.note))} bytes, at most {names.NOTE_MAX}")
-    return b"".join([
-        bytes([version]), fixed(t.ledger, HASH_SIZE, "a ledger"), string(t.signer),
-        uvarint(t.stream), uvarint(t.sequence), uvarint(t.last_valid), uvarint(t.deadline)])
+from .transaction import (
+    VERSION_HOLD,
+    VERSION_HOLD_END,
+    Posting,
+    encode_head,
+    encode_note,
+    transaction_id,
+)
 
 
 @dataclass
@@ -63,9 +56,9 @@ class Hold:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
         return b"".join([
-            _head(VERSION_HOLD, self), string(self.account), string(self.asset),
+            encode_head(VERSION_HOLD, self, self.last_valid), string(self.account), string(self.asset),
             amount(self.amount), elements([string(each) for each in self.to]),
-            string(self.poster), uvarint(self.expires), string(self.note)])
+            string(self.poster), uvarint(self.expires), encode_note(self.note)])
 
     def id(self) -> bytes:
         """Return the id: the hash of the body."""
@@ -94,9 +87,9 @@ class Hold:
             raise MalformedError("a hold for its own account: name others")
         if any(one >= other for one, other in zip(self.to, self.to[1:])):
             raise MalformedError("the accounts of a hold out of order: ascending, and each once")
-        if whole(self.expires) <= 0:
-            raise MalformedError("a hold that does not expire: name a time in milliseconds since "
-                                 "1970")
+        if not 0 < whole(self.expires) < 1 << 63:
+            raise MalformedError(f"a hold that expires at {self.expires}: name a time in "
+                                 "milliseconds since 1970")
 
     @classmethod
     def decode(cls, body: bytes) -> "Hold":
@@ -142,9 +135,9 @@ class HoldEnd:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
         return b"".join([
-            _head(VERSION_HOLD_END, self), fixed(self.hold, HASH_SIZE, "an id"),
+            encode_head(VERSION_HOLD_END, self, self.last_valid), fixed(self.hold, HASH_SIZE, "an id"),
             string(self.account), elements([each.encode() for each in self.postings]),
-            string(self.note)])
+            encode_note(self.note)])
 
     def id(self) -> bytes:
         """Return the id: the hash of the body."""

@@ -18,7 +18,6 @@ from .codec import (
     elements,
     fixed,
     string,
-    utf8,
     uvarint,
     whole,
 )
@@ -27,6 +26,8 @@ from .transaction import (
     VERSION_SCHEDULE,
     VERSION_SCHEDULE_END,
     Posting,
+    encode_head,
+    encode_note,
     transaction_id,
 )
 
@@ -73,27 +74,14 @@ def _months_later(first: int, months: int) -> int:
 
 
 def _head(version: int, t: "Schedule | ScheduleEnd") -> bytes:
-    """Encode what both begin with: no last valid height, and a deadline that may be 0."""
-    names.organisation(t.signer)
-    if not 0 <= whole(t.deadline) < 1 << 63:
-        raise MalformedError(f"a time of {t.deadline}: milliseconds since 1970")
-    _check_note(t.note)
-    return b"".join([
-        bytes([version]), fixed(t.ledger, HASH_SIZE, "a ledger"), string(t.signer),
-        uvarint(t.stream), uvarint(t.sequence), uvarint(0), uvarint(t.deadline),
-        uvarint(_shard(t.shard))])
+    """Encode what both begin with: a head without a last valid height, and the shard."""
+    if not 0 <= whole(t.shard) < 1 << 32:
+        raise MalformedError(f"shard {t.shard}: shards are numbered from 0 on")
+    return encode_head(version, t) + uvarint(t.shard)
 
 
-def _shard(shard: int) -> int:
-    if not 0 <= whole(shard) < 1 << 32:
-        raise MalformedError(f"shard {shard}: shards are numbered from 0 on")
-    return shard
-
-
-def _check_note(note: str) -> None:
-    if len(utf8(note)) > names.SCHEDULE_NOTE_MAX:
-        raise MalformedError(f"a note of {len(utf8(note))} bytes, at most "
-                             f"{names.SCHEDULE_NOTE_MAX} of a schedule")
+def _note(note: str) -> bytes:
+    return encode_note(note, names.SCHEDULE_NOTE_MAX)
 
 
 def _check_postings(signer: str, postings: List[Posting]) -> None:
@@ -154,7 +142,7 @@ class Schedule:
         return b"".join([
             _head(VERSION_SCHEDULE, self), uvarint(self.first), bytes([self.period]),
             uvarint(self.every), uvarint(self.count), uvarint(self.until),
-            elements([each.encode() for each in self.postings]), string(self.note)])
+            elements([each.encode() for each in self.postings]), _note(self.note)])
 
     def id(self) -> bytes:
         """Return the id: the hash of the body."""
@@ -253,7 +241,7 @@ class ScheduleEnd:
     def encode(self) -> bytes:
         """Return the body: the canonical bytes. Raises MalformedError."""
         return b"".join([_head(VERSION_SCHEDULE_END, self),
-                         fixed(self.schedule, HASH_SIZE, "an id"), string(self.note)])
+                         fixed(self.schedule, HASH_SIZE, "an id"), _note(self.note)])
 
     def id(self) -> bytes:
         """Return the id: the hash of the body."""
@@ -292,7 +280,6 @@ class Occurrence:
     def encode(self) -> bytes:
         """Return the body: the canonical bytes. Raises MalformedError."""
         names.organisation(self.signer)
-        _check_note(self.note)
         if not 1 <= whole(self.number) <= names.OCCURRENCES_MAX:
             raise MalformedError(f"occurrence {self.number}: 1 to {names.OCCURRENCES_MAX}")
         if not 0 < whole(self.time) <= 1 << 48:
@@ -302,7 +289,7 @@ class Occurrence:
             bytes([VERSION_OCCURRENCE]), fixed(self.ledger, HASH_SIZE, "a ledger"),
             string(self.signer), fixed(self.schedule, HASH_SIZE, "an id"), uvarint(self.number),
             uvarint(self.time), elements([each.encode() for each in self.postings]),
-            string(self.note)])
+            _note(self.note)])
 
     def id(self) -> bytes:
         """Return the id: the hash of the body."""

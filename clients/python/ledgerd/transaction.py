@@ -20,6 +20,7 @@ from .codec import (
     uint,
     utf8,
     uvarint,
+    whole,
 )
 from .ed25519 import KEY_SIZE
 
@@ -68,6 +69,34 @@ class ClientBody(Protocol):
 def transaction_id(body: bytes) -> bytes:
     """Return the id of a transaction, by its body."""
     return sha256(_ID_DOMAIN, body)
+
+
+class Headed(Protocol):
+    """What transactions of clients begin with that are no plain entries."""
+
+    ledger: bytes
+    signer: str
+    stream: int
+    sequence: int
+    deadline: int
+
+
+def encode_head(version: int, t: Headed, last_valid: int = 0) -> bytes:
+    """Encode what a transaction begins with, with a deadline that may be 0."""
+    names.organisation(t.signer)
+    if not 0 <= whole(t.deadline) < 1 << 63:
+        raise MalformedError(f"a deadline of {t.deadline}: milliseconds since 1970")
+    return b"".join([
+        bytes([version]), fixed(t.ledger, HASH_SIZE, "a ledger"), string(t.signer),
+        uvarint(t.stream), uvarint(t.sequence), uvarint(last_valid), uvarint(t.deadline)])
+
+
+def encode_note(note: str, most: int = names.NOTE_MAX) -> bytes:
+    """Encode a note, or raise MalformedError if it has more than so many bytes."""
+    size = len(utf8(note))
+    if size > most:
+        raise MalformedError(f"a note of {size} bytes, at most {most}")
+    return string(note)
 
 
 @dataclass
