@@ -56,8 +56,8 @@ class Hold:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
         return b"".join([
-            encode_head(VERSION_HOLD, self, self.last_valid), string(self.account), string(self.asset),
-            amount(self.amount), elements([string(each) for each in self.to]),
+            encode_head(VERSION_HOLD, self, self.last_valid), string(self.account),
+            string(self.asset), amount(self.amount), elements([string(each) for each in self.to]),
             string(self.poster), uvarint(self.expires), encode_note(self.note)])
 
     def id(self) -> bytes:
@@ -135,8 +135,9 @@ class HoldEnd:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
         return b"".join([
-            encode_head(VERSION_HOLD_END, self, self.last_valid), fixed(self.hold, HASH_SIZE, "an id"),
-            string(self.account), elements([each.encode() for each in self.postings]),
+            encode_head(VERSION_HOLD_END, self, self.last_valid),
+            fixed(self.hold, HASH_SIZE, "an id"), string(self.account),
+            elements([each.encode() for each in self.postings]),
             encode_note(self.note)])
 
     def id(self) -> bytes:
