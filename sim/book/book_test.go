@@ -34,7 +34,7 @@ func share(seeds int) int {
 func TestBooks(t *testing.T) {
 	t.Parallel()
 	var sum Result
-	count := share(200)
+	count := share(100)
 	if err := sweep.Seeds(context.Background(), 1, count, Options{Faults: FaultsAll}.RunSeed,
 		func(r Result) bool {
 			sum.Faults += r.Faults

@@ -21,27 +21,51 @@ type foresight struct {
 	code   ledger.Code
 }
 
+// submitted is a transaction that a client makes in this run.
+type submitted struct {
+	id ledger.Hash
+	t  *ledger.Transaction
+	// foreseen says that a member foresaw its failure. Nobody is asked again.
+	foreseen bool
+}
+
+// listSubmitted lists the transactions that members are asked about, each once.
+func (w *world) listSubmitted() {
+	listed := make(map[ledger.Hash]bool)
+	for i := range w.plan.submissions {
+		bundle := w.plan.submissions[i].bundle
+		for j := range bundle.Len() {
+			if id := bundle.ID(j); !listed[id] {
+				listed[id] = true
+				w.submitted = append(w.submitted, submitted{id: id, t: bundle.Transaction(j)})
+			}
+		}
+	}
+}
+
 // foresee asks the member about all submissions that it has in no block. Its blocks are durable, as
-// those of a node that refuses.
+// those of a node that refuses. Before its next block, it would say the same again.
 func (m *member) foresee() {
 	w := m.group.world
 	if int(w.turn)%foreseenEvery != m.number%foreseenEvery || len(m.records) == 0 ||
 		m.durable < len(m.records) {
 		return
 	}
-	at := m.records[len(m.records)-1].block.Header.Time
-	for i := range w.plan.submissions {
-		bundle := w.plan.submissions[i].bundle
-		for j := range bundle.Len() {
-			id, t := bundle.ID(j), bundle.Transaction(j)
-			if _, again := w.foreseen[id]; again ||
-				m.ids[id] && w.options.Plant != plantForeseenKnown {
-				continue
-			}
-			code := m.state.Foreseen(t, at, t.HoldEnd != nil && m.ids[t.HoldEnd.Hold])
-			if code != ledger.Applied {
-				w.foreseen[id] = foresight{m.String(), len(m.records), code}
-			}
+	last := m.records[len(m.records)-1]
+	if m.asked == last {
+		return
+	}
+	m.asked = last
+	at := last.block.Header.Time
+	for i := range w.submitted {
+		each := &w.submitted[i]
+		if each.foreseen || m.ids[each.id] && w.options.Plant != plantForeseenKnown {
+			continue
+		}
+		code := m.state.Foreseen(each.t, at, each.t.HoldEnd != nil && m.ids[each.t.HoldEnd.Hold])
+		if code != ledger.Applied {
+			each.foreseen = true
+			w.foreseen[each.id] = foresight{m.String(), len(m.records), code}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // TestBooksGrow judges books to which shards are added on the way.
 func TestBooksGrow(t *testing.T) {
 	t.Parallel()
-	added, count := 0, share(150)
+	added, count := 0, share(100)
 	if err := sweep.Seeds(context.Background(), 10_000, count, Options{Faults: FaultsAll}.RunSeed,
 		func(r Result) bool {
 			added += r.Added

@@ -55,6 +55,8 @@ type member struct {
 	// taken is how far the chain has the parent's stream. A new generation does not change it, but
 	// the blocks that replace others do.
 	taken stream.Positions
+	// asked is the block after which the member was asked last what it foresees.
+	asked *record
 	exchange
 }
 

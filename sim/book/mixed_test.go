@@ -12,7 +12,7 @@ import (
 func TestBooksChange(t *testing.T) {
 	t.Parallel()
 	var handedOver, mixed, moved, added, losses, inherited, stranded, rehung int
-	count := share(240)
+	count := share(150)
 	if err := sweep.Seeds(context.Background(), 30_000, count, Options{Faults: FaultsAll}.RunSeed,
 		func(r Result) bool {
 			if r.Mixed {

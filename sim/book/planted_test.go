@@ -9,20 +9,24 @@ import (
 )
 
 // caughtBy names, for bugs that few seeds show, one that did. It is tried first, which spares the
-// search. A change of the runs may make it wrong, which costs time and nothing else.
+// search. A change of the runs may make it wrong.
 var caughtBy = map[string]uint64{
-	"answered-to-strangers": 531, "directory-short": 48, "homes-grow": 29,
-	"lost-verdict-taken": 101, "never-told": 38, "released-unasked": 91,
-	"restored-not-counted": 24, "stranded-lives": 45, plantEarlyVerdict: 436,
-	"late-not-handed-over": 341, plantHeightsKept: 241, plantLateUnchecked: 146,
-	plantOutlineUnread: 1181, plantGroupOfOne: 10, "groups-apart": 79, plantLateKept: 192,
-	"late-unbounded": 145, "hold-not-wanted": 461, "hold-exceeded": 97,
-	"hold-by-anyone": 46, "hold-thaws": 12,
-	"floor-of-all": 231, "keys-left": 17, "details-not-resumed": 12, "foreseen-early": 721,
-	"foreseen-after-move": 12,
+	"answered-to-strangers": 531, "details-not-resumed": 12, "directory-short": 48,
+	"floor-of-all": 92, "foreseen-after-move": 12, "foreseen-early": 59,
+	"groups-apart": 79, "hold-by-anyone": 46, "hold-goes-on": 12, "hold-not-resumed": 10,
+	"hold-not-wanted": 538, "hold-thaws": 12, "homes-grow": 29, "issued-left": 17, "keys-left": 17,
+	"late-not-handed-over": 341, "late-unbounded": 9, "lost-verdict-taken": 107, "never-told": 38,
+	"new-assets-alone": 26, "released-unasked": 91, "reserved-ignored": 153,
+	"restored-not-counted": 24, "schedule-ends-by-anyone": 12, "schedules-not-resumed": 10,
+	"snapshot-without-verdicts": 12, "spent-forgotten": 628, "stranded-lives": 187,
+	"verdict-before-durable": 21, "waiting-uncounted": 15, "whole-cap": 15,
+	plantGroupOfOne: 12, plantHeightsKept: 241, plantLateKept: 9, plantLateUnchecked: 254,
+	plantOutlineUnread: 1181,
 }
 
-// TestPlantedBugsAreCaught: the judge finds each planted bug within some seeds.
+// TestPlantedBugsAreCaught: the judge finds each planted bug, in the seed that caughtBy names or in
+// one of the first. To search all seeds for all bugs would take hours once a change of the runs
+// makes many of them wrong, so the failure says how to find another one.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	plants := Plants()
@@ -37,7 +41,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	for _, plant := range plants {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
-			const seeds = 1000
+			const seeds = 40
 			var found Result
 			options := Options{Faults: FaultsAll, Plant: plant}
 			if seed := caughtBy[plant]; seed > 0 {
@@ -56,7 +60,9 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				}
 			}
 			if len(found.Violations) == 0 {
-				t.Fatalf("not found within %d seeds", seeds)
+				t.Fatalf("not found in the first %d seeds. Find one that shows it with ledgerd sim "+
+					"book --plant %s --seeds 2000 and add it to caughtBy. If none does, no test "+
+					"sees this bug any more", seeds, plant)
 			}
 			t.Logf("seed %d: %v", found.Seed, found.Violations[0])
 		})

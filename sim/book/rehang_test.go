@@ -10,7 +10,7 @@ import (
 // TestTreesChange judges books whose shards are hung elsewhere on the way.
 func TestTreesChange(t *testing.T) {
 	t.Parallel()
-	rehung, added, count := 0, 0, share(150)
+	rehung, added, count := 0, 0, share(100)
 	if err := sweep.Seeds(context.Background(), 20_000, count, Options{Faults: FaultsAll}.RunSeed,
 		func(r Result) bool {
 			if rehung += r.Rehung; r.Rehung > 0 {

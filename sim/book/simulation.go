@@ -41,8 +41,10 @@ type world struct {
 	holdsMoved map[ledger.Hash]bool
 	// detailsMoved are the entries whose keys, or of which what is left, arrived so.
 	detailsMoved map[ledger.Hash]bool
-	// foreseen are the submitted transactions of which members foresaw that they fail.
-	foreseen map[ledger.Hash]foresight
+	// submitted are the transactions that members are asked about, and foreseen those of them of
+	// which members foresaw that they fail.
+	submitted []submitted
+	foreseen  map[ledger.Hash]foresight
 	// post are the messages under way, by the turn in which they arrive.
 	post  map[Turn][]letter
 	paths []ledger.AccountPath
@@ -69,6 +71,7 @@ func Run(options Options) (Result, error) {
 	w.result = Result{Seed: options.Seed, Plan: p.String(), Shards: len(p.genesis),
 		Members: len(p.genesis) * len(p.keys[0])}
 	w.result.Mixed = p.mixed
+	w.listSubmitted()
 	w.play()
 	w.result.Turns, w.result.Hash = w.turn, w.trace.Hash()
 	for _, g := range w.groups {
