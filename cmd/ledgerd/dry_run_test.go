@@ -49,7 +49,8 @@ func TestDryRun(t *testing.T) {
 	for _, line := range []string{"account open acme:new", "account limit acme:cash --floor 5",
 		"account freeze acme:cash", "account label acme:cash a=b", "tx put acme:r value",
 		"tx post --posting acme:cash=-5 --posting acme:mint=5",
-		"hold place acme:cash 5 --to shop:cash"} {
+		"hold place acme:cash 5 --to shop:cash",
+		"schedule place acme:cash shop:cash 5 --first 1h --every 1day --count 3"} {
 		if text := s.must(line + " --dry-run %n %k"); !strings.Contains(text, "would take effect") {
 			t.Errorf("%s:\n%s", line, text)
 		}
@@ -67,4 +68,17 @@ func TestDryRun(t *testing.T) {
 	}
 	s.must(fmt.Sprintf("hold void %s %%n %%k", placed))
 	fails(fmt.Sprintf("hold void %s", placed), "hold")
+
+	if got := s.object("schedule list %n")["schedules"].([]any); len(got) != 0 {
+		t.Errorf("a dry run placed %v", got)
+	}
+	once := "schedule place acme:cash %s 5 --first %s"
+	fails(fmt.Sprintf(once, "none:cash", "1h"), "would fail (unknown_organisation)")
+	fails(fmt.Sprintf(once, "shop:cash", "99999h"), "would fail (schedule_time)")
+	placed = s.object(fmt.Sprintf(once, "shop:cash", "1h") + " %n %k")["id"]
+	cancel := fmt.Sprintf("schedule cancel %s", placed)
+	if text := s.must(cancel + " --dry-run %n %k"); !strings.Contains(text, "would take effect") {
+		t.Error(text)
+	}
+	s.must(cancel + " %n %k")
 }

@@ -171,6 +171,7 @@ The command prints the id of the transaction: it is that of the schedule.`,
 	flags.StringVar(&until, "until", "", "no occurrence is after this time")
 	flags.StringVar(&note, "note", "", "a note, kept in the schedule and in each occurrence")
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	return command
 }
 
@@ -384,6 +385,7 @@ Occurrences that blocks have already stay as they are.`,
 	}
 	command.Flags().StringVar(&note, "note", "", "a note, kept in the transaction")
 	options.bind(command)
+	bindDryRun(command, &options.dry)
 	return command
 }
 
