@@ -116,8 +116,8 @@ func newFile(name string, content []byte) (*static.File, error) {
 // list of a book's assets is at /assets, and the built files are below it.
 var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|assets|nodes|rounds|` +
 	`agreement|search|shards(?:/blocks|/crossings|/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|` +
-	`transactions|holds|records|chart|` +
-	`(?:block|tx|account|organisation|asset|record|hold)/.+)?$`)
+	`transactions|holds|schedules|records|chart|` +
+	`(?:block|tx|account|organisation|asset|record|hold|schedule)/.+)?$`)
 
 // ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser
 // gets a 404 as the application's own page, which says so; other clients get a line of text.

@@ -136,6 +136,7 @@ const paths = [
   "/chart",
   "/records",
   "/holds",
+  "/schedules",
   "/nodes",
   "/rounds",
   "/shards",

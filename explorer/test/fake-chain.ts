@@ -31,6 +31,7 @@ import {
   uint64,
   type FakeGenesis,
 } from "./fake-certificates";
+import { scheduledBody } from "./fake-schedules";
 
 const encoder = new TextEncoder();
 export const idPrefix = encoder.encode("ledgerd/transaction/1\0");
@@ -126,19 +127,20 @@ export class FakeChain {
     const canonicals = bodies.map((body) =>
       body.membershipChange?.change?.case === "join"
         ? this.join(body.membershipChange.change.value.name ?? "")
-        : encoder.encode(
+        : (scheduledBody(this.genesis.hash, body) ??
+          encoder.encode(
             JSON.stringify({
               shard: this.shard,
               serial: this.serial++,
               signer: body.signer,
               note: body.note,
             }),
-          ),
+          )),
     );
     const ids = canonicals.map((canonical) => hash(idPrefix, canonical));
     const root = merkleRoot(ids);
     const resultsRoot = merkleRoot(
-      ids.map((id, i) => concatBytes(id, resultOf(bodies[i]?.note === "fails"))),
+      ids.map((id, i) => concatBytes(id, resultOf(fails(bodies[i])))),
     );
     const stateDigest = this.digestOf?.() ?? hash(hash(root));
     const canonical = concatBytes(
@@ -156,7 +158,7 @@ export class FakeChain {
       uint64(BigInt(this.byId.size + bodies.length)),
     );
     const blockHash = hash(blockPrefix, canonical);
-    const failedCount = bodies.filter((body) => body.note === "fails").length;
+    const failedCount = bodies.filter(fails).length;
     const header = create(BlockHeaderSchema, {
       height,
       hash: blockHash,
@@ -178,7 +180,7 @@ export class FakeChain {
     });
     const transactions = bodies.map((body, index) => {
       const id = ids[index] as Uint8Array;
-      const failed = body.note === "fails";
+      const failed = fails(body);
       return create(TransactionSchema, {
         status: create(TransactionStatusSchema, {
           id,
@@ -192,7 +194,7 @@ export class FakeChain {
         }),
         body,
         ...verdict,
-        signatures: verdict
+        signatures: verdict || body.occurrence
           ? []
           : [
               {
@@ -245,7 +247,7 @@ export class FakeChain {
   /** The proof as package ledger encodes it. Each transaction is alone in its bundle. */
   private encodedProof(transaction: Transaction, block: FakeBlock): Uint8Array {
     const { id = new Uint8Array(), index = 0 } = transaction.status ?? {};
-    const failed = (other: Transaction): boolean => other.body?.note === "fails";
+    const failed = (other: Transaction): boolean => fails(other.body);
     const idsOf = block.transactions.map((other) => other.status?.id ?? new Uint8Array());
     const results = block.transactions.map((other, i) =>
       concatBytes(idsOf[i] ?? new Uint8Array(), resultOf(failed(other))),
@@ -315,6 +317,10 @@ export class FakeChain {
   }
 }
 
+/** Whether a made-up transaction fails: by its note, or as the second occurrence of a schedule. */
+const fails = (body: MessageInitShape<typeof TransactionBodySchema> | undefined): boolean =>
+  body?.note === "fails" || body?.occurrence?.number === 2;
+
 /** The encoding of a transaction's result: its code, and no item. */
 function resultOf(failed: boolean): Uint8Array {
   return concatBytes(new Uint8Array([failed ? 9 : 0]), new Uint8Array(4).fill(255));
@@ -333,6 +339,9 @@ export function summary(transaction: Transaction): TransactionSummary {
     note: body?.note.slice(0, 200) ?? "",
     ...(body?.hold ? { hold: body.hold } : {}),
     ...(body?.holdEnd ? { holdEnd: body.holdEnd } : {}),
+    ...(body?.schedule ? { schedule: body.schedule } : {}),
+    ...(body?.scheduleEnd ? { scheduleEnd: body.scheduleEnd } : {}),
+    ...(body?.occurrence ? { occurrence: body.occurrence } : {}),
     verdict: transaction.verdict,
     verdictShard: transaction.verdictShard,
     verdictTransactionHex: transaction.verdictTransactionHex,

@@ -1,4 +1,4 @@
-// What a fake node lists: transactions, records and holds, with accounts that have terms.
+// What a fake node lists: transactions, records, holds and schedules, with accounts that have terms.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import type { LedgerService, TransactionSummary } from "../src/gen/ledgerd/v1/ledgerd_pb";
@@ -6,10 +6,17 @@ import type { OpenHoldSchema } from "../src/gen/ledgerd/v1/holds_pb";
 import type { TransactionBody } from "../src/gen/ledgerd/v1/transaction_pb";
 import { AccountTermsSchema, type AccountTerms } from "../src/gen/ledgerd/v1/terms_pb";
 import { summary, type FakeChain } from "./fake-chain";
+import { openSchedules } from "./fake-schedules";
 
 type Lists = Pick<
   ServiceImpl<typeof LedgerService>,
-  "listTransactions" | "listRecords" | "listHolds" | "getHold" | "getCut"
+  | "listTransactions"
+  | "listRecords"
+  | "listHolds"
+  | "getHold"
+  | "listSchedules"
+  | "getSchedule"
+  | "getCut"
 >;
 
 interface Listed {
@@ -104,6 +111,7 @@ export function fakeLists(
             (request.record === "" || value.length > 0) &&
             (request.kind !== "hold_end" || transaction.holdEnd) &&
             (request.kind !== "hold" || transaction.hold) &&
+            (request.kind !== "schedule_end" || transaction.scheduleEnd) &&
             (request.holdHex === "" || transaction.holdEnd?.holdHex === request.holdHex) &&
             transaction.note.includes(request.note) &&
             (request.organisation === "" || transaction.signer === request.organisation),
@@ -149,6 +157,16 @@ export function fakeLists(
       const hold = open().find((each) => each.holdHex === holdHex);
       if (!hold) throw new ConnectError("no such hold is open", Code.NotFound);
       return { hold, height: chains[0]?.head ?? 0n };
+    },
+    listSchedules: ({ organisation }) => ({
+      schedules: openSchedules(chains).filter(
+        ({ signer }) => organisation === "" || signer === organisation,
+      ),
+    }),
+    getSchedule: ({ scheduleHex }) => {
+      const schedule = openSchedules(chains).find((each) => each.scheduleHex === scheduleHex);
+      if (!schedule) throw new ConnectError("it has no occurrences to come", Code.NotFound);
+      return { schedule, height: chains[0]?.head ?? 0n };
     },
     getCut: () => ({
       places: chains.map((chain) => ({ height: chain.head })),

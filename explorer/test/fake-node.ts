@@ -31,6 +31,7 @@ import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
 import { allowOrigin, serveFile } from "./fake-pages";
 import { fakeRecording } from "./fake-rounds";
+import { addSchedules } from "./fake-schedules";
 import { FakeShards } from "./fake-shards";
 
 export interface FakeOptions {
@@ -65,6 +66,8 @@ export interface FakeOptions {
   assets?: boolean;
   /** The clearing account has terms, and holds were placed on it. */
   holds?: boolean;
+  /** The clearing account has schedules, with occurrences. */
+  schedules?: boolean;
   /** The shard that entries of others have waited for for too long. */
   awaited?: number;
   /** Nothing has a certificate yet. */
@@ -117,6 +120,8 @@ export class FakeNode {
   private readonly sums = new Map<string, Map<string, bigint>>();
   /** The ids of the holds: the first one was posted in part, the others are open. */
   holds: readonly string[] = [];
+  /** The ids of the schedules: one is open, one has ended, and one has had its only occurrence. */
+  schedules: readonly string[] = [];
   /** The organisation that is on its way to its home. */
   moving = "";
   private readonly life = new AbortController();
@@ -204,6 +209,13 @@ export class FakeNode {
     }
     if (options.holds)
       made.holds = addHolds(made.chain, made.settlement("clearing"), timeOf(blocks));
+    if (options.schedules)
+      made.schedules = addSchedules(
+        made.chain,
+        made.settlement("clearing"),
+        made.settlement(organisations[1] ?? ""),
+        timeOf(blocks),
+      );
     const every = options.everyMs ?? 0;
     if (every > 0) {
       const timer = setInterval(() => made.grow(Date.now()), every);

@@ -33,6 +33,8 @@ test.describe("what is as long as a chain can have it fits", () => {
     "records",
     "holds",
     "hold",
+    "schedules",
+    "schedule",
     "chart",
   ] as const) {
     test(page, async ({ page: browser }) => {
@@ -48,6 +50,7 @@ test.describe("what is as long as a chain can have it fits", () => {
         slow: [2],
         wide: true,
         holds: page === "holds" || page === "hold",
+        schedules: page === "schedules" || page === "schedule",
         assets: page === "assets" || page === "asset",
         ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}),
       });
@@ -77,6 +80,8 @@ test.describe("what is as long as a chain can have it fits", () => {
           records: "/records",
           holds: "/holds",
           hold: `/hold/${node.holds[0]}`,
+          schedules: "/schedules",
+          schedule: `/schedule/${node.schedules[0]}`,
           chart: "/chart?depth=9",
           path: `/tx/${block?.transactions[2]?.status?.idHex}`,
         };

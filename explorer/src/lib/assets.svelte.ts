@@ -41,11 +41,16 @@ function askWaiting(): void {
     void askFor(all.slice(first, first + maxNames));
 }
 
+async function askNode(names: string[], signal?: AbortSignal): Promise<Map<string, number>> {
+  const options = { timeoutMs: callTimeoutMs, ...(signal ? { signal } : {}) };
+  const { assets } = await api.listAssets({ names }, options);
+  return new Map(assets.map((asset) => [asset.name, asset.terms?.decimals ?? 0]));
+}
+
 async function askFor(names: string[]): Promise<void> {
   let registered = new Map<string, number>();
   try {
-    const { assets } = await api.listAssets({ names }, { timeoutMs: callTimeoutMs });
-    registered = new Map(assets.map((asset) => [asset.name, asset.terms?.decimals ?? 0]));
+    registered = await askNode(names);
   } catch (error) {
     // A node of a version without assets has whole numbers.
     if (ConnectError.from(error).code !== Code.Unimplemented) {
@@ -61,6 +66,19 @@ async function askFor(names: string[]): Promise<void> {
       askedMs: Date.now(),
     });
   }
+}
+
+/** Asks the node for the decimals of assets, for a file. */
+export async function decimalsFor(
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<(name: string) => number> {
+  const all = names.filter((name) => name !== "" && name !== "unit");
+  const found = new Map<string, number>();
+  for (let first = 0; first < all.length; first += maxNames)
+    for (const [name, decimals] of await askNode(all.slice(first, first + maxNames), signal))
+      found.set(name, decimals);
+  return (name) => found.get(name) ?? 0;
 }
 
 /** The decimals of an asset that are known by now; 0 for any other. */

@@ -25,6 +25,7 @@ export const organisationPath = (name: string): string => `/organisation/${escap
 export const assetPath = (name: string): string => `/asset/${escapeKey(name)}`;
 export const recordPath = (key: string): string => `/record/${escapeKey(key)}`;
 export const holdPath = (idHex: string): string => `/hold/${idHex}`;
+export const schedulePath = (idHex: string): string => `/schedule/${idHex}`;
 /** A list with filters in its address; those that are empty are left out. */
 export function listPath(path: string, filters: Readonly<Record<string, string>>): string {
   const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value !== ""));

@@ -24,6 +24,8 @@ export interface Route {
     | "transactions"
     | "holds"
     | "hold"
+    | "schedules"
+    | "schedule"
     | "records"
     | "chart"
     | "nowhere";
@@ -49,6 +51,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/agreement": "agreement",
   "/transactions": "transactions",
   "/holds": "holds",
+  "/schedules": "schedules",
   "/records": "records",
   "/chart": "chart",
 };
@@ -61,6 +64,7 @@ const keyed: Readonly<{ [segment: string]: Route["name"] }> = {
   asset: "asset",
   record: "record",
   hold: "hold",
+  schedule: "schedule",
 };
 
 export function parseRoute(pathname: string): Route {
