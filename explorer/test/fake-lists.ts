@@ -1,4 +1,4 @@
-// What a fake node lists: transactions, records, holds and schedules, with accounts that have terms.
+// What a fake node lists: transactions, records, holds and schedules, with the terms of accounts.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import type { LedgerService, TransactionSummary } from "../src/gen/ledgerd/v1/ledgerd_pb";

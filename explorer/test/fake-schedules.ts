@@ -12,6 +12,7 @@ import { list, sized, uvarint } from "./fake-certificates";
 import type { FakeChain } from "./fake-chain";
 
 type Body = MessageInitShape<typeof TransactionBodySchema>;
+type ScheduleInit = MessageInitShape<typeof ScheduleSchema>;
 const dayMs = 86_400_000;
 const periods = ["once", "minutes", "days", "weeks", "months"];
 /** The canonical bytes of the transactions that placed the schedules of all fakes, by their ids. */
@@ -63,7 +64,7 @@ export function addSchedules(
   timeMs: number,
 ): string[] {
   const [signer = ""] = from.split(":");
-  const schedule = (amount: number, more: Omit<MessageInitShape<typeof ScheduleSchema>, "$typeName">): Schedule =>
+  const schedule = (amount: number, more: Omit<ScheduleInit, "$typeName">): Schedule =>
     create(ScheduleSchema, {
       shard: chain.shard,
       postings: [

@@ -72,8 +72,8 @@ export async function occurrenceId(
 }
 
 /**
- * The canonical bytes of an occurrence: ledger, signer, schedule, number, time, and the postings and
- * the note as they are in the schedule.
+ * The canonical bytes of an occurrence: ledger, signer, schedule, number, time, and the postings
+ * and the note as they are in the schedule.
  */
 export function occurrenceBody(
   canonical: Uint8Array,
