@@ -39,7 +39,7 @@ test("a schedule is followed from its placing to its occurrence, and another to 
   await expect(page.getByText(`ledgerd schedule cancel ${rent}`)).toBeVisible();
 
   // The page says by itself that a block has the occurrence.
-  const once = await place("--first", "3s", "--note", "deposit");
+  const once = await place("--first", "6s", "--note", "deposit");
   await page.goto(`${url}/schedule/${once}`);
   await expect(page.getByTestId("schedule-state")).toHaveText("complete");
   const row = page.getByTestId("occurrences").locator("tbody tr");
