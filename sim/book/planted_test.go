@@ -60,9 +60,9 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				}
 			}
 			if len(found.Violations) == 0 {
-				t.Fatalf("not found in the first %d seeds. Find one that shows it with ledgerd sim "+
-					"book --plant %s --seeds 2000 and add it to caughtBy. If none does, no "+
-					"test sees this bug any more", seeds, plant)
+				t.Fatalf("not found in the first %d seeds. Find one that shows it with "+
+					"ledgerd sim book --plant %s --seeds 2000 and add it to caughtBy. If none "+
+					"shows it, no test sees this bug any more", seeds, plant)
 			}
 			t.Logf("seed %d: %v", found.Seed, found.Violations[0])
 		})
