@@ -5,6 +5,7 @@ import { expect, expectNoSidewaysScroll, expectPanelsFit, heightsOf, test } from
 const widths = [320, 360, 390, 480, 640, 760, 761, 940, 941, 1040, 1041, 1160, 1161, 1280];
 
 test.describe("what is as long as a chain can have it fits", () => {
+  test.describe.configure({ mode: "parallel" });
   test.use({
     expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/],
   });
