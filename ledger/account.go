@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // MaxAssets is the maximum number of different assets that an account can hold over its lifetime.
 const MaxAssets = 64
 
@@ -41,6 +43,11 @@ type Account struct {
 	History uint64 `json:"history"`
 	// Standing is what counts of the account's terms. It is nil if they were never set.
 	Standing *AccountStanding `json:"terms,omitempty"`
+}
+
+// Has reports whether the terms of the account have a metadatum.
+func (a *Account) Has(metadatum *Metadatum) bool {
+	return a.Standing != nil && slices.Contains(a.Standing.Metadata, *metadatum)
 }
 
 // Balance returns the amount of an asset that can be spent, or 0.

@@ -263,6 +263,39 @@ func DecodeAccount(path ledger.AccountPath, value []byte) (ledger.Account, error
 	return read.copy(), nil
 }
 
+// IndexedMetadata returns the metadata by which the account is found whose entry has a value; nil
+// if it has none. It does not check whether the entry is one of a state.
+func IndexedMetadata(value []byte) ([]ledger.Metadatum, error) {
+	r := read(value)
+	r.Uvarint() // number
+	r.Bool()    // issuer
+	r.Bytes("bytes of alias", ledger.MaxAlias)
+	r.Uvarint() // opened
+	r.Uvarint() // history
+	for range r.Count("balances", ledger.MaxAssets, 2) {
+		r.Bytes("bytes of asset", ledger.MaxAssetName)
+		r.Amount()
+	}
+	if r.Err == nil && len(r.Data) > 0 {
+		for range r.Count("holds", ledger.MaxAssets, 3) {
+			r.Bytes("bytes of asset", ledger.MaxAssetName)
+			r.Amount()
+			r.Amount()
+		}
+	}
+	var indexed []ledger.Metadatum
+	if r.Err == nil && len(r.Data) > 0 {
+		if standing := r.restoreStanding(); standing != nil {
+			indexed = slices.DeleteFunc(standing.Metadata,
+				func(m ledger.Metadatum) bool { return !m.Indexed })
+		}
+	}
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("%w: account: %w", ErrEntry, err)
+	}
+	return indexed, nil
+}
+
 // AppendAccountKey appends the key of the entry of an account.
 func AppendAccountKey(to []byte, path ledger.AccountPath) []byte {
 	return append(append(append(to, kindAccount), path...), 0)

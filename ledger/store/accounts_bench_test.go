@@ -27,8 +27,12 @@ func benchAccount(number int) ledger.AccountPath {
 
 // openAccounts opens accounts in a new store, each with a balance.
 func openAccounts(b *testing.B, dir string, count int) {
-	s := open(b, dir, Options{})
-	client := ledgertest.NewClient(testGenesis(), "acme")
+	openAccountsOf(b, testGenesis(), dir, count)
+}
+
+func openAccountsOf(b *testing.B, genesis *ledger.Genesis, dir string, count int) {
+	s := openBook(b, dir, genesis, Options{ReserveBytes: 1})
+	client := ledgertest.NewClient(genesis, "acme")
 	round := ledger.Round(0)
 	apply := func(bundles ...*ledger.Bundle) {
 		round++
@@ -190,4 +194,47 @@ func BenchmarkAccounts(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkAccountsWhere searches a book of many accounts for the one that has a metadatum: by the
+// rows of labels, and by looking at the accounts one by one.
+func BenchmarkAccountsWhere(b *testing.B) {
+	genesis := testGenesis()
+	genesis.Version = ledger.NewestVersion
+	dir := b.TempDir()
+	openAccountsOf(b, genesis, dir, *benchAccounts)
+	s := openBook(b, dir, genesis, Options{ReserveBytes: 1})
+	defer closeStore(b, s)
+	client := ledgertest.NewClient(genesis, "acme")
+	client.Sequence = s.NextSequence("acme", 0) - 1
+	last := benchAccount(*benchAccounts - 1)
+	change := client.ChangeAccount(last, 1, "", ledger.AccountTerms{
+		Metadata: []ledger.Metadatum{{Key: "iban", Value: "DE12", Indexed: true}}})
+	if _, err := s.Apply(1, s.Head().Round+1, [][]byte{ledgertest.Batch(genesis.Time+1,
+		client.Bundle(change))}); err != nil {
+		b.Fatal(err)
+	}
+	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+		b.Fatal(err)
+	}
+	for _, labelled := range []bool{true, false} {
+		b.Run(map[bool]string{true: "rows", false: "one by one"}[labelled], func(b *testing.B) {
+			s.labelled.Store(labelled)
+			for b.Loop() {
+				found := 0
+				for after, more := ledger.AccountPath(""), true; more; {
+					var page []ledger.Account
+					var err error
+					page, after, more, err = s.AccountsWhere("iban", "DE12", "", after, 100)
+					if err != nil {
+						b.Fatal(err)
+					}
+					found += len(page)
+				}
+				if found != 1 {
+					b.Fatalf("%d accounts", found)
+				}
+			}
+		})
+	}
 }

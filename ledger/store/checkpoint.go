@@ -211,6 +211,12 @@ func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added []
 			return nil, err
 		}
 	}
+	if s.labelled.Load() {
+		last := sealed.blocks[len(sealed.blocks)-1].block.Header.Height
+		if err := labelsRow(last, put); err != nil {
+			return nil, err
+		}
+	}
 	return added, s.checkpointRow(sealed.blocks, put)
 }
 
@@ -250,11 +256,17 @@ func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 		entries, order := s.sorter.entriesOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(order)), put)
 		keep := s.balancePutter(sealed.blocks, put)
-		err = eachInOrder(entries, order, func(key, after []byte) error {
-			if err := keep(key, after); err != nil {
-				return err
-			}
-			return writer.add(key, after)
+		err = s.db.View(func(transaction *badger.Txn) error {
+			label := s.labelPutter(transaction, put)
+			return eachInOrder(entries, order, func(key, after []byte) error {
+				if err := keep(key, after); err != nil {
+					return err
+				}
+				if err := label(key, after); err != nil {
+					return err
+				}
+				return writer.add(key, after)
+			})
 		})
 		s.sorter.forget()
 	}

@@ -247,6 +247,9 @@
 //
 // Further rows:
 //
+//	l key value account        -> nothing: the account has or had an indexed metadatum; key and
+//	                              value after their lengths, in a byte each (labels.go)
+//	L                          -> the height up to which no row l is missing
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	d shard part               -> a part of the directory with which the chain of an added shard
 //	                              begins, after its length (grown.go)

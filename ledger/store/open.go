@@ -53,10 +53,11 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.noteFound(err), s.release())
 	}
-	s.writer.Add(5)
+	s.writer.Add(6)
 	go s.write()
 	go s.keepLeaves()
 	go s.warm()
+	go s.label()
 	go s.merge()
 	go s.check()
 	db := s.db
@@ -257,6 +258,9 @@ func (s *Store) load(must tip) (err error) {
 	}
 	remains := s.db.NewWriteBatch()
 	defer remains.Cancel()
+	if err := s.loadLabels(height); err != nil {
+		return err
+	}
 	if err := s.loadRuns(height); err != nil {
 		return err
 	}
@@ -336,6 +340,9 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 			}
 			if err := transaction.Set(genesisKey, seal(genesisKey,
 				bytes.Clone(genesis))); err != nil {
+				return err
+			}
+			if err := labelsRow(0, s.putTo(transaction.Set)); err != nil {
 				return err
 			}
 			return transaction.Set(headKey, seal(headKey, headRow(0, s.chainID)))

@@ -36,6 +36,8 @@ const (
 	rowHashes  = 'k'
 
 	rowBalances = 'B'
+	rowLabel    = 'l'
+	rowLabels   = 'L'
 
 	rowCertificate = 'c'
 	rowEvidence    = 'e'

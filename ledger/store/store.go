@@ -87,8 +87,8 @@ type Options struct {
 	// compactorsLook is how often the store looks whether there is work for compactors. Only tests
 	// set it.
 	compactorsLook time.Duration
-	// onWrite is called before each step of writing, onLook after each look into runs. Only tests
-	// set them.
+	// onWrite is called before each step of writing, onLook after each look into runs or
+	// labels. Only tests set them.
 	onWrite func(step string)
 	onLook  func()
 }
@@ -269,6 +269,9 @@ type Store struct {
 	// single ids or entries of the state, which older versions wrote.
 	runs                     runSet
 	legacyIndex, legacyState bool
+
+	// labelled says that all labels of accounts have rows (labels.go).
+	labelled atomic.Bool
 
 	// leaves is the file of leaves.
 	leaves leavesKeeper

@@ -24,6 +24,9 @@ type pendingBlock struct {
 
 	listing sync.Once
 	listed  []state.Change
+
+	labelling sync.Once
+	labelled  []uint32
 }
 
 // history returns the block's history in the order of accounts and ordinals.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -123,39 +122,10 @@ func (s *Service) aliased(request *ledgerdv1.GetAccountRequest) (string, error) 
 	return string(path), nil
 }
 
-// Bounds of a search by metadata. maxLooked bounds the accounts that are looked at for a page, and
-// lookedAtOnce those that are in memory for it together.
-const (
-	maxLooked    = 10_000
-	lookedAtOnce = 500
-)
-
 // accountsWhere lists at most size accounts whose terms have an indexed metadatum. It returns the
-// path up to which it looked, and whether there are accounts after that.
+// path up to which it looked, and whether there may be accounts after that.
 func (s *Service) accountsWhere(request *ledgerdv1.ListAccountsRequest, size int) (
 	found []ledger.Account, after ledger.AccountPath, more bool, err error) {
-	wanted := ledger.Metadatum{Key: request.GetWhereKey(), Value: request.GetWhereValue(),
-		Indexed: true}
-	after = ledger.AccountPath(request.GetPageToken())
-	for looked := 0; looked < maxLooked; looked += lookedAtOnce {
-		var page []ledger.Account
-		page, more, err = s.accountsFrom(request.GetPrefix(), after, lookedAtOnce)
-		if err != nil {
-			return nil, "", false, err
-		}
-		for i := range page {
-			after = page[i].Path
-			if standing := page[i].Standing; standing == nil ||
-				!slices.Contains(standing.Metadata, wanted) {
-				continue
-			}
-			if found = append(found, page[i]); len(found) == size {
-				return found, after, more || i+1 < len(page), nil
-			}
-		}
-		if !more {
-			break
-		}
-	}
-	return found, after, more, nil
+	return s.backend.Store().AccountsWhere(request.GetWhereKey(), request.GetWhereValue(),
+		request.GetPrefix(), ledger.AccountPath(request.GetPageToken()), size)
 }

@@ -274,8 +274,8 @@ type ListAccountsRequest struct {
 	PageToken   string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	Shard       *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"`                          // selects the accounts of one shard; by default of all
 	BookChanges uint64                 `protobuf:"varint,5,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"` // a node answers only if its chain has so many changes of the book
-	// Selects accounts with this indexed metadatum, not at a cut. A node looks at 10,000 accounts for
-	// a page at most, so a page shorter than its size may not be the last.
+	// Selects accounts with this indexed metadatum, not at a cut. A node does a bounded work for a
+	// page, so a page shorter than its size may not be the last.
 	WhereKey   string `protobuf:"bytes,6,opt,name=where_key,json=whereKey,proto3" json:"where_key,omitempty"`
 	WhereValue string `protobuf:"bytes,7,opt,name=where_value,json=whereValue,proto3" json:"where_value,omitempty"`
 	// The places of all shards, by number, as of GetCut, for the balances there, without those of 0.

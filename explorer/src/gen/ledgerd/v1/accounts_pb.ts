@@ -195,8 +195,8 @@ export type ListAccountsRequest = Message<"ledgerd.v1.ListAccountsRequest"> & {
   bookChanges: bigint;
 
   /**
-   * Selects accounts with this indexed metadatum, not at a cut. A node looks at 10,000 accounts for
-   * a page at most, so a page shorter than its size may not be the last.
+   * Selects accounts with this indexed metadatum, not at a cut. A node does a bounded work for a
+   * page, so a page shorter than its size may not be the last.
    *
    * @generated from field: string where_key = 6;
    */
