@@ -343,8 +343,8 @@ func TestPollerHearsOfEveryWrite(t *testing.T) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer c.to.Reset()
-	deadline := time.Now().Add(time.Minute)
 	for i := range int64(writes) {
+		deadline := time.Now().Add(time.Minute)
 		if err := c.to.out.writeAll(net.Buffers{{byte(i)}}); err != nil {
 			t.Fatal(err)
 		}
