@@ -136,8 +136,12 @@ func (n *Node) refuses() *report.Refusal {
 	return refusal("%s", why)
 }
 
+// admit takes a bundle into the pool, or returns why it does not.
 func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal {
-	head := opened.Head().Height
+	// Its client signs it again once it hears that it has expired, so that must not be taken back. A
+	// block that is only ordered may be lost with the power of all nodes.
+	heights, _ := n.Heights()
+	head := min(opened.Head().Height, heights.Durable)
 	for i := range bundle.Distinct() {
 		transaction := bundle.Transaction(i)
 		last := transaction.LastValid
@@ -147,8 +151,8 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal
 		if known, err := opened.Known(bundle.ID(i)); err == nil && !known &&
 			!n.pool.Pending(bundle.ID(i)) {
 			return &report.Refusal{Code: report.RefusedExpired,
-				Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: "+
-					"sign it again with a later one", i, last, head)}
+				Reason: fmt.Sprintf("transaction %d was valid up to block %d, and block %d is "+
+					"final: sign it again with a later one", i, last, head)}
 		}
 	}
 	var lookup error

@@ -450,8 +450,8 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *report.Refusal {
 		}
 		if last := bundle.Transaction(i).LastValid; last != 0 && last <= head && c.book == nil {
 			return &report.Refusal{Code: report.RefusedExpired,
-				Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: "+
-					"sign it again with a later one", i, last, head)}
+				Reason: fmt.Sprintf("transaction %d was valid up to block %d, and block %d is "+
+					"final: sign it again with a later one", i, last, head)}
 		}
 		fresh = true
 	}
