@@ -174,7 +174,7 @@ func TestSubscribeBookAtAnOlderNode(t *testing.T) {
 			!strings.Contains(err.Error(), "older program") {
 			t.Errorf("%d blocks: %v", blocks, err)
 		}
-		options.CallTime = 5 * time.Second
+		options.CallTime = 30 * time.Second
 		both, err := New([]string{server.URL, book.Door(1).URL}, options)
 		if err != nil {
 			t.Fatal(err)
