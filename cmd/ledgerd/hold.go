@@ -17,10 +17,11 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// holdReport is a hold that is open, as --json prints it. Amounts are exact integers in the
-// smallest unit, as text, with the decimal form beside them.
+// holdReport is a hold, as --json prints it. Amounts are exact integers in the smallest unit, as
+// text, with the decimal form beside them.
 type holdReport struct {
 	ID            string   `json:"id"`
+	State         string   `json:"state"`
 	Account       string   `json:"account"`
 	Asset         string   `json:"asset"`
 	Amount        string   `json:"amount"`
@@ -32,7 +33,9 @@ type holdReport struct {
 	Ending        string `json:"ending,omitempty"`
 	Posted        string `json:"posted,omitempty"`
 	PostedDecimal string `json:"posted_decimal,omitempty"`
-	Shard         uint32 `json:"shard"`
+	// EndedBy is the transaction that ended it.
+	EndedBy string `json:"ended_by,omitempty"`
+	Shard   uint32 `json:"shard"`
 
 	decimals int
 }
@@ -43,18 +46,68 @@ func reportHold(open *ledgerdv1.OpenHold) holdReport {
 	if asset == "" {
 		asset = string(ledger.DefaultAsset)
 	}
-	return holdReport{ID: open.GetHoldHex(), Account: hold.GetAccount(), Asset: asset,
-		Amount: hold.GetAmount(), AmountDecimal: decimalForm(hold.GetAmount(), count),
+	state := client.HoldOpen
+	if open.GetEndingHex() != "" {
+		state = client.HoldEnding
+	}
+	return holdReport{ID: open.GetHoldHex(), State: string(state), Account: hold.GetAccount(),
+		Asset: asset, Amount: hold.GetAmount(), AmountDecimal: decimalForm(hold.GetAmount(), count),
 		To: hold.GetTo(), Poster: hold.GetPoster(), ExpiresMS: hold.GetExpiresMs(),
 		Ending: open.GetEndingHex(), Posted: open.GetPosted(),
 		PostedDecimal: decimalForm(open.GetPosted(), count), Shard: open.GetShard(),
 		decimals: count}
 }
 
+// reportOutcome says how a hold stands or ended.
+func reportOutcome(ctx context.Context, nodes *client.Client,
+	outcome *client.HoldOutcome) (holdReport, error) {
+	report := reportHold(outcome.Hold)
+	report.State, report.EndedBy = string(outcome.State), outcome.EndedBy
+	if outcome.State == client.HoldOpen || outcome.State == client.HoldEnding {
+		return report, nil
+	}
+	var err error
+	report.decimals, err = newDecimals(nodes).of(ctx, ledger.AssetName(report.Asset))
+	if err != nil {
+		return report, err
+	}
+	report.AmountDecimal = decimalForm(report.Amount, report.decimals)
+	if outcome.Posted.Sign() > 0 {
+		report.Posted = outcome.Posted.String()
+		report.PostedDecimal = decimalForm(report.Posted, report.decimals)
+	}
+	return report, nil
+}
+
+// state says how the hold stands or ended, in words.
+func (r *holdReport) state() string {
+	posted := withDecimals(r.Posted, r.decimals) + " " + r.Asset
+	switch client.HoldState(r.State) {
+	case client.HoldPending:
+		return "pending: its transaction is in no block yet"
+	case client.HoldFailed:
+		return "failed: it was never placed; ledgerd tx status " + r.ID + " says why"
+	case client.HoldPosted:
+		return "posted by " + r.EndedBy
+	case client.HoldPostedInPart:
+		return fmt.Sprintf("posted in part: %s by %s; what was left is free again", posted,
+			r.EndedBy)
+	case client.HoldVoided:
+		return "voided by " + r.EndedBy
+	case client.HoldExpired:
+		return "expired: nobody posted it in time, and the amount is free again"
+	case client.HoldUnknown:
+		return "not open; how it ended was not found: ledgerd account history " + r.Account +
+			" tells"
+	}
+	return r.State
+}
+
 // write shows the hold to people.
 func (r *holdReport) write(out io.Writer) error {
 	rows := table{}
 	rows.add("hold", r.ID)
+	rows.add("state", r.state())
 	rows.add("account", r.Account)
 	rows.add("amount", withDecimals(r.Amount, r.decimals)+" "+r.Asset)
 	rows.add("to", strings.Join(r.To, ", "))
@@ -427,15 +480,17 @@ func newHoldShowCommand() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show HOLD",
-		Short: "Show a hold that is open",
-		Long: `Show a hold that is open: what it holds, for whom, and until when.
+		Short: "Show a hold, or how it ended",
+		Long: `Show a hold: what it holds, for whom, and until when, or how it ended.
 
-A hold that ended is not shown. ledgerd tx status HOLD shows the transaction that placed
-it, and ledgerd account history shows what was posted.
+Of a hold that ended, the command looks for the transaction that did it, from the block
+of the hold on. If the nodes do not have these blocks any more, or if there are too many
+to look at, the state is unknown; then ledgerd account history shows what was posted.
 
-With --json, amounts are exact integers in the smallest unit, as text. Fields: id,
+With --json, amounts are exact integers in the smallest unit, as text. Fields: id, state
+(open, ending, posted, posted_in_part, voided, expired, failed, pending or unknown),
 account, asset, amount, amount_decimal, to, poster, expires_ms, ending, posted,
-posted_decimal, shard.`,
+posted_decimal, ended_by, and shard: where it is, or was placed.`,
 		Example: `  ledgerd hold show 5d0c6a…
   ledgerd hold show 5d0c6a… --json | jq -r .amount`,
 		Args: cobra.ExactArgs(1),
@@ -449,11 +504,14 @@ posted_decimal, shard.`,
 				return err
 			}
 			defer done()
-			open, err := nodes.Hold(ctx, id)
+			outcome, err := nodes.HoldOutcome(ctx, id)
 			if err != nil {
 				return err
 			}
-			report := reportHold(open)
+			report, err := reportOutcome(ctx, nodes, outcome)
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), report)
 			}

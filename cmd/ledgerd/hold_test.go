@@ -44,7 +44,7 @@ func TestHolds(t *testing.T) {
 	first := place("60.00")
 	balance("acme:cash", "40.00")
 	shown := s.object("hold show " + first + " %n")
-	wantKeys(t, shown, "id account asset amount amount_decimal to poster expires_ms shard")
+	wantKeys(t, shown, "id state account asset amount amount_decimal to poster expires_ms shard")
 	if shown["amount_decimal"] != "60.00" || shown["poster"] != "shop" {
 		t.Error(shown)
 	}
@@ -98,6 +98,18 @@ func TestHolds(t *testing.T) {
 	if text := s.must("account history acme:cash %n"); !strings.Contains(text, "-20.50") {
 		t.Error(text)
 	}
+	outcome := func(hold, state, endedBy, posted, text string) {
+		t.Helper()
+		shown := s.object("hold show " + hold + " %n")
+		if shown["state"] != state || shown["ended_by"] != endedBy ||
+			shown["posted_decimal"] != posted || shown["amount_decimal"] == nil {
+			t.Errorf("%s: %v", state, shown)
+		}
+		if got := s.must("hold show " + hold + " %n"); !strings.Contains(got, text) {
+			t.Errorf("no %q in\n%s", text, got)
+		}
+	}
+	outcome(first, "posted_in_part", posted, "20.50", "posted in part: 20.50 EUR by "+posted)
 	second := place("79.50")
 	balance("acme:cash", "0.00")
 	voided := fmt.Sprint(s.object("hold void " + second + " %n %k")["id"])
@@ -105,7 +117,18 @@ func TestHolds(t *testing.T) {
 	if text := s.must("tx status " + voided + " %n"); !strings.Contains(text, "voids") {
 		t.Error(text)
 	}
+	if shown := s.object("hold show " + second + " %n"); shown["state"] != "voided" ||
+		shown["ended_by"] != voided || shown["posted"] != nil {
+		t.Error(shown)
+	}
 	if got := s.run("hold void " + second + " %n %k"); got.status == exitDone {
 		t.Error(got)
+	}
+	whole := place("1.00")
+	posted = fmt.Sprint(s.object("hold post " + whole + " --to shop:cash %n %k")["id"])
+	outcome(whole, "posted", posted, "1.00", "posted by "+posted)
+	if got := s.run("hold show " + posted + " %n"); got.status == exitDone ||
+		!strings.Contains(got.errs, "no hold") {
+		t.Errorf("a transaction that is no hold: %+v", got)
 	}
 }
