@@ -6,6 +6,7 @@ import type { OpenHoldSchema } from "../src/gen/ledgerd/v1/holds_pb";
 import type { TransactionBody } from "../src/gen/ledgerd/v1/transaction_pb";
 import { AccountTermsSchema, type AccountTerms } from "../src/gen/ledgerd/v1/terms_pb";
 import { summary, type FakeChain } from "./fake-chain";
+import { refundable } from "./fake-details";
 import { openSchedules } from "./fake-schedules";
 
 type Lists = Pick<
@@ -16,6 +17,7 @@ type Lists = Pick<
   | "getHold"
   | "listSchedules"
   | "getSchedule"
+  | "getRefundable"
   | "getCut"
 >;
 
@@ -167,6 +169,11 @@ export function fakeLists(
       const schedule = openSchedules(chains).find((each) => each.scheduleHex === scheduleHex);
       if (!schedule) throw new ConnectError("it has no occurrences to come", Code.NotFound);
       return { schedule, height: chains[0]?.head ?? 0n };
+    },
+    getRefundable: ({ entryHex }) => {
+      const found = refundable(chains, entryHex);
+      if (!found) throw new ConnectError("it cannot be refunded", Code.NotFound);
+      return found;
     },
     getCut: () => ({
       places: chains.map((chain) => ({ height: chain.head })),

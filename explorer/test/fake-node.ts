@@ -31,6 +31,7 @@ import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
 import { allowOrigin, serveFile } from "./fake-pages";
 import { fakeRecording } from "./fake-rounds";
+import { addDetails } from "./fake-details";
 import { addSchedules } from "./fake-schedules";
 import { FakeShards } from "./fake-shards";
 
@@ -68,6 +69,8 @@ export interface FakeOptions {
   holds?: boolean;
   /** The clearing account has schedules, with occurrences. */
   schedules?: boolean;
+  /** The clearing account has an entry with details, and a refund of it. */
+  details?: boolean;
   /** The shard that entries of others have waited for for too long. */
   awaited?: number;
   /** Nothing has a certificate yet. */
@@ -122,6 +125,8 @@ export class FakeNode {
   holds: readonly string[] = [];
   /** The ids of the schedules: one is open, one has ended, and one has had its only occurrence. */
   schedules: readonly string[] = [];
+  /** The ids of the entry that can be refunded, and of a refund of it. */
+  details: readonly string[] = [];
   /** The organisation that is on its way to its home. */
   moving = "";
   private readonly life = new AbortController();
@@ -211,6 +216,13 @@ export class FakeNode {
       made.holds = addHolds(made.chain, made.settlement("clearing"), timeOf(blocks));
     if (options.schedules)
       made.schedules = addSchedules(
+        made.chain,
+        made.settlement("clearing"),
+        made.settlement(organisations[1] ?? ""),
+        timeOf(blocks),
+      );
+    if (options.details)
+      made.details = addDetails(
         made.chain,
         made.settlement("clearing"),
         made.settlement(organisations[1] ?? ""),

@@ -15,6 +15,7 @@ test.describe("what is as long as a chain can have it fits", () => {
     "blocks",
     "block",
     "transaction",
+    "refundable",
     "accounts",
     "account",
     "organisations",
@@ -52,6 +53,7 @@ test.describe("what is as long as a chain can have it fits", () => {
         wide: true,
         holds: page === "holds" || page === "hold",
         schedules: page === "schedules" || page === "schedule",
+        details: page === "refundable",
         assets: page === "assets" || page === "asset",
         ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}),
       });
@@ -63,6 +65,7 @@ test.describe("what is as long as a chain can have it fits", () => {
           blocks: "/blocks",
           block: `/block/${block?.header.height}`,
           transaction: `/tx/${block?.transactions[2]?.status?.idHex}`,
+          refundable: `/tx/${node.details[0]}`,
           accounts: "/accounts",
           account: `/account/${long}`,
           organisations: "/organisations",
