@@ -81,19 +81,15 @@ func reportOutcome(ctx context.Context, nodes *client.Client,
 
 // state says how the hold stands or ended, in words.
 func (r *holdReport) state() string {
-	posted := withDecimals(r.Posted, r.decimals) + " " + r.Asset
 	switch client.HoldState(r.State) {
 	case client.HoldPending:
 		return "pending: its transaction is in no block yet"
 	case client.HoldFailed:
 		return "failed: it was never placed; ledgerd tx status " + r.ID + " says why"
-	case client.HoldPosted:
-		return "posted by " + r.EndedBy
 	case client.HoldPostedInPart:
-		return fmt.Sprintf("posted in part: %s by %s; what was left is free again", posted,
-			r.EndedBy)
+		return "posted in part: what was left is free again"
 	case client.HoldVoided:
-		return "voided by " + r.EndedBy
+		return "voided: the poster gave it up, and the amount is free again"
 	case client.HoldExpired:
 		return "expired: nobody posted it in time, and the amount is free again"
 	case client.HoldUnknown:
@@ -113,6 +109,12 @@ func (r *holdReport) write(out io.Writer) error {
 	rows.add("to", strings.Join(r.To, ", "))
 	rows.add("poster", r.Poster)
 	rows.add("expires", moment(r.ExpiresMS))
+	if r.EndedBy != "" {
+		if r.Posted != "" {
+			rows.add("posted", withDecimals(r.Posted, r.decimals)+" "+r.Asset)
+		}
+		rows.add("ended by", r.EndedBy)
+	}
 	if r.Ending != "" {
 		what := "voids it"
 		if r.Posted != "" {

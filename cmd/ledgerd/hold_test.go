@@ -109,7 +109,7 @@ func TestHolds(t *testing.T) {
 			t.Errorf("no %q in\n%s", text, got)
 		}
 	}
-	outcome(first, "posted_in_part", posted, "20.50", "posted in part: 20.50 EUR by "+posted)
+	outcome(first, "posted_in_part", posted, "20.50", "posted in part: what was left is free")
 	second := place("79.50")
 	balance("acme:cash", "0.00")
 	voided := fmt.Sprint(s.object("hold void " + second + " %n %k")["id"])
@@ -126,7 +126,7 @@ func TestHolds(t *testing.T) {
 	}
 	whole := place("1.00")
 	posted = fmt.Sprint(s.object("hold post " + whole + " --to shop:cash %n %k")["id"])
-	outcome(whole, "posted", posted, "1.00", "posted by "+posted)
+	outcome(whole, "posted", posted, "1.00", "ended by")
 	if got := s.run("hold show " + posted + " %n"); got.status == exitDone ||
 		!strings.Contains(got.errs, "no hold") {
 		t.Errorf("a transaction that is no hold: %+v", got)
