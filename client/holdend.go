@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -78,15 +77,10 @@ func (c *Client) HoldOutcome(ctx context.Context, id ledger.Hash) (*HoldOutcome,
 		outcome.State = HoldPending
 		return outcome, nil
 	}
-	return outcome, c.findEnding(ctx, outcome, held, placed.GetBlockTimeMs())
-}
-
-// tookEffect reports whether a transaction in this state was applied.
-func tookEffect(state ledgerdv1.TransactionState) bool {
-	return slices.Contains([]ledgerdv1.TransactionState{
-		ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED,
-		ledgerdv1.TransactionState_TRANSACTION_STATE_STORED,
-		ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE}, state)
+	if err := c.findEnding(ctx, outcome, held, placed.GetBlockTimeMs()); err != nil {
+		return nil, err
+	}
+	return outcome, nil
 }
 
 // findEnding looks for the transaction that ended a hold, from the time of its block on.

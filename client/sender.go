@@ -107,8 +107,11 @@ type Answer struct {
 }
 
 // Applied reports whether the transaction took effect.
-func (a Answer) Applied() bool {
-	switch a.Status.GetState() {
+func (a Answer) Applied() bool { return tookEffect(a.Status.GetState()) }
+
+// tookEffect reports whether a transaction in this state was applied.
+func tookEffect(state ledgerdv1.TransactionState) bool {
+	switch state {
 	case ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED,
 		ledgerdv1.TransactionState_TRANSACTION_STATE_STORED,
 		ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE:

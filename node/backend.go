@@ -138,14 +138,17 @@ func (n *Node) refuses() *report.Refusal {
 
 // admit takes a bundle into the pool, or returns why it does not.
 func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal {
-	// Its client signs it again once it hears that it has expired, so that must not be taken back.
-	// A block that is only ordered may be lost with the power of all nodes.
-	heights, _ := n.Heights()
-	head := min(opened.Head().Height, heights.Durable)
 	for i := range bundle.Distinct() {
 		transaction := bundle.Transaction(i)
 		last := transaction.LastValid
-		if last == 0 || last > head || !n.crossing.Expires(transaction) {
+		if last == 0 {
+			continue
+		}
+		// Its client signs it again once it hears that it has expired, so that must not be taken
+		// back. A block that is only ordered may be lost with the power of all nodes.
+		heights, _ := n.Heights()
+		head := min(opened.Head().Height, heights.Durable)
+		if last > head || !n.crossing.Expires(transaction) {
 			continue
 		}
 		if known, err := opened.Known(bundle.ID(i)); err == nil && !known &&

@@ -1,9 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -27,8 +27,8 @@ import (
 //     is there, a search looks at the accounts one by one.
 
 // Bounds of a search by metadata. rowsLooked bounds the rows that are looked at for a page, and
-// accountsLooked the accounts while there are no rows yet; accountsTogether are in memory for it at
-// a time.
+// accountsLooked the accounts while there are no rows yet; accountsAtOnce are in memory for it at a
+// time.
 const (
 	rowsLooked     = 4096
 	accountsLooked = 10_000
@@ -100,15 +100,14 @@ func (s *Store) loadLabels(head ledger.Height) error {
 	})
 }
 
-// label writes the rows of labels that are missing, until it has all or the store is closed.
+// label writes the rows of labels that are missing, until it has all, the store is closed, or
+// something is in the way. Searches do without them, and the next Open begins again, so nothing
+// fails because of that: what is damaged is found by the check, or by those that need it, and those
+// that write blocks notice by themselves that the database takes no writes.
 func (s *Store) label() {
 	defer s.writer.Done()
-	if s.labelled.Load() {
-		return
-	}
-	if err := s.labelAll(); err != nil && !errors.Is(err, ErrClosed) &&
-		!errors.Is(err, ErrDiskFull) && !outOfDescriptors(err) && !errors.Is(err, ErrDamaged) {
-		_ = s.fail(fmt.Errorf("labels: %w", err)) // those that write next return it
+	if !s.labelled.Load() {
+		_ = s.labelAll()
 	}
 }
 
@@ -176,9 +175,10 @@ func (s *Store) labelSome(after ledger.AccountPath) (ledger.AccountPath, bool, e
 	return after, looked == accountsAtOnce, batch.Flush()
 }
 
-// eachLabelled passes the rows of labels of the accounts that the block changed. Which these are is
-// kept, and what they have is not: it may take many times the memory that the block takes.
-func (p *pendingBlock) eachLabelled(pass func(row []byte)) {
+// eachLabelled passes the paths and entries of the accounts with labels that the block changed.
+// Which these are is kept, and what they have is not: it may take many times the memory that the
+// block takes.
+func (p *pendingBlock) eachLabelled(pass func(path, entry []byte)) {
 	entries := &p.changes.Entries
 	p.labelling.Do(func() {
 		for i := range entries.Len() {
@@ -191,11 +191,7 @@ func (p *pendingBlock) eachLabelled(pass func(row []byte)) {
 	})
 	for _, i := range p.labelled {
 		change := entries.At(int(i))
-		// It was decoded before.
-		_ = eachLabel(change.Key, change.After, func(row []byte) error {
-			pass(row)
-			return nil
-		})
+		pass(change.Key[1:len(change.Key)-1], change.After)
 	}
 }
 
@@ -241,24 +237,18 @@ func (s *Store) labelledPaths(wanted *ledger.Metadatum, prefix string, after led
 	height := s.AppendedHeight()
 	defer guard(height, &err)
 	begin := labelPrefix(wanted.Key, wanted.Value)
-	rows := string(begin) + prefix
-	from := string(begin) + max(prefix, string(after))
-	take := func(row string) {
-		if path := row[len(begin):]; after == "" || path != string(after) {
-			paths = append(paths, ledger.AccountPath(path))
-		}
-	}
 	// A block leaves memory only once the database has it, so memory is read first.
 	s.mutex.RLock()
 	pending := s.unwritten.blocks
 	s.mutex.RUnlock()
-	var last string // row of the database that was read
+	var last string // path of which a row of the database was read
 	err = s.view(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
-		settings.Prefix = []byte(rows)
+		settings.Prefix = append(slices.Clone(begin), prefix...)
 		found := transaction.NewIterator(settings)
 		defer found.Close()
-		for found.Seek([]byte(from)); found.Valid(); found.Next() {
+		from := append(slices.Clone(begin), max(prefix, string(after))...)
+		for found.Seek(from); found.Valid(); found.Next() {
 			if len(paths) >= rowsLooked {
 				more = true
 				return nil
@@ -271,8 +261,9 @@ func (s *Store) labelledPaths(wanted *ledger.Metadatum, prefix string, after led
 			if err != nil {
 				return err
 			}
-			last = string(key)
-			take(last)
+			if last = string(key[len(begin):]); after == "" || last > string(after) {
+				paths = append(paths, ledger.AccountPath(last))
+			}
 		}
 		return nil
 	})
@@ -281,10 +272,15 @@ func (s *Store) labelledPaths(wanted *ledger.Metadatum, prefix string, after led
 		return nil, false, damagedUnless(ErrClosed, err, height, "the labels of accounts")
 	}
 	for _, block := range pending {
-		block.eachLabelled(func(row []byte) {
-			if key := string(row); strings.HasPrefix(key, rows) && key >= from &&
-				(!more || key <= last) {
-				take(key)
+		block.eachLabelled(func(path, entry []byte) {
+			if !bytes.HasPrefix(path, []byte(prefix)) ||
+				after != "" && string(path) <= string(after) || more && string(path) > last {
+				return
+			}
+			// It was decoded before.
+			if labels, err := state.IndexedMetadata(entry); err == nil &&
+				slices.Contains(labels, *wanted) {
+				paths = append(paths, ledger.AccountPath(path))
 			}
 		})
 	}
