@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -26,10 +25,14 @@ type connection struct {
 	// again says that a request may be sent again if the connection broke since the last one: it
 	// changes nothing, and does not depend on what was sent before.
 	again bool
+	// first, if set, is the only call that connects: what comes after it depends on its answer. An
+	// application that went away in between may be another one than before.
+	first *call
 
-	turn   chan struct{} // has one element while a call is under way
-	stream net.Conn
-	reader *bufio.Reader
+	turn    gate // for the time of a call
+	stream  net.Conn
+	reader  *bufio.Reader
+	dropped func(error) // if set, takes why the connection was closed
 }
 
 // splitAddress returns the network and the address of an application: tcp://HOST:PORT or
@@ -49,35 +52,40 @@ func splitAddress(text string) (network, address string, err error) {
 }
 
 func newConnection(network, address string, limit int) *connection {
-	return &connection{network: network, address: address, limit: limit,
-		turn: make(chan struct{}, 1)}
+	return &connection{network: network, address: address, limit: limit, turn: newGate()}
 }
 
 // call sends a request and waits for its answer. If the context ends first, the connection is
 // closed: what the application does with the request is then unknown.
 func (c *connection) call(ctx context.Context, kind call, request, answer message) error {
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := c.turn.enter(ctx); err != nil {
+		return fmt.Errorf("%w has not answered what it was asked before %s: %w", ErrApplication,
+			kind.name, err)
 	}
+	defer c.turn.leave()
 	idle := c.stream != nil
+	if !idle && c.first != nil && kind.request != c.first.request {
+		return fmt.Errorf("%w is not connected", ErrApplication)
+	}
 	err := c.callInTurn(ctx, kind, request, answer)
 	if err == nil {
 		return nil
 	}
-	c.drop()
 	if idle && c.again && ctx.Err() == nil && !errors.Is(err, ErrMalformed) {
+		c.drop(nil)
 		if err = c.callInTurn(ctx, kind, request, answer); err == nil {
 			return nil
 		}
-		c.drop()
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w did not answer %s in time: %w", ErrApplication, kind.name, ctx.Err())
+		err = fmt.Errorf("%w did not answer %s in time: %w", ErrApplication, kind.name,
+			context.Cause(ctx))
+	} else {
+		err = fmt.Errorf("%w at %s://%s: %s: %w", ErrApplication, c.network, c.address, kind.name,
+			err)
 	}
-	return fmt.Errorf("%w at %s://%s: %s: %w", ErrApplication, c.network, c.address, kind.name, err)
+	c.drop(err)
+	return err
 }
 
 // callInTurn is call for the caller that has the turn.
@@ -102,7 +110,7 @@ func (c *connection) callInTurn(ctx context.Context, kind call, request, answer 
 	}()
 	err := c.read(kind, answer)
 	if err != nil {
-		c.drop() // ends the write
+		_ = stream.Close() // ends the write; the caller drops the connection
 	}
 	if failed := <-written; err == nil && failed != nil {
 		err = failed
@@ -152,39 +160,62 @@ func (c *connection) readAnswer(kind call) ([]byte, error) {
 	return content, nil
 }
 
-// drop closes the connection. Its caller has the turn.
-func (c *connection) drop() {
-	if c.stream != nil {
-		_ = c.stream.Close() // it is of no more use, whatever comes of it
-		c.stream, c.reader = nil, nil
+// drop closes the connection, for a reason. Its caller has the turn.
+func (c *connection) drop(why error) {
+	if c.stream == nil {
+		return
+	}
+	_ = c.stream.Close() // it is of no more use, whatever comes of it
+	c.stream, c.reader = nil, nil
+	if c.dropped != nil {
+		c.dropped(why)
+		c.dropped = nil
 	}
 }
 
 // close closes the connection once no call is under way.
 func (c *connection) close() {
 	c.turn <- struct{}{}
-	c.drop()
-	<-c.turn
+	defer c.turn.leave()
+	c.drop(nil)
+}
+
+// whenDropped sets what is called once the connection is closed. If it is closed, that is at once.
+func (c *connection) whenDropped(call func(error)) {
+	c.turn <- struct{}{}
+	defer c.turn.leave()
+	if c.stream == nil {
+		call(nil)
+		return
+	}
+	c.dropped = call
 }
 
 // application is the application behind its three connections, as CometBFT has them: consensus for
 // blocks and proposals, mempool for checks, query for everything else.
 type application struct {
 	consensus, mempool, query *connection
-	// block is held for as long as a block is executed: the application prepares no proposal
-	// meanwhile. Committing is held for Commit alone: the application checks nothing meanwhile.
-	block      sync.Mutex
-	committing sync.RWMutex
+	// block is for as long as a block is executed, or the application asked where it is: it
+	// prepares no proposal meanwhile.
+	block gate
+	// begun says that the application was asked where it is, and is there. The gate of block is for
+	// it, too.
+	begun  bool
+	teller *teller
+	// giveUp, if not 0, bounds each call about a block.
+	giveUp time.Duration
 }
 
-func newApplication(address string, limit int) (*application, error) {
-	network, place, err := splitAddress(address)
+func newApplication(config *Config, limit int, teller *teller) (*application, error) {
+	network, place, err := splitAddress(config.Application)
 	if err != nil {
 		return nil, err
 	}
 	app := &application{consensus: newConnection(network, place, limit),
-		mempool: newConnection(network, place, limit), query: newConnection(network, place, limit)}
+		mempool: newConnection(network, place, limit), query: newConnection(network, place, limit),
+		block: newGate(), teller: teller, giveUp: time.Duration(config.Timing.GiveUp)}
 	app.mempool.again, app.query.again = true, true
+	app.consensus.first = &callInfo
 	return app, nil
 }
 
@@ -207,8 +238,6 @@ func (a *application) info(ctx context.Context, over *connection) (Info, error) 
 
 // check asks whether the application would take a transaction now.
 func (a *application) check(ctx context.Context, transaction []byte) (TxResult, error) {
-	a.committing.RLock()
-	defer a.committing.RUnlock()
 	var answer TxResult
 	err := a.mempool.call(ctx, callCheck, &checkRequest{transaction: transaction}, &answer)
 	return answer, err
@@ -216,11 +245,45 @@ func (a *application) check(ctx context.Context, transaction []byte) (TxResult, 
 
 // prepare lets the application change what this adapter is about to post.
 func (a *application) prepare(ctx context.Context, request *prepareRequest) ([][]byte, error) {
-	a.block.Lock()
-	defer a.block.Unlock()
+	if err := a.block.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer a.block.leave()
+	if !a.begun {
+		return nil, fmt.Errorf("%w is not connected", ErrApplication)
+	}
 	var answer prepareAnswer
 	err := a.consensus.call(ctx, callPrepare, request, &answer)
 	return answer.transactions, err
+}
+
+// alive finds out whether the application is still there, and is still the one that was asked where
+// it is.
+func (a *application) alive(ctx context.Context) error {
+	if err := a.block.enter(ctx); err != nil {
+		return err
+	}
+	defer a.block.leave()
+	return a.consensus.call(ctx, callFlush, &empty{}, &empty{})
+}
+
+// errGaveUp is the end of a call that took longer than Timing.GiveUp.
+var errGaveUp = errors.New("gave up")
+
+// asks makes a call about a block of a height, for as long as it takes.
+func (a *application) asks(ctx context.Context, kind call, height int64, request,
+	answer message) error {
+	if a.giveUp > 0 {
+		bounded, cancel := context.WithTimeoutCause(ctx, a.giveUp, fmt.Errorf("%w after %s: "+
+			"whether the application executes block %d is not known. Restart the application, "+
+			"and run the same command again", errGaveUp, a.giveUp, height))
+		defer cancel()
+		ctx = bounded
+	}
+	answered := a.teller.asks(kind.name, height)
+	err := a.consensus.call(ctx, kind, request, answer)
+	answered(err)
+	return err
 }
 
 // accepts asks whether the application accepts transactions as those of a block.
@@ -229,7 +292,7 @@ func (a *application) accepts(ctx context.Context, request *blockRequest,
 	proposed := *request
 	proposed.transactions = transactions
 	var answer processAnswer
-	err := a.consensus.call(ctx, callProcess, &proposed, &answer)
+	err := a.asks(ctx, callProcess, request.height, &proposed, &answer)
 	if err != nil {
 		return false, err
 	}
@@ -243,8 +306,11 @@ func (a *application) accepts(ctx context.Context, request *blockRequest,
 		"nor REJECT", ErrApplication, answer.status)
 }
 
-func (a *application) commit(ctx context.Context) error {
-	a.committing.Lock()
-	defer a.committing.Unlock()
-	return a.consensus.call(ctx, callCommit, &empty{}, &commitAnswer{})
+// commit has the application commit the block of a height. It checks nothing meanwhile.
+func (a *application) commit(ctx context.Context, height int64) error {
+	if err := a.mempool.turn.enter(ctx); err != nil {
+		return err
+	}
+	defer a.mempool.turn.leave()
+	return a.asks(ctx, callCommit, height, &empty{}, &commitAnswer{})
 }

@@ -71,10 +71,14 @@ type TimingConfig struct {
 	// Grace is how long a block that is being executed may still take once the adapter is told to
 	// stop; default 10 s.
 	Grace Duration `toml:"grace"`
-	// GiveUp ends the adapter after so long without progress although it tried; default: never.
+	// GiveUp ends the adapter after so long without progress although it tried, or without an
+	// answer to one call about a block; default: never.
 	GiveUp Duration `toml:"give_up"`
 	// MaxBackoff is the longest pause between attempts; default 5 s.
 	MaxBackoff Duration `toml:"max_backoff"`
+	// Slow is how long the application may take for a call about a block until that is reported;
+	// default 10 s.
+	Slow Duration `toml:"slow"`
 }
 
 // Duration is a duration in a file, such as "10s".
@@ -197,7 +201,7 @@ func (c *Config) bounds() error {
 	for value, standard := range map[*Duration]time.Duration{
 		&c.Timing.Commit: 30 * time.Second, &c.Timing.Check: 10 * time.Second,
 		&c.Timing.Patience: 15 * time.Second, &c.Timing.Grace: 10 * time.Second,
-		&c.Timing.MaxBackoff: 5 * time.Second} {
+		&c.Timing.MaxBackoff: 5 * time.Second, &c.Timing.Slow: 10 * time.Second} {
 		if *value == 0 {
 			*value = Duration(standard)
 		}

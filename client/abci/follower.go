@@ -20,7 +20,8 @@ func refuse(format string, arguments ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, arguments...)...)
 }
 
-// poll is how long a call waits for the next block.
+// poll is how long a call waits for the next block. Then the application is asked whether it is
+// still there.
 const poll = 10 * time.Second
 
 // keepEvery is how often the adapter's file is written at most. A file that is behind costs
@@ -30,6 +31,7 @@ const keepEvery = time.Second
 // follower feeds the chain to the application. Only its goroutine uses it.
 type follower struct {
 	options     *Options
+	teller      *teller
 	application *application
 	results     *results
 	pool        *pool
@@ -38,8 +40,10 @@ type follower struct {
 	finalised *executed
 	genesis   *ledger.Genesis // of the ledger's chain, once known
 	kept      *kept           // nil: nothing yet
-	written   time.Time       // when the file was
+	tried     time.Time       // when the file was written, or could not be
 	stale     bool            // the file is behind
+	unkept    string          // why it could not be written the last time
+	poll      time.Duration
 	next      ledger.Height
 	last      ledger.Hash // of the block before next; zero: not known
 }
@@ -63,7 +67,7 @@ func (f *follower) run(ctx context.Context) error {
 	for pauses := 0; ; pauses++ {
 		before := f.next
 		err := f.feed(ctx)
-		if ctx.Err() != nil || errors.Is(err, ErrRefused) {
+		if ctx.Err() != nil || errors.Is(err, ErrRefused) || errors.Is(err, errGaveUp) {
 			return err
 		}
 		if f.next > before {
@@ -74,10 +78,10 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		giveUp := time.Duration(f.options.Config.Timing.GiveUp)
 		if giveUp > 0 && time.Since(failing) >= giveUp {
-			return fmt.Errorf("%w; gave up after %s without progress: run the same command again "+
-				"to go on", err, giveUp)
+			return fmt.Errorf("%w; %w after %s without progress: run the same command again to go "+
+				"on", err, errGaveUp, giveUp)
 		}
-		f.options.tell(Notice{Event: "retry", Height: int64(f.next) - 1, Error: err.Error()})
+		f.teller.tell(Notice{Event: "retry", Height: int64(f.next) - 1, Error: err.Error()})
 		f.application.consensus.close()
 		if !errors.Is(err, ErrApplication) {
 			f.options.Nodes.Rotate()
@@ -111,9 +115,17 @@ func (f *follower) feed(ctx context.Context) error {
 	if err := f.handshake(ctx); err != nil {
 		return err
 	}
-	f.options.tell(Notice{Event: "begin", Height: int64(f.next) - 1})
+	// The wait for blocks ends with the connection, which others use, too.
+	connected, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	f.application.consensus.whenDropped(func(why error) {
+		cut(fmt.Errorf("%w: the connection was lost: %w", ErrApplication, why))
+	})
 	for {
-		chain, err := f.options.Nodes.ReadChain(ctx, f.options.Config.Shard, f.next, poll)
+		chain, err := f.options.Nodes.ReadChain(connected, f.options.Config.Shard, f.next, f.poll)
+		if connected.Err() != nil {
+			return context.Cause(connected)
+		}
 		if err != nil {
 			return err
 		}
@@ -131,8 +143,18 @@ func (f *follower) feed(ctx context.Context) error {
 		}
 		if len(chain.Blocks) == 0 {
 			f.keep(true)
+			if err := f.ping(ctx); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// ping finds out whether the application is still there. Nothing else does while the chain is idle.
+func (f *follower) ping(ctx context.Context) error {
+	bounded, cancel := f.bounded(ctx)
+	defer cancel()
+	return f.application.alive(bounded)
 }
 
 // handshake asks the application where it is, and checks that this is a place of this chain.
@@ -152,12 +174,36 @@ func (f *follower) handshake(ctx context.Context) error {
 		return refuse("the folder %s is of chain %s on shard %d of the ledger %s: give each "+
 			"application a folder of its own", config.Folder, k.Chain, k.Shard, k.Genesis)
 	}
+	if err := f.application.block.enter(ctx); err != nil {
+		return err
+	}
+	defer f.application.block.leave()
+	f.application.begun = false
+	if err := f.findPlace(ctx); err != nil {
+		return err
+	}
+	f.application.begun = true
+	return nil
+}
+
+// findPlace asks the application where it is, and has it begin or go on there.
+func (f *follower) findPlace(ctx context.Context) (err error) {
+	config := f.options.Config
 	bounded, cancel := f.bounded(ctx)
 	defer cancel()
 	info, err := f.application.info(bounded, f.application.consensus)
 	if err != nil {
 		return err
 	}
+	was := int64(f.next) - 1
+	if f.kept != nil {
+		was = max(was, int64(f.kept.Height))
+	}
+	defer func() {
+		if err == nil {
+			f.teller.tell(Notice{Event: "begin", Height: int64(f.next) - 1, Was: max(was, 0)})
+		}
+	}()
 	first := ledger.Height(config.Genesis.First)
 	switch height := ledger.Height(info.Height); {
 	case info.Height < 0:
@@ -168,8 +214,10 @@ func (f *follower) handshake(ctx context.Context) error {
 		return refuse("the application is at height %d, and its chain begins with %d: it is of "+
 			"another chain, or the genesis was changed", height, first)
 	default:
-		if done := f.finalised; done != nil && done.block.Header.Height == height &&
-			bytes.Equal(done.answer.appHash, info.AppHash) {
+		if done := f.finalised; done != nil && done.block.Header.Height == height {
+			if !bytes.Equal(done.answer.appHash, info.AppHash) {
+				return wrongHash(height, info.AppHash, done.answer.appHash, "")
+			}
 			f.committed(done) // only the answer to Commit was lost
 		}
 		return f.goOn(ctx, height, info.AppHash)
@@ -189,7 +237,7 @@ func (f *follower) initialise(ctx context.Context, first ledger.Height) error {
 	}
 	// An application may read a large state here, so it may take as long as it takes.
 	var answer initAnswer
-	if err := f.application.consensus.call(ctx, callInit, request, &answer); err != nil {
+	if err := f.application.asks(ctx, callInit, genesis.First-1, request, &answer); err != nil {
 		return err
 	}
 	f.results.begin(&block{height: genesis.First - 1, time: request.time, appHash: answer.appHash})
@@ -203,7 +251,7 @@ func (f *follower) initialise(ctx context.Context, first ledger.Height) error {
 // goOn checks the application's height and hash, and goes on after it.
 func (f *follower) goOn(ctx context.Context, height ledger.Height, appHash []byte) error {
 	if k := f.kept; k != nil && height == k.Height && !bytes.Equal(appHash, k.AppHash) {
-		return f.wrongHash(height, appHash)
+		return f.otherHash(height, appHash)
 	}
 	at, err := f.blockAt(ctx, height)
 	if err != nil {
@@ -220,11 +268,17 @@ func (f *follower) goOn(ctx context.Context, height ledger.Height, appHash []byt
 	return nil
 }
 
-func (f *follower) wrongHash(height ledger.Height, appHash []byte) error {
+// wrongHash refuses an application with another hash than before. Mend says how to go on with it.
+func wrongHash(height ledger.Height, hash, before []byte, mend string) error {
 	return refuse("at height %d the application's hash is %X, and it was %X before: the "+
 		"application is not deterministic, was changed, or lost a part of its state. Compare with "+
-		"another replica; to go on with this one, remove %s from %s", height, appHash,
-		f.kept.AppHash, keptName, f.options.Config.Folder)
+		"another replica%s", height, hash, before, mend)
+}
+
+// otherHash refuses an application with another hash than the adapter's file has.
+func (f *follower) otherHash(height ledger.Height, hash []byte) error {
+	return wrongHash(height, hash, f.kept.AppHash, fmt.Sprintf("; to go on with this one, remove "+
+		"%s from %s", keptName, f.options.Config.Folder))
 }
 
 // blockAt returns a block. The node may be behind, so it waits for a while.
@@ -273,22 +327,30 @@ func (f *follower) execute(ctx context.Context, b *ledger.Block) error {
 	request := &blockRequest{transactions: transactionsIn(b, f.options.Config.Genesis.Chain),
 		hash: b.Hash[:], height: int64(b.Header.Height),
 		time: time.UnixMilli(int64(b.Header.Time)).UTC()}
-	f.application.block.Lock()
-	defer f.application.block.Unlock()
+	if err := f.application.block.enter(ctx); err != nil {
+		return err
+	}
+	defer f.application.block.leave()
 	left, err := f.sift(ctx, request)
 	if err != nil {
 		return err
 	}
-	graced, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	graced, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	grace := time.Duration(f.options.Config.Timing.Grace)
 	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(time.Duration(f.options.Config.Timing.Grace), cancel)
+		time.AfterFunc(grace, func() {
+			cancel(fmt.Errorf("the adapter was stopped in the middle of block %d, after %s of "+
+				"grace: restart the application with it", b.Header.Height, grace))
+		})
 	})
 	defer stop()
+	before := f.finalised
 	f.finalised = nil
 	done := &executed{block: b, request: request, left: left}
 	answer := &done.answer
-	if err := f.application.consensus.call(graced, callFinal, request, answer); err != nil {
+	if err := f.application.asks(graced, callFinal, request.height, request,
+		answer); err != nil {
 		return err
 	}
 	if len(answer.results) != len(request.transactions) {
@@ -298,10 +360,15 @@ func (f *follower) execute(ctx context.Context, b *ledger.Block) error {
 	}
 	if k := f.kept; k != nil && k.Height == b.Header.Height &&
 		!bytes.Equal(answer.appHash, k.AppHash) {
-		return f.wrongHash(b.Header.Height, answer.appHash)
+		return f.otherHash(b.Header.Height, answer.appHash)
+	}
+	if before != nil && before.block.Hash == b.Hash &&
+		!bytes.Equal(answer.appHash, before.answer.appHash) {
+		return wrongHash(b.Header.Height, answer.appHash, before.answer.appHash, ". If it went on "+
+			"when its connection broke, it executed the block on top of itself: restart it")
 	}
 	f.finalised = done
-	if err := f.application.commit(graced); err != nil {
+	if err := f.application.commit(graced, request.height); err != nil {
 		return err
 	}
 	f.committed(done)
@@ -334,22 +401,30 @@ func (f *follower) committed(done *executed) {
 		f.pool.forget(sha256.Sum256(transaction))
 	}
 	f.results.add(kept, done.left)
-	f.options.tell(Notice{Event: "block", Height: request.height,
+	f.teller.tell(Notice{Event: "block", Height: request.height,
 		Transactions: len(request.transactions), LeftOut: len(done.left),
 		AppHash: fmt.Sprintf("%X", answer.appHash)})
 }
 
-// keep writes the adapter's file, if it is behind and was not written just now.
+// keep writes the adapter's file, if it is behind and was not written just now. If that fails the
+// application goes on: the file is behind then, and it is tried again.
 func (f *follower) keep(now bool) {
-	if !f.stale || !now && time.Since(f.written) < keepEvery {
+	if !f.stale || !now && time.Since(f.tried) < keepEvery {
 		return
 	}
+	f.tried = time.Now()
 	if err := f.kept.write(f.options.Config.Folder); err != nil {
-		f.options.tell(Notice{Event: "retry", Height: int64(f.next) - 1,
-			Error: "keeping the application's hash: " + err.Error()})
+		if reason := err.Error(); reason != f.unkept {
+			f.unkept = reason
+			f.teller.tell(Notice{Event: "unkept", Height: int64(f.next) - 1, Error: reason})
+		}
 		return
 	}
-	f.written, f.stale = time.Now(), false
+	f.stale = false
+	if f.unkept != "" {
+		f.unkept = ""
+		f.teller.kept()
+	}
 }
 
 // sift leaves out of a block what the application does not accept in one. CometBFT would decide

@@ -14,6 +14,8 @@ import (
 type method struct {
 	params []param
 	serve  func(s *server, ctx context.Context, given params) (any, error)
+	// atOnce says that it waits for nothing.
+	atOnce bool
 }
 
 var transactionParam = []param{{"tx", kindBytes}}
@@ -25,19 +27,19 @@ func init() {
 	methods = map[string]method{
 		"health": {nil, func(*server, context.Context, params) (any, error) {
 			return struct{}{}, nil
-		}},
-		"status":    {nil, (*server).status},
-		"abci_info": {nil, (*server).info},
+		}, true},
+		"status":    {nil, (*server).status, true},
+		"abci_info": {nil, (*server).info, false},
 		"abci_query": {[]param{{"path", kindText}, {"data", kindHex}, {"height", kindNumber},
-			{"prove", kindTruth}}, (*server).query},
-		"check_tx":            {transactionParam, (*server).check},
-		"broadcast_tx_async":  {transactionParam, (*server).broadcastAsync},
-		"broadcast_tx_sync":   {transactionParam, (*server).broadcastSync},
-		"broadcast_tx_commit": {transactionParam, (*server).broadcastCommit},
-		"num_unconfirmed_txs": {nil, (*server).unconfirmed},
-		"block_results":       {[]param{{"height", kindNumber}}, (*server).blockResults},
+			{"prove", kindTruth}}, (*server).query, false},
+		"check_tx":            {transactionParam, (*server).check, false},
+		"broadcast_tx_async":  {transactionParam, (*server).broadcastAsync, false},
+		"broadcast_tx_sync":   {transactionParam, (*server).broadcastSync, false},
+		"broadcast_tx_commit": {transactionParam, (*server).broadcastCommit, false},
+		"num_unconfirmed_txs": {nil, (*server).unconfirmed, true},
+		"block_results":       {[]param{{"height", kindNumber}}, (*server).blockResults, false},
 		"tx": {[]param{{"hash", kindBytes}, {"prove", kindTruth}},
-			(*server).transaction},
+			(*server).transaction, false},
 	}
 }
 
@@ -105,6 +107,8 @@ type statusAnswer struct {
 		Key     any      `json:"pub_key"`
 		Power   int64    `json:"voting_power,string"`
 	} `json:"validator_info"`
+	// Feed is the adapter's own: CometBFT's clients pass over it.
+	Feed Feed `json:"feed"`
 }
 
 func (s *server) status(context.Context, params) (any, error) {
@@ -117,6 +121,7 @@ func (s *server) status(context.Context, params) (any, error) {
 	if last == nil {
 		first, last = s.results.beginning(), s.results.beginning()
 	}
+	answer.Feed = *s.teller.feed.Load()
 	answer.Sync.CatchingUp = true
 	if last != nil {
 		answer.Sync.Hash, answer.Sync.AppHash = last.hash[:], last.appHash

@@ -16,6 +16,9 @@ import (
 // keys of the records and everything else.
 const batchBytes = ledger.MaxTransactionBytes - ledger.MaxRecords*(ledger.MaxAccountPath+16) - 1<<10
 
+// preparePause is the pause after a proposal that the application did not prepare.
+const preparePause = 200 * time.Millisecond
+
 // batchesMax is how many ledger transactions of a pool are under way at once.
 const batchesMax = 16
 
@@ -54,6 +57,7 @@ func (p *pending) fail(err error) {
 // pool takes transactions from clients, and posts them. It is safe for concurrent use.
 type pool struct {
 	config       PoolConfig
+	prepareTime  time.Duration
 	chain        string
 	shard        ledger.ShardID
 	organisation ledger.OrganisationName
@@ -74,8 +78,10 @@ type pool struct {
 }
 
 func newPool(options *Options, application *application, results *results) *pool {
-	return &pool{config: options.Config.Pool, chain: options.Config.Genesis.Chain,
-		shard: options.Config.Shard, organisation: options.Config.Post,
+	return &pool{config: options.Config.Pool,
+		prepareTime: time.Duration(options.Config.Timing.Check),
+		chain:       options.Config.Genesis.Chain,
+		shard:       options.Config.Shard, organisation: options.Config.Post,
 		application: application, results: results, post: options.Post,
 		ready: make(chan struct{}, 1), known: make(map[transactionHash]uint64)}
 }
@@ -241,11 +247,14 @@ func (p *pool) propose(ctx context.Context, taken []*pending, done func()) {
 	var proposed [][]byte
 	for {
 		request.height = p.results.head() + 1
+		bounded, cancel := context.WithTimeout(ctx, p.prepareTime)
 		var err error
-		if proposed, err = p.application.prepare(ctx, request); err == nil {
+		proposed, err = p.application.prepare(bounded, request)
+		cancel()
+		if err == nil {
 			break
 		}
-		if !pause(ctx, time.Second) { // the follower reports that the application is away
+		if !pause(ctx, preparePause) { // the follower reports that the application is away
 			p.failAll(taken, errStopped)
 			done()
 			return

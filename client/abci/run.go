@@ -1,11 +1,13 @@
 package abci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // Options of Run.
@@ -20,14 +22,26 @@ type Options struct {
 	Report func(Notice)
 	// Bound, if set, takes the address that the RPC listens on.
 	Bound func(address string)
+
+	poll time.Duration // tests only
 }
 
 // Notice says what happened to the feed.
 type Notice struct {
-	// Event is begin (the application is connected, and executed everything up to Height), block
-	// (it executed a block), or retry (something failed, and is tried again).
+	// Event is one of these:
+	//   - begin: the application is connected, and has executed everything up to Height
+	//   - block: it executed the block of Height
+	//   - waiting: it was asked Call about the block of Height, and has not answered for Seconds
+	//   - answered: it has, in the end
+	//   - retry: something failed, and is tried again
+	//   - unkept: the adapter's file could not be written, and is behind
 	Event  string `json:"event"`
 	Height int64  `json:"height"`
+	// Was is the height that the application had before it was connected again. If that is above
+	// Height, it lost blocks, and executes them again.
+	Was     int64   `json:"was,omitempty"`
+	Call    string  `json:"call,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
 	// Transactions and LeftOut are how many of a block were executed, and how many the application
 	// did not accept in one.
 	Transactions int    `json:"transactions,omitempty"`
@@ -36,17 +50,12 @@ type Notice struct {
 	Error        string `json:"error,omitempty"`
 }
 
-func (o *Options) tell(notice Notice) {
-	if o.Report != nil {
-		o.Report(notice)
-	}
-}
-
 // Run runs an application on a shard's chain until the context ends, or no retry helps. It returns
 // after the last of its goroutines. A block that is being executed when the context ends is
 // finished first.
 func Run(ctx context.Context, options Options) error {
-	app, err := newApplication(options.Config.Application, maxMessageBytes)
+	teller := newTeller(&options)
+	app, err := newApplication(options.Config, maxMessageBytes, teller)
 	if err != nil {
 		return err
 	}
@@ -69,11 +78,12 @@ func Run(ctx context.Context, options Options) error {
 	parts.Go(func() { pool.run(ctx) })
 	if listener != nil {
 		parts.Go(func() {
-			serving = newServer(&options, app, kept, pool).serve(ctx, listener)
+			serving = newServer(&options, teller, app, kept, pool).serve(ctx, listener)
 			cancel()
 		})
 	}
-	f := &follower{options: &options, application: app, results: kept, pool: pool}
+	f := &follower{options: &options, teller: teller, application: app, results: kept, pool: pool,
+		poll: cmp.Or(options.poll, poll)}
 	err = f.run(ctx)
 	cancel()
 	parts.Wait()

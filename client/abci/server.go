@@ -63,6 +63,7 @@ type rpcAnswer struct {
 // server serves the part of CometBFT's RPC that clients post and query with.
 type server struct {
 	options     *Options
+	teller      *teller
 	application *application
 	results     *results
 	pool        *pool
@@ -70,9 +71,10 @@ type server struct {
 	life        context.Context
 }
 
-func newServer(options *Options, application *application, results *results,
+func newServer(options *Options, teller *teller, application *application, results *results,
 	pool *pool) *server {
-	return &server{options: options, application: application, results: results, pool: pool,
+	return &server{options: options, teller: teller, application: application,
+		results: results, pool: pool,
 		calls: make(chan struct{}, options.Config.Pool.Clients)}
 }
 
@@ -108,16 +110,20 @@ func (s *server) ServeHTTP(to http.ResponseWriter, request *http.Request) {
 			return
 		}
 	}
-	select {
-	case s.calls <- struct{}{}:
-		defer func() { <-s.calls }()
-	default:
-		to.Header().Set("Retry-After", "1")
-		http.Error(to, "too many calls are under way: try again", http.StatusServiceUnavailable)
-		return
-	}
 	request.Body = http.MaxBytesReader(to, request.Body, maxBodyBytes)
 	name := strings.Trim(request.URL.Path, "/")
+	// What asks the application for nothing is answered at once, also when all other calls wait.
+	if !methods[name].atOnce {
+		select {
+		case s.calls <- struct{}{}:
+			defer func() { <-s.calls }()
+		default:
+			to.Header().Set("Retry-After", "1")
+			http.Error(to, "too many calls are under way: try again",
+				http.StatusServiceUnavailable)
+			return
+		}
+	}
 	switch {
 	case name != "":
 		s.serveURI(to, request, name)

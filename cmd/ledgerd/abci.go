@@ -192,6 +192,19 @@ func (p *abciProgress) take(notice abci.Notice) {
 	switch notice.Event {
 	case "begin":
 		text = fmt.Sprintf("the application is at height %d", notice.Height)
+		if notice.Was > notice.Height {
+			text += fmt.Sprintf("; it was at %d, and executes the blocks after %d again",
+				notice.Was, notice.Height)
+		}
+	case "waiting":
+		text = fmt.Sprintf("waiting for the application: no answer to %s of block %d for %s",
+			notice.Call, notice.Height, tookSeconds(notice.Seconds))
+	case "answered":
+		text = fmt.Sprintf("the application answered %s of block %d after %s", notice.Call,
+			notice.Height, tookSeconds(notice.Seconds))
+	case "unkept":
+		text = "the adapter's file cannot be written, so it is behind the application, which " +
+			"goes on: " + sanitize(notice.Error, 600)
 	case "block":
 		text = fmt.Sprintf("executed block %d, %s; application hash %s", notice.Height,
 			plural(p.executed, "transaction"), sanitize(notice.AppHash, 128))
@@ -203,6 +216,11 @@ func (p *abciProgress) take(notice abci.Notice) {
 			sanitize(notice.Error, 600)
 	}
 	_, _ = fmt.Fprintln(p.errs, text)
+}
+
+// tookSeconds returns a number of seconds as text.
+func tookSeconds(number float64) string {
+	return time.Duration(number * float64(time.Second)).Round(time.Second).String()
 }
 
 // end prints how far the application is.
