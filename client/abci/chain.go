@@ -44,15 +44,15 @@ func carries(record *ledger.Record, chain string) bool {
 }
 
 // transactionsIn returns the application's transactions in a block, in the order of the chain.
-func transactionsIn(block *ledger.Block, chain string) [][]byte {
-	var found [][]byte
+func transactionsIn(block *ledger.Block, chain string) []carried {
+	var found []carried
 	for _, entry := range block.All() {
 		if entry.Decoded == nil || entry.Result.Code != ledger.Applied {
 			continue
 		}
 		for i := range entry.Decoded.Records {
 			if record := &entry.Decoded.Records[i]; carries(record, chain) {
-				found = append(found, record.Value)
+				found = append(found, carried{record.Key.Organisation(), record.Value})
 			}
 		}
 	}

@@ -3,10 +3,8 @@ package abci
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -48,12 +46,12 @@ type follower struct {
 	last      ledger.Hash // of the block before next; zero: not known
 }
 
-// executed is a block with the application's answer. Left has what it did not accept in the block.
+// executed is a block with the application's answer. Left has what was left out of the block.
 type executed struct {
 	block   *ledger.Block
 	request *blockRequest
 	answer  finalAnswer
-	left    [][]byte
+	left    []leftOut
 }
 
 // run feeds the application until the context ends or no retry helps.
@@ -241,6 +239,7 @@ func (f *follower) initialise(ctx context.Context, first ledger.Height) error {
 		return err
 	}
 	f.results.begin(&block{height: genesis.First - 1, time: request.time, appHash: answer.appHash})
+	f.pool.skipped(genesis.First - 1)
 	f.next, f.last = first, ledger.Hash{}
 	if first == 1 {
 		f.last = f.genesis.Hash()
@@ -262,6 +261,7 @@ func (f *follower) goOn(ctx context.Context, height ledger.Height, appHash []byt
 		return refuse("block %d is %s, and it was %s when the application executed it: the ledger "+
 			"was set back, or a node lies; ask another node with --node", height, known, k.Block)
 	}
+	f.pool.skipped(int64(height))
 	f.next, f.last = height+1, known
 	f.results.begin(&block{height: int64(height), hash: known,
 		time: time.UnixMilli(int64(at.Header.Time)).UTC(), appHash: appHash})
@@ -324,17 +324,20 @@ func (f *follower) checkPlace(b *ledger.Block) error {
 // leaves it some time: an application that is left between FinalizeBlock and Commit may not know
 // which of the two it finished.
 func (f *follower) execute(ctx context.Context, b *ledger.Block) error {
-	request := &blockRequest{transactions: transactionsIn(b, f.options.Config.Genesis.Chain),
-		hash: b.Hash[:], height: int64(b.Header.Height),
+	request := &blockRequest{hash: b.Hash[:], height: int64(b.Header.Height),
 		time: time.UnixMilli(int64(b.Header.Time)).UTC()}
 	if err := f.application.block.enter(ctx); err != nil {
 		return err
 	}
 	defer f.application.block.leave()
-	left, err := f.sift(ctx, request)
+	kept, left, err := sift(transactionsIn(b, f.options.Config.Genesis.Chain), standardBounds,
+		func(transactions [][]byte) (bool, error) {
+			return f.application.accepts(ctx, request, transactions)
+		})
 	if err != nil {
 		return err
 	}
+	request.transactions = kept
 	graced, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	grace := time.Duration(f.options.Config.Timing.Grace)
@@ -391,16 +394,11 @@ func (f *follower) committed(done *executed) {
 		transactions: request.transactions, results: answer.results, events: answer.events,
 		validators: answer.validators, params: answer.params, appHash: answer.appHash,
 		size: len(encode(nil, answer)) + 512}
-	for i, transaction := range request.transactions {
+	for _, transaction := range request.transactions {
 		kept.size += len(transaction) + 128
-		if answer.results[i].Code != 0 {
-			f.pool.forget(sha256.Sum256(transaction))
-		}
 	}
-	for _, transaction := range done.left {
-		f.pool.forget(sha256.Sum256(transaction))
-	}
-	f.results.add(kept, done.left)
+	f.results.add(kept)
+	f.pool.executed(kept, done.left)
 	f.teller.tell(Notice{Event: "block", Height: request.height,
 		Transactions: len(request.transactions), LeftOut: len(done.left),
 		AppHash: fmt.Sprintf("%X", answer.appHash)})
@@ -425,46 +423,4 @@ func (f *follower) keep(now bool) {
 		f.unkept = ""
 		f.teller.kept()
 	}
-}
-
-// sift leaves out of a block what the application does not accept in one. CometBFT would decide
-// another block. Here the order is decided already, so the block loses as little as possible: a
-// transaction stays if the application accepts it after those that stay before it. The answers are
-// deterministic, as ABCI demands of ProcessProposal, so all replicas leave out the same.
-func (f *follower) sift(ctx context.Context, request *blockRequest) (left [][]byte, err error) {
-	all := request.transactions
-	accepted, err := f.application.accepts(ctx, request, all)
-	if err != nil || accepted || len(all) == 0 {
-		return nil, err
-	}
-	request.transactions = nil
-	err = f.siftPart(ctx, request, all, true, &left)
-	return left, err
-}
-
-// siftPart adds to the block what the application accepts of a part. Of a half that it accepts
-// whole it asks once, so each transaction that is left out costs a few questions.
-func (f *follower) siftPart(ctx context.Context, request *blockRequest, part [][]byte,
-	rejected bool, left *[][]byte) error {
-	if !rejected {
-		tried := slices.Concat(request.transactions, part)
-		accepted, err := f.application.accepts(ctx, request, tried)
-		if err != nil {
-			return err
-		}
-		if accepted {
-			request.transactions = tried
-			return nil
-		}
-	}
-	if len(part) == 1 {
-		*left = append(*left, part[0])
-		return nil
-	}
-	for _, half := range [][][]byte{part[:len(part)/2], part[len(part)/2:]} {
-		if err := f.siftPart(ctx, request, half, false, left); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -194,10 +194,18 @@ type commitAnswerRPC struct {
 	Height int64    `json:"height,string"`
 }
 
-// leftOutResult is the result of a transaction that the chain has, and that the application did not
-// accept in a block.
-var leftOutResult = TxResult{Code: 1, Codespace: "ledgerd", Log: "the application did not accept " +
-	"the transaction in its block (ProcessProposal); it was not executed"}
+// leftOutResult returns the result of a transaction that the chain has, and that was left out of
+// its block.
+func leftOutResult(reason why) TxResult {
+	return TxResult{Code: 1, Codespace: "ledgerd", Log: map[why]string{
+		notAccepted: "the application did not accept the transaction in its block " +
+			"(ProcessProposal); it was not executed",
+		noRoom: "the block has more transactions than the application gets at once; this one " +
+			"was not executed: post it again",
+		notAsked: "the application did not accept so many transactions of the organisation in " +
+			"the block that it was not asked about this one; it was not executed: post it again",
+	}[reason]}
+}
 
 func (s *server) broadcastCommit(ctx context.Context, given params) (any, error) {
 	bounded, cancel := context.WithTimeout(ctx, time.Duration(s.options.Config.Timing.Commit))
@@ -221,8 +229,8 @@ func (s *server) broadcastCommit(ctx context.Context, given params) (any, error)
 		return nil, err
 	}
 	answer.Height = at.block.height
-	if at.index == leftOut {
-		answer.Result = whole(leftOutResult)
+	if at.index < 0 {
+		answer.Result = whole(leftOutResult(why(at.index)))
 		return answer, nil
 	}
 	answer.Result = whole(at.block.results[at.index])

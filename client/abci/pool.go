@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,23 +36,23 @@ var (
 type Post func(ctx context.Context, transaction ledger.Transaction) (
 	outcome func(context.Context) (client.Answer, error), err error)
 
-// pending is a transaction that a client posted.
+// pending is a transaction that a client posted. The pool's mutex is for its fields.
 type pending struct {
 	transaction []byte
 	hash        transactionHash
-	// posting is closed when the transaction is about to be posted. Place is then where it gets
-	// into a block, and leave ends that. Failed gets the reason why it will not.
-	posting chan struct{}
-	place   <-chan place
-	leave   func()
-	failed  chan error
+	// under is the hash under which it gets into a block, once it is about to be posted. Height is
+	// that of the block, once the ledger has said it.
+	under  transactionHash
+	height int64
+	ended  bool
+	end    chan ended // gets how it ended
 }
 
-func (p *pending) fail(err error) {
-	select {
-	case p.failed <- err:
-	default: // it failed before
-	}
+// ended is how a pending transaction ended: in a block, or with the reason why it will not get into
+// one, or why that is not known.
+type ended struct {
+	place place
+	err   error
 }
 
 // pool takes transactions from clients, and posts them. It is safe for concurrent use.
@@ -67,14 +68,18 @@ type pool struct {
 	ready        chan struct{}
 	outcomes     sync.WaitGroup
 
-	mutex  sync.Mutex
-	queue  []*pending
-	count  int // of the queue, and of those that are being checked
+	mutex sync.Mutex
+	queue []*pending
+	// count has those that are being checked, queued, or posted and not executed.
+	count  int
 	bytes  int
 	known  map[transactionHash]uint64 // the number in order
 	order  []transactionHash          // from number first on
 	first  uint64
 	closed bool
+	// posted are by the hash under which they get into a block. Head is the application's height.
+	posted map[transactionHash][]*pending
+	head   int64
 }
 
 func newPool(options *Options, application *application, results *results) *pool {
@@ -83,7 +88,8 @@ func newPool(options *Options, application *application, results *results) *pool
 		chain:       options.Config.Genesis.Chain,
 		shard:       options.Config.Shard, organisation: options.Config.Post,
 		application: application, results: results, post: options.Post,
-		ready: make(chan struct{}, 1), known: make(map[transactionHash]uint64)}
+		ready: make(chan struct{}, 1), known: make(map[transactionHash]uint64),
+		posted: make(map[transactionHash][]*pending)}
 }
 
 // take checks a transaction, and queues it if the application would take it.
@@ -96,7 +102,7 @@ func (p *pool) take(ctx context.Context, transaction []byte) (TxResult, *pending
 			ledger.MaxRecordValue, len(transaction))
 	}
 	taken := &pending{transaction: transaction, hash: sha256.Sum256(transaction),
-		posting: make(chan struct{}), failed: make(chan error, 1)}
+		end: make(chan ended, 1)}
 	if err := p.reserve(taken); err != nil {
 		return TxResult{}, nil, err
 	}
@@ -154,13 +160,6 @@ func (p *pool) reserve(taken *pending) error {
 func (p *pool) release(taken *pending) {
 	p.count--
 	p.bytes -= len(taken.transaction)
-}
-
-// forget lets a transaction come again.
-func (p *pool) forget(hash transactionHash) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	delete(p.known, hash)
 }
 
 // waiting returns how many transactions are in the pool, with their bytes.
@@ -223,17 +222,75 @@ func (p *pool) end() {
 
 // failAll ends transactions that do not get into the application's chain, or may not.
 func (p *pool) failAll(taken []*pending, err error) {
-	for _, each := range taken {
-		each.fail(err)
-		if each.leave != nil {
-			each.leave()
-		}
-	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for _, each := range taken {
-		p.release(each)
-		delete(p.known, each.hash)
+		if !each.ended {
+			delete(p.known, each.hash)
+		}
+		p.finish(each, ended{err: err})
+	}
+}
+
+// finish ends a transaction, unless it has ended. Its caller has the mutex.
+func (p *pool) finish(each *pending, how ended) {
+	if each.ended {
+		return
+	}
+	each.ended = true
+	each.end <- how // it has room for one
+	p.release(each)
+	others := slices.DeleteFunc(p.posted[each.under], func(other *pending) bool {
+		return other == each
+	})
+	if p.posted[each.under] = others; len(others) == 0 {
+		delete(p.posted, each.under)
+	}
+}
+
+// executed ends what the application has executed in a block, or left out of it.
+func (p *pool) executed(b *block, left []leftOut) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.head = b.height
+	for i, transaction := range b.transactions {
+		p.tell(sha256.Sum256(transaction), place{b, i})
+		if b.results[i].Code != 0 {
+			delete(p.known, sha256.Sum256(transaction))
+		}
+	}
+	for _, each := range left {
+		p.tell(sha256.Sum256(each.transaction), place{b, int(each.why)})
+		delete(p.known, sha256.Sum256(each.transaction))
+	}
+}
+
+// tell ends what waits for a place in a block. Its caller has the mutex.
+func (p *pool) tell(hash transactionHash, at place) {
+	for _, each := range slices.Clone(p.posted[hash]) {
+		p.finish(each, ended{place: at})
+	}
+}
+
+// skipped ends what is in blocks up to a height that the application executed, and that the adapter
+// did not see the results of.
+func (p *pool) skipped(height int64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.head = height
+	for _, waiting := range p.posted {
+		for _, each := range slices.Clone(waiting) {
+			p.missed(each)
+		}
+	}
+}
+
+// missed ends a transaction if it is in a block that was executed, and it was not told so. Its
+// caller has the mutex.
+func (p *pool) missed(each *pending) {
+	if each.height > 0 && each.height <= p.head {
+		p.finish(each, ended{err: fmt.Errorf("the application has executed block %d with the "+
+			"transaction, and its result is not known", each.height)})
 	}
 }
 
@@ -298,7 +355,8 @@ func (p *pool) propose(ctx context.Context, taken []*pending, done func()) {
 		p.mutex.Lock()
 		defer p.mutex.Unlock()
 		for _, each := range taken {
-			p.release(each)
+			each.height = int64(answer.Height)
+			p.missed(each)
 		}
 	})
 }
@@ -359,26 +417,19 @@ func (p *pool) match(taken []*pending, proposed [][]byte) (matched []*pending) {
 	return matched
 }
 
-// begin tells those that wait for a transaction where it will be.
+// begin is called before a transaction is posted, with the hash under which it gets into a block.
 func (p *pool) begin(each *pending, hash transactionHash) {
-	each.place, each.leave = p.results.await(hash)
-	close(each.posting)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	each.under = hash
+	p.posted[hash] = append(p.posted[hash], each)
 }
 
 // await waits until a transaction is in a block, and returns its place.
 func (p *pool) await(ctx context.Context, taken *pending) (place, error) {
 	select {
-	case <-taken.posting:
-	case err := <-taken.failed:
-		return place{}, err
-	case <-ctx.Done():
-		return place{}, ctx.Err()
-	}
-	select {
-	case at := <-taken.place:
-		return at, nil
-	case err := <-taken.failed:
-		return place{}, err
+	case how := <-taken.end:
+		return how.place, how.err
 	case <-ctx.Done():
 		return place{}, ctx.Err()
 	}

@@ -31,8 +31,7 @@ type place struct {
 	index int
 }
 
-// results keeps the last blocks within bounds, and tells those that wait for a transaction. It is
-// safe for concurrent use.
+// results keeps the last blocks within bounds. It is safe for concurrent use.
 type results struct {
 	blocksMax, bytesMax int
 
@@ -40,7 +39,6 @@ type results struct {
 	blocks  []*block // consecutive heights
 	bytes   int
 	places  map[transactionHash]place
-	waiting map[transactionHash][]chan place
 	durable int64 // the last durable block, as nodes said
 	// begun is the block that the application was at when it connected; its results are not known.
 	begun *block
@@ -48,40 +46,21 @@ type results struct {
 
 func newResults(config ResultsConfig) *results {
 	return &results{blocksMax: config.Blocks, bytesMax: config.Bytes,
-		places: make(map[transactionHash]place), waiting: make(map[transactionHash][]chan place)}
+		places: make(map[transactionHash]place)}
 }
 
-// leftOut is the index of a transaction that the chain has in a block, and that the application did
-// not accept there.
-const leftOut = -1
-
-// add takes an executed block, and what was left out of it. The oldest blocks go if there is no
-// room, but never the last one.
-func (r *results) add(b *block, left [][]byte) {
+// add takes an executed block. The oldest blocks go if there is no room, but never the last one.
+func (r *results) add(b *block) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.blocks = append(r.blocks, b)
 	r.bytes += b.size
 	for i, transaction := range b.transactions {
-		hash := transactionHash(sha256.Sum256(transaction))
-		at := place{b, i}
-		r.places[hash] = at
-		r.tell(hash, at)
-	}
-	for _, transaction := range left {
-		r.tell(sha256.Sum256(transaction), place{b, leftOut})
+		r.places[sha256.Sum256(transaction)] = place{b, i}
 	}
 	for len(r.blocks) > 1 && (len(r.blocks) > r.blocksMax || r.bytes > r.bytesMax) {
 		r.removeFirst()
 	}
-}
-
-// tell tells those that wait for a transaction. Its caller has the mutex.
-func (r *results) tell(hash transactionHash, at place) {
-	for _, waiter := range r.waiting[hash] {
-		waiter <- at // it has room for one
-	}
-	delete(r.waiting, hash)
 }
 
 func (r *results) removeFirst() {
@@ -93,28 +72,6 @@ func (r *results) removeFirst() {
 		hash := transactionHash(sha256.Sum256(transaction))
 		if r.places[hash].block == first {
 			delete(r.places, hash)
-		}
-	}
-}
-
-// await returns a channel that gets the place of a transaction once it is in a block, and a
-// function to call at the end.
-func (r *results) await(hash transactionHash) (<-chan place, func()) {
-	waiter := make(chan place, 1)
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.waiting[hash] = append(r.waiting[hash], waiter)
-	return waiter, func() {
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		others := r.waiting[hash][:0]
-		for _, each := range r.waiting[hash] {
-			if each != waiter {
-				others = append(others, each)
-			}
-		}
-		if r.waiting[hash] = others; len(others) == 0 {
-			delete(r.waiting, hash)
 		}
 	}
 }
