@@ -306,6 +306,13 @@ func (c *Client) Organisation(ctx context.Context,
 	return answer.GetOrganisation(), err
 }
 
+// Home returns the shard where an organisation lives. The code of the error is NotFound if the
+// organisation is not registered.
+func (c *Client) Home(ctx context.Context, name ledger.OrganisationName) (ledger.ShardID, error) {
+	found, err := c.Organisation(ctx, name)
+	return ledger.ShardID(found.GetShard()), err
+}
+
 // Asset returns a registered asset, with what was issued of it in all shards. The code of the error
 // is NotFound for one that is not registered.
 func (c *Client) Asset(ctx context.Context, name ledger.AssetName) (*ledgerdv1.Asset, error) {

@@ -494,8 +494,8 @@ var rooms = []room{
 		purpose: "runs an unchanged application of CometBFT on a chain: speaks ABCI 2.0 to it, " +
 			"feeds it blocks, and posts for clients of CometBFT's RPC",
 		imports: []string{"ledger", "client"},
-		modules: []string{"google.golang.org/protobuf/encoding/protowire",
-			"github.com/pelletier/go-toml/v2"},
+		modules: []string{"connectrpc.com/connect",
+			"google.golang.org/protobuf/encoding/protowire", "github.com/pelletier/go-toml/v2"},
 	},
 	{folder: "client/abci/cometbft",
 		purpose: "a module of its own with the tests of `client/abci` against CometBFT's " +

@@ -18,6 +18,11 @@ type Source interface {
 	// it waits for so long.
 	ReadChain(ctx context.Context, shard ledger.ShardID, from ledger.Height,
 		wait time.Duration) (client.Chain, error)
+	// TransactionIn returns a transaction of a shard's chain, whose content is that of the id.
+	TransactionIn(ctx context.Context, shard ledger.ShardID, id ledger.Hash) (
+		*ledger.Transaction, error)
+	// Home returns the shard where an organisation lives.
+	Home(ctx context.Context, name ledger.OrganisationName) (ledger.ShardID, error)
 	// Rotate moves on to another node, since this one is behind.
 	Rotate()
 }
@@ -43,17 +48,11 @@ func carries(record *ledger.Record, chain string) bool {
 	return ours && (rest == "" || rest[0] == '/') && len(record.Value) > 0
 }
 
-// transactionsIn returns the application's transactions in a block, in the order of the chain.
-func transactionsIn(block *ledger.Block, chain string) []carried {
-	var found []carried
-	for _, entry := range block.All() {
-		if entry.Decoded == nil || entry.Result.Code != ledger.Applied {
-			continue
-		}
-		for i := range entry.Decoded.Records {
-			if record := &entry.Decoded.Records[i]; carries(record, chain) {
-				found = append(found, carried{record.Key.Organisation(), record.Value})
-			}
+// carriedBy returns the application's transactions in a transaction of the ledger.
+func carriedBy(t *ledger.Transaction, chain string) (found []carried) {
+	for i := range t.Records {
+		if record := &t.Records[i]; carries(record, chain) {
+			found = append(found, carried{record.Key.Organisation(), record.Value})
 		}
 	}
 	return found

@@ -42,6 +42,8 @@ type follower struct {
 	stale     bool            // the file is behind
 	unkept    string          // why it could not be written the last time
 	poll      time.Duration
+	crossings crossings
+	homeKnown bool // the organisation that posts lives in this shard
 	next      ledger.Height
 	last      ledger.Hash // of the block before next; zero: not known
 }
@@ -160,6 +162,9 @@ func (f *follower) handshake(ctx context.Context) error {
 	config := f.options.Config
 	genesis, err := f.options.Nodes.ShardGenesis(ctx, config.Shard)
 	if err != nil {
+		return checkShard(err)
+	}
+	if err := f.checkHome(ctx); err != nil {
 		return err
 	}
 	if f.genesis != nil && f.genesis.Hash() != genesis.Hash() {
@@ -326,14 +331,17 @@ func (f *follower) checkPlace(b *ledger.Block) error {
 func (f *follower) execute(ctx context.Context, b *ledger.Block) error {
 	request := &blockRequest{hash: b.Hash[:], height: int64(b.Header.Height),
 		time: time.UnixMilli(int64(b.Header.Time)).UTC()}
+	all, err := f.transactionsIn(ctx, b)
+	if err != nil {
+		return err
+	}
 	if err := f.application.block.enter(ctx); err != nil {
 		return err
 	}
 	defer f.application.block.leave()
-	kept, left, err := sift(transactionsIn(b, f.options.Config.Genesis.Chain), standardBounds,
-		func(transactions [][]byte) (bool, error) {
-			return f.application.accepts(ctx, request, transactions)
-		})
+	kept, left, err := sift(all, standardBounds, func(transactions [][]byte) (bool, error) {
+		return f.application.accepts(ctx, request, transactions)
+	})
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,15 @@ func (s *chainSource) ReadChain(ctx context.Context, _ ledger.ShardID, from ledg
 
 func (s *chainSource) Rotate() {}
 
+func (s *chainSource) TransactionIn(context.Context, ledger.ShardID, ledger.Hash) (
+	*ledger.Transaction, error) {
+	return nil, errors.New("nothing crosses here")
+}
+
+func (s *chainSource) Home(context.Context, ledger.OrganisationName) (ledger.ShardID, error) {
+	return 0, nil
+}
+
 // newChain returns a chain with a block for each list of transactions.
 func newChain(blocks ...[]string) *chainSource {
 	s := &chainSource{genesis: ledgertest.OperatedGenesis(1)}

@@ -120,6 +120,15 @@ func (g *growing) ReadChain(ctx context.Context, _ ledger.ShardID, from ledger.H
 	}
 }
 
+func (g *growing) TransactionIn(context.Context, ledger.ShardID, ledger.Hash) (
+	*ledger.Transaction, error) {
+	return nil, errors.New("nothing crosses here")
+}
+
+func (g *growing) Home(context.Context, ledger.OrganisationName) (ledger.ShardID, error) {
+	return 0, nil
+}
+
 func (g *growing) Rotate() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -346,7 +355,7 @@ type adapter struct {
 	ended   chan error
 }
 
-// startAdapter runs an adapter until the test ends.
+// startAdapter runs an adapter of a chain that grows until the test ends.
 func startAdapter(t *testing.T, p *program, chain *growing, folder string,
 	change func(*Config)) *adapter {
 	t.Helper()
@@ -355,23 +364,31 @@ func startAdapter(t *testing.T, p *program, chain *growing, folder string,
 	if change != nil {
 		change(config)
 	}
-	if err := config.complete(folder); err != nil {
+	return run(t, Options{Config: config, Nodes: chain, Post: chain.post})
+}
+
+// run runs an adapter until the test ends.
+func run(t *testing.T, options Options) *adapter {
+	t.Helper()
+	config := options.Config
+	if err := config.complete(config.Folder); err != nil {
 		t.Fatal(err)
 	}
 	config.Timing.MaxBackoff = Duration(10 * time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &adapter{t: t, notices: make(chan Notice, 10000), stop: cancel, ended: make(chan error, 1)}
 	bound := make(chan string, 1)
-	go func() {
-		a.ended <- Run(ctx, Options{Config: config, Nodes: chain, Post: chain.post,
-			Report: func(notice Notice) { a.notices <- notice },
-			Bound:  func(address string) { bound <- address }, poll: 100 * time.Millisecond})
-	}()
+	options.Report = func(notice Notice) { a.notices <- notice }
+	options.Bound = func(address string) { bound <- address }
+	options.poll = 100 * time.Millisecond
+	go func() { a.ended <- Run(ctx, options) }()
 	t.Cleanup(func() {
 		cancel()
 		a.end()
 	})
-	a.address = <-bound
+	if config.Listen != "" {
+		a.address = <-bound
+	}
 	return a
 }
 
