@@ -1,9 +1,15 @@
 package abci
 
 import (
+	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // An application that lost its state while nothing came begins anew with Info, whatever the adapter
@@ -64,4 +70,78 @@ func TestDiesAnywhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mishap is something that goes wrong once.
+type mishap struct {
+	kind  int // of the requests below
+	after bool
+	skip  int // so many of the kind are answered before
+	back  int // the process comes back so many heights earlier; -1: only the connection breaks
+}
+
+// Whatever goes wrong, in whatever order, with the application, its connection, the nodes and the
+// adapter, each block is executed once, in its place.
+func TestMishaps(t *testing.T) {
+	t.Parallel()
+	kinds := []call{callInfo, callInit, callProcess, callFinal, callCommit, callFlush}
+	rapid.Check(t, func(rt *rapid.T) {
+		mishaps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) *mishap {
+			return &mishap{rapid.IntRange(0, len(kinds)-1).Draw(rt, "kind"),
+				rapid.Bool().Draw(rt, "after"), rapid.IntRange(0, 4).Draw(rt, "skip"),
+				rapid.IntRange(-1, 3).Draw(rt, "back")}
+		}), 0, 6).Draw(rt, "mishaps")
+		badReads := rapid.SliceOfN(rapid.IntRange(0, 12), 0, 4).Draw(rt, "reads that fail")
+		stops := rapid.SliceOfN(rapid.Int64Range(1, 7), 0, 2).Draw(rt, "stops")
+		p, chain := newProgram(t), newGrowing([]string{"a"}, []string{"b", "bad", "c"},
+			[]string{""}, []string{"d"}, []string{"e", "f"})
+		p.setFault(func(kind protowire.Number, after bool) fault {
+			p.mutex.Lock()
+			what, back := fine, 0
+			for i, each := range mishaps {
+				if kinds[each.kind].request != kind || each.after != after {
+					continue
+				}
+				if each.skip--; each.skip < 0 {
+					mishaps = slices.Delete(mishaps, i, i+1)
+					what, back = breakOff, each.back
+					break
+				}
+			}
+			height := max(len(p.states)-1-back, 0)
+			p.mutex.Unlock()
+			if what != fine && back >= 0 {
+				p.die(height)
+			}
+			return what
+		})
+		reads := 0
+		chain.fails = func(ledger.Height) error {
+			if reads++; slices.Contains(badReads, reads) {
+				return errors.New("the node was killed")
+			}
+			return nil
+		}
+		folder := t.TempDir()
+		hasty := func(c *Config) { c.Timing.Grace = Duration(time.Microsecond) }
+		a := startAdapter(t, p, chain, folder, hasty)
+		for _, each := range stops {
+			a.await("some block", func(n Notice) bool {
+				return n.Event == "block" && n.Height >= each || n.Height == 6
+			})
+			a.stop()
+			a.end()
+			a = startAdapter(t, p, chain, folder, hasty)
+		}
+		a.await("the end", func(Notice) bool {
+			_, height, _ := p.executed()
+			return height == 6
+		})
+		a.stop()
+		a.end()
+		texts, _, wrong := p.executed()
+		if texts != "a b c d e f" || wrong != "" {
+			rt.Fatalf("%q; %s", texts, wrong)
+		}
+	})
 }
