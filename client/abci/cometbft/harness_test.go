@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -200,7 +202,7 @@ type replica struct {
 	persist bool
 	app     int // ports
 	rpc     int
-	node    int // the index of the node that the adapter asks first
+	nodes   []string // which the adapter asks, in this order
 
 	kvstore, adapter *process
 	client           *http.HTTP
@@ -210,8 +212,16 @@ type replica struct {
 // ones of the adapter's configuration; without any, the chain has the owner's name.
 func newReplica(t *testing.T, by owner, node int, persist bool, lines ...string) *replica {
 	t.Helper()
+	order := append(append([]string(nil), nodes[node:]...), nodes[:node]...)
+	return newReplicaOver(t, by, order, persist, lines...)
+}
+
+// newReplicaOver is newReplica with the addresses of the nodes that the adapter asks.
+func newReplicaOver(t *testing.T, by owner, order []string, persist bool,
+	lines ...string) *replica {
+	t.Helper()
 	r := &replica{t: t, folder: t.TempDir(), keys: by.keys, persist: persist, app: freePort(t),
-		node: node}
+		nodes: order}
 	r.rpc = freePort(t)
 	text := fmt.Sprintf("application = \"tcp://127.0.0.1:%d\"\nfolder = \"adapter\"\npost = %q\n"+
 		"listen = \"127.0.0.1:%d\"\n%s\n", r.app, by.name, r.rpc, strings.Join(lines, "\n"))
@@ -261,11 +271,10 @@ func (r *replica) startApp() {
 
 func (r *replica) startAdapter() {
 	r.t.Helper()
-	order := append(append([]string(nil), nodes[r.node:]...), nodes[:r.node]...)
 	var err error
 	if r.adapter, err = start(filepath.Join(r.folder, "adapter.log"), ledgerd, "abci", "--config",
 		filepath.Join(r.folder, "adapter.toml"), "--keys", r.keys, "--node",
-		strings.Join(order, ",")); err != nil {
+		strings.Join(r.nodes, ",")); err != nil {
 		r.t.Fatal(err)
 	}
 	eventually(r.t, "the adapter has caught up", func() error {
@@ -280,6 +289,80 @@ func (r *replica) startAdapter() {
 		}
 		return err
 	})
+}
+
+// adapterLog returns what the adapter has said.
+func (r *replica) adapterLog() string {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.folder, "adapter.log"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// door passes what comes on to a node, until it is closed: for its clients, the node is dead then.
+type door struct {
+	url      string
+	listener net.Listener
+	mutex    sync.Mutex
+	streams  []net.Conn
+	closed   bool
+}
+
+func newDoor(t *testing.T, node string) *door {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{url: "http://" + listener.Addr().String(), listener: listener}
+	t.Cleanup(d.close)
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", strings.TrimPrefix(node, "http://"))
+			if err != nil || !d.keep(from, to) {
+				from.Close()
+				continue
+			}
+			for _, each := range [][2]net.Conn{{from, to}, {to, from}} {
+				go func() {
+					_, _ = io.Copy(each[0], each[1]) // until one of them is closed
+					from.Close()
+					to.Close()
+				}()
+			}
+		}
+	}()
+	return d
+}
+
+// keep keeps connections to close them, unless the door is closed.
+func (d *door) keep(streams ...net.Conn) bool {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if d.closed {
+		for _, each := range streams {
+			each.Close()
+		}
+		return false
+	}
+	d.streams = append(d.streams, streams...)
+	return true
+}
+
+func (d *door) close() {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.closed = true
+	d.listener.Close()
+	for _, each := range d.streams {
+		each.Close()
+	}
 }
 
 // get returns what kvstore has for a key.

@@ -432,3 +432,108 @@ func TestRefused(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 }
+
+// An application that keeps nothing is killed while the adapter goes on: it gets its whole chain
+// again before anything else, also if a client posts at once.
+func TestForgetful(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	r := newReplica(t, newOwner(t, "forget"), 0, false)
+	for round := range 3 {
+		if _, err := r.client.BroadcastTxCommit(ctx, types.Tx(fmt.Sprintf("before%d=x",
+			round))); err != nil {
+			t.Fatal(err)
+		}
+		r.kvstore.stop(syscall.SIGKILL)
+		r.startApp()
+		eventually(t, "a client posts", func() error {
+			_, err := r.client.BroadcastTxSync(ctx, types.Tx(fmt.Sprintf("after%d=y", round)))
+			return err
+		})
+		eventually(t, "the application has everything", func() error {
+			info, err := r.client.ABCIInfo(ctx)
+			if err != nil {
+				return err
+			}
+			if got := size(info.Response.LastBlockAppHash); got != int64(2*round+2) {
+				return fmt.Errorf("%d transactions of %d", got, 2*round+2)
+			}
+			return nil
+		})
+	}
+	if log := r.adapterLog(); !strings.Contains(log, "the application is at height 0; it was at") {
+		t.Errorf("the adapter does not say what happened: %s", log)
+	}
+}
+
+// An application that hangs is waited for. The adapter says so, status answers, and nothing is lost
+// once it goes on.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	by := newOwner(t, "hang")
+	r := newReplica(t, by, 1, false, fmt.Sprintf("chain_id = %q", by.name), "[timing]",
+		`slow = "100ms"`)
+	if _, err := r.client.BroadcastTxCommit(ctx, types.Tx("a=b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.kvstore.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ledger(t, "tx", "put", by.name+":abci/"+by.name, "c=d", "--keys", r.keys)
+	eventually(t, "the adapter says what it waits for", func() error {
+		if log := r.adapterLog(); !strings.Contains(log, "no answer to ProcessProposal of block") {
+			return fmt.Errorf("its log: %s", log)
+		}
+		return nil
+	})
+	status, err := r.client.Status(ctx)
+	if err != nil || !status.SyncInfo.CatchingUp {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if err := r.kvstore.command.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the application goes on", func() error {
+		if got := r.get("c"); got != "d" {
+			return fmt.Errorf("kvstore has %q", got)
+		}
+		return nil
+	})
+	if got := size(agree(t, r)); got != 2 {
+		t.Errorf("kvstore executed %d transactions, want 2", got)
+	}
+}
+
+// The node that the adapter reads from dies while clients post: the adapter goes on with another
+// one, and each transaction is executed once.
+func TestNodeDies(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	by := newOwner(t, "node")
+	door := newDoor(t, nodes[0])
+	r := newReplicaOver(t, by, []string{door.url, nodes[1], nodes[2]}, false)
+	const count = 40
+	taken := 0
+	for number := range count {
+		if number == count/4 {
+			door.close()
+		}
+		// What is under way when the node dies may fail, with an error that says so.
+		_, err := r.client.BroadcastTxCommit(ctx, types.Tx(fmt.Sprintf("k%d=v", number)))
+		if err != nil && number >= count/4+1 {
+			t.Errorf("transaction %d, after the node died: %v", number, err)
+		}
+		if err == nil {
+			taken++
+		}
+	}
+	if got := size(agree(t, r)); int(got) < taken || int(got) > count {
+		t.Errorf("%d transactions were executed, and %d of %d taken", got, taken, count)
+	}
+	for number := range count {
+		if number != count/4 && r.get(fmt.Sprintf("k%d", number)) != "v" {
+			t.Errorf("k%d is missing", number)
+		}
+	}
+}
