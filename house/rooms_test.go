@@ -495,7 +495,8 @@ var rooms = []room{
 			"feeds it blocks, and posts for clients of CometBFT's RPC",
 		imports: []string{"ledger", "client"},
 		modules: []string{"connectrpc.com/connect",
-			"google.golang.org/protobuf/encoding/protowire", "github.com/pelletier/go-toml/v2"},
+			"google.golang.org/protobuf/encoding/protowire", "github.com/pelletier/go-toml/v2",
+			"golang.org/x/sys"},
 	},
 	{folder: "client/abci/cometbft",
 		purpose: "a module of its own with the tests of `client/abci` against CometBFT's " +

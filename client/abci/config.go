@@ -31,7 +31,7 @@ type Config struct {
 	Nodes []string `toml:"nodes"`
 	// Shard is that of the chain.
 	Shard ledger.ShardID `toml:"shard"`
-	// Folder is where the adapter keeps its file.
+	// Folder is where the adapter keeps its file. One adapter at a time uses it.
 	Folder string `toml:"folder"`
 	// Post is the organisation that signs what clients post; without one nobody can post here.
 	Post ledger.OrganisationName `toml:"post"`

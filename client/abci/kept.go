@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -41,6 +43,24 @@ func readKept(folder string) (*kept, error) {
 	return k, nil
 }
 
+// lockFolder keeps other adapters out of a folder until the file that it returns is closed. Two
+// adapters would feed one application twice. The lock ends with the process, however that ends.
+func lockFolder(folder string) (*os.File, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("the adapter's folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the adapter's folder: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close() // the first error counts
+		return nil, refuse("another adapter uses %s: each one, with its application, needs a "+
+			"folder of its own", folder)
+	}
+	return lock, nil
+}
+
 // write replaces the file, so that a crash leaves the old one or the new one.
 func (k *kept) write(folder string) (err error) {
 	text, err := json.MarshalIndent(k, "", "  ")
@@ -50,7 +70,9 @@ func (k *kept) write(folder string) (err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(folder, keptName+".*")
+	// The name is always the same, so crashes do not fill the folder.
+	file, err := os.OpenFile(filepath.Join(folder, keptName+".new"),
+		os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,11 @@ type Notice struct {
 // after the last of its goroutines. A block that is being executed when the context ends is
 // finished first.
 func Run(ctx context.Context, options Options) error {
+	lock, err := lockFolder(options.Config.Folder)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	teller := newTeller(&options)
 	app, err := newApplication(options.Config, maxMessageBytes, teller)
 	if err != nil {

@@ -198,12 +198,13 @@ func TestTwiceOnTop(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	chain, p := newGrowing([]string{"a"}), newProgram(t)
-	folder := filepath.Join(t.TempDir(), "adapter")
+	folder := t.TempDir()
 	fault, goOn := holding(callInit, fine)
 	p.fault = fault
 	a := startAdapter(t, p, chain, folder, nil)
-	// A file in the place of the folder stands for the disk.
-	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+	// A folder in the place of the file stands for the disk.
+	inTheWay := filepath.Join(folder, keptName+".new")
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	close(goOn)
@@ -212,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 	if feed := a.status().Feed; feed.NotKept == "" || feed.State != feedFollowing {
 		t.Errorf("status has %+v", feed)
 	}
-	if err := os.Remove(folder); err != nil {
+	if err := os.Remove(inTheWay); err != nil {
 		t.Fatal(err)
 	}
 	a.stop()
