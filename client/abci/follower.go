@@ -22,6 +22,9 @@ func refuse(format string, arguments ...any) error {
 // still there.
 const poll = 10 * time.Second
 
+// idlePolls is after how many polls without a block another node is asked.
+const idlePolls = 6
+
 // keepEvery is how often the adapter's file is written at most. A file that is behind costs
 // nothing: the application's own height counts.
 const keepEvery = time.Second
@@ -121,7 +124,7 @@ func (f *follower) feed(ctx context.Context) error {
 	f.application.consensus.whenDropped(func(why error) {
 		cut(fmt.Errorf("%w: the connection was lost: %w", ErrApplication, why))
 	})
-	for {
+	for idle := 0; ; {
 		chain, err := f.options.Nodes.ReadChain(connected, f.options.Config.Shard, f.next, f.poll)
 		if connected.Err() != nil {
 			return context.Cause(connected)
@@ -141,11 +144,17 @@ func (f *follower) feed(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		if len(chain.Blocks) == 0 {
-			f.keep(true)
-			if err := f.ping(ctx); err != nil {
-				return err
-			}
+		idle++
+		if len(chain.Blocks) > 0 {
+			idle = 0
+			continue
+		}
+		f.keep(true)
+		if err := f.ping(ctx); err != nil {
+			return err
+		}
+		if idle%idlePolls == 0 {
+			f.options.Nodes.Rotate() // this one may be cut off from the others
 		}
 	}
 }

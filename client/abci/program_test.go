@@ -31,8 +31,9 @@ type growing struct {
 	blocks []*ledger.Block
 	grown  chan struct{} // closed with the next block
 	// fails, if set, may fail a reading from a height.
-	fails   func(from ledger.Height) error
-	rotated int
+	fails func(from ledger.Height) error
+	// stuck, if not 0, is how many blocks the first node has. Rotate moves on to another one.
+	stuck int
 }
 
 func newGrowing(blocks ...[]string) *growing {
@@ -70,12 +71,6 @@ func (g *growing) add(all ...ledger.Transaction) ledger.Height {
 	return ledger.Height(len(g.blocks))
 }
 
-func (g *growing) height() int64 {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
-	return int64(len(g.blocks))
-}
-
 // post is a Post that makes a block of each transaction.
 func (g *growing) post(_ context.Context, transaction ledger.Transaction) (
 	func(context.Context) (client.Answer, error), error) {
@@ -99,6 +94,9 @@ func (g *growing) ReadChain(ctx context.Context, _ ledger.ShardID, from ledger.H
 	for {
 		g.mutex.Lock()
 		blocks, grown, fails := g.blocks, g.grown, g.fails
+		if g.stuck > 0 {
+			blocks = blocks[:g.stuck]
+		}
 		g.mutex.Unlock()
 		if fails != nil {
 			if err := fails(from); err != nil {
@@ -132,7 +130,7 @@ func (g *growing) Home(context.Context, ledger.OrganisationName) (ledger.ShardID
 func (g *growing) Rotate() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	g.rotated++
+	g.stuck = 0
 }
 
 // program is an application that keeps to ABCI 2.0, as the text of its specification has it: what

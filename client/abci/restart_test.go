@@ -72,6 +72,19 @@ func TestDiesAnywhere(t *testing.T) {
 	}
 }
 
+// A node that answers, and gets no further blocks, is left for another one.
+func TestNodeIsStuck(t *testing.T) {
+	t.Parallel()
+	chain, p := newGrowing([]string{"a"}, []string{"b"}), newProgram(t)
+	chain.stuck = 2
+	a := startAdapter(t, p, chain, t.TempDir(), nil)
+	a.reaches(2)
+	a.reaches(3)
+	if texts, _, wrong := p.executed(); texts != "a b" || wrong != "" {
+		t.Errorf("%q; %s", texts, wrong)
+	}
+}
+
 // mishap is something that goes wrong once.
 type mishap struct {
 	kind  int // of the requests below

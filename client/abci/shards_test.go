@@ -136,6 +136,7 @@ func TestShards(t *testing.T) {
 	}
 	// Shard 2 stands still, and acme's part is set aside.
 	b.Stand(2, true)
+	_, before, _ := apps[1].executed()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	sent := make(chan error, 1)
@@ -148,8 +149,11 @@ func TestShards(t *testing.T) {
 		sent <- err
 	}()
 	aside := func(n Notice) bool {
+		if n.Event != "block" || n.Height <= before {
+			return false
+		}
 		chain, err := b.nodes.ReadChain(ctx, 1, ledger.Height(n.Height), 0)
-		if err != nil || n.Event != "block" || len(chain.Blocks) == 0 {
+		if err != nil || len(chain.Blocks) == 0 {
 			return false
 		}
 		for _, entry := range chain.Blocks[0].All() {
