@@ -3,6 +3,7 @@ package abci
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,30 @@ func TestProposalAfterRestart(t *testing.T) {
 	}
 	if texts, height, wrong := p.executed(); texts != "a b c" || height != 4 || wrong != "" {
 		t.Errorf("%q at %d; %s", texts, height, wrong)
+	}
+}
+
+// No call about a block makes a connection: what is behind it may have begun anew.
+func TestOnlyInfoConnects(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	app, err := newApplication(&Config{Application: p.address}, maxMessageBytes,
+		newTeller(&Options{Config: &Config{}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.close()
+	for _, kind := range []call{callInit, callPrepare, callProcess, callFinal, callCommit} {
+		if err := app.consensus.call(t.Context(), kind, &empty{}, &empty{}); !errors.Is(err,
+			ErrApplication) || !strings.Contains(err.Error(), "not connected") {
+			t.Errorf("%s: %v", kind.name, err)
+		}
+	}
+	if _, err := app.info(t.Context(), app.consensus); err != nil {
+		t.Error(err)
+	}
+	if _, _, wrong := p.executed(); wrong != "" {
+		t.Error(wrong)
 	}
 }
 
