@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,19 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/report"
 )
+
+// final waits until all nodes know that their chain is durable up to a block.
+func (s *shard) final(height ledger.Height) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("block %d is durable", height), func() bool {
+		for _, n := range s.nodes {
+			if heights, _ := n.Heights(); heights.Durable < height {
+				return false
+			}
+		}
+		return true
+	})
+}
 
 // A bundle that must fail is refused by every node and costs no block. What is forged is refused as
 // such, what a block has keeps its outcome, and what may in part be applied is ordered.
@@ -31,6 +45,7 @@ func TestWhatMustFailCostsNoBlock(t *testing.T) {
 		return taken
 	}
 	height := s.same()
+	s.final(height)
 	for i := range s.nodes {
 		refusal := admit(t.Context(), i, s.client.Bundle(again(2)), false)
 		if refusal == nil || refusal.Code != report.RefusedForeseen || refusal.Retry() ||
@@ -78,6 +93,7 @@ func TestWhatMustFailCostsNoBlock(t *testing.T) {
 func TestResubmissionsAreNotRefused(t *testing.T) {
 	t.Parallel()
 	s := quickShard(t, 3, time.Minute)
+	s.same() // a node that lags does not know the client yet, and says so
 	for range 15 {
 		first := s.client.Bundle(s.transfer())
 		encoded := first.Encode()
