@@ -1,6 +1,9 @@
 package node
 
 import (
+	"errors"
+	"sync"
+
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/home"
@@ -37,3 +40,23 @@ func (n *Node) KnowDurable(height ledger.Height) { n.pipeline.PeerDurable(height
 
 // Rests reports whether the node sleeps for longer than a tick.
 func (n *Node) Rests() bool { return n.life.pace.rests.Load() }
+
+// HoldDisk keeps this node's disk from being synced until release is called. The node takes part in
+// rounds and executes blocks meanwhile.
+func (n *Node) HoldDisk() (release func()) {
+	held, ended, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		// Nothing is synced while another store is put in. None is: the error keeps this one.
+		_ = n.pipeline.Exchange(func(*store.Store) (*store.Store, error) {
+			close(held)
+			<-ended
+			return nil, errors.New("the disk was held")
+		})
+	}()
+	<-held
+	return sync.OnceFunc(func() {
+		close(ended)
+		<-done
+	})
+}
