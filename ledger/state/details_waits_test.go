@@ -121,6 +121,49 @@ func TestRefundWaitsForALostShard(t *testing.T) {
 	a.expect(part, relayed, setAside, setAside)
 }
 
+// TestRefundWithoutFundsHoldsOthersUpBriefly: a receiver that has nothing to give back can make a
+// refund wait, until its own home refuses it. Another receiver's refund is refused meanwhile, and
+// takes effect after that.
+func TestRefundWithoutFundsHoldsOthersUpBriefly(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0, 0, 0)
+	genesis.Version = ledger.DetailsVersion
+	a := newAirlinesOf(t, genesis)
+	three := refundableUntil(a.transfer(1, 2, 20), a.time+1000)
+	three.Postings[0].Amount = ledger.NewAmount(-50)
+	three.Postings = append(three.Postings, ledger.Posting{Account: "org3:a",
+		Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(30)})
+	three.Deadline = a.time + 500
+	sale := a.enter(three)
+	a.flush()
+	a.enter(a.clients[2].Transfer("org2:a", "org2:b", 120)) // all that it has
+	a.flush()
+	for range 3 {
+		without := a.refund(sale, 1, 2, 20)
+		a.reachAll()
+		other := a.refund(sale, 1, 3, 10)
+		a.reachAll()
+		a.flush()
+		a.expect(without, relayed, setAside, int(ledger.InsufficientFunds))
+		if got := a.result(1, other); got != int(ledger.RefundWaits) {
+			t.Errorf("while it waits: %d", got)
+		}
+		if left, _ := a.shards[1].state.Refundable(sale); left.Waits != (ledger.Hash{}) {
+			t.Fatalf("it still waits: %+v", left)
+		}
+	}
+	all := a.refund(sale, 1, 3, 30)
+	a.flush()
+	if got := a.result(1, all); got != setAside {
+		t.Errorf("after it: %d", got)
+	}
+	left, _ := a.shards[1].state.Refundable(sale)
+	if left.Waits != (ledger.Hash{}) || left.Left[0].Amount != ledger.NewAmount(-20) {
+		t.Errorf("%+v", left)
+	}
+	a.checkEnd()
+}
+
 // TestDetailsWithinABlock: an entry, its refunds and a second entry with its key are in one block.
 // What begins and ends in a block leaves nothing in the state.
 func TestDetailsWithinABlock(t *testing.T) {
