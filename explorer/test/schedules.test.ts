@@ -152,6 +152,7 @@ test("the end of a schedule is found on a later page, and one that failed is non
     .mockResolvedValueOnce({
       transactions: [listed("08", TransactionState.DURABLE), listed(id, TransactionState.FAILED)],
       nextPageToken: "2",
+      unansweredShards: [],
     })
     .mockResolvedValueOnce({
       transactions: [listed(id, TransactionState.DURABLE)],

@@ -1,15 +1,12 @@
 // How holds stand and how they ended.
 import { TransactionState, type ListedTransaction } from "../gen/ledgerd/v1/ledgerd_pb";
-import { api, callTimeoutMs } from "./api";
+import { findListed } from "./look-through";
 
 export interface Ending {
   listed: ListedTransaction;
   /** What was taken from the account of the hold, in the smallest unit; "0" if it was voided. */
   posted: bigint;
 }
-
-/** How many pages of transactions one look for an ending covers. */
-export const endingPages = 40;
 
 /**
  * Looks for the transaction that ended a hold, from the block that placed it on. complete says that
@@ -21,22 +18,13 @@ export async function findEnding(
   account: string,
   signal: AbortSignal,
 ): Promise<{ ending: Ending | undefined; complete: boolean }> {
-  let pageToken = "";
-  for (let turn = 0; turn < endingPages; turn++) {
-    const page = await api.listTransactions(
-      { holdHex, kind: "hold_end", fromTimeMs: placedMs, ascending: true, pageToken },
-      { signal, timeoutMs: callTimeoutMs },
-    );
-    const listed = page.transactions.find(
-      ({ transaction }) =>
-        transaction?.holdEnd?.holdHex === holdHex && wasApplied(transaction.status?.state),
-    );
-    if (listed) return { ending: { listed, posted: postedBy(listed, account) }, complete: true };
-    pageToken = page.nextPageToken;
-    if (pageToken === "")
-      return { ending: undefined, complete: page.unansweredShards.length === 0 };
-  }
-  return { ending: undefined, complete: false };
+  const { listed, complete } = await findListed(
+    { holdHex, kind: "hold_end", fromTimeMs: placedMs, ascending: true },
+    ({ transaction }) =>
+      transaction?.holdEnd?.holdHex === holdHex && wasApplied(transaction.status?.state),
+    signal,
+  );
+  return { ending: listed && { listed, posted: postedBy(listed, account) }, complete };
 }
 
 export const wasApplied = (state: TransactionState | undefined): boolean =>

@@ -7,6 +7,7 @@ import { api, callTimeoutMs } from "./api";
 import type { Cell } from "./csv";
 import { isoTime, placePoint } from "./format";
 import { wasApplied } from "./holds";
+import { findListed } from "./look-through";
 import { occurrenceId, occurrencesOf, timeOf } from "./occurrences";
 
 /** An occurrence that has fallen due, as far as the node knows it. */
@@ -72,35 +73,24 @@ export async function countIssued(placed: Transaction, signal: AbortSignal): Pro
   return least;
 }
 
-/** How many pages of transactions one look for the end of a schedule covers. */
-const endPages = 40;
-
 /** Looks for the transaction that ended a schedule, from the block that placed it on. */
 export async function findEnd(
   placed: Transaction,
   signal: AbortSignal,
 ): Promise<ListedTransaction | undefined> {
-  let pageToken = "";
-  for (let turn = 0; turn < endPages; turn++) {
-    const page = await api.listTransactions(
-      {
-        kind: "schedule_end",
-        organisation: placed.body?.signer ?? "",
-        fromTimeMs: placed.blockTimeMs,
-        ascending: true,
-        pageToken,
-      },
-      { signal, timeoutMs: callTimeoutMs },
-    );
-    const ended = page.transactions.find(
-      ({ transaction }) =>
-        transaction?.scheduleEnd?.scheduleHex === placed.status?.idHex &&
-        wasApplied(transaction?.status?.state),
-    );
-    if (ended || page.nextPageToken === "") return ended;
-    pageToken = page.nextPageToken;
-  }
-  return undefined;
+  const { listed } = await findListed(
+    {
+      kind: "schedule_end",
+      organisation: placed.body?.signer ?? "",
+      fromTimeMs: placed.blockTimeMs,
+      ascending: true,
+    },
+    ({ transaction }) =>
+      transaction?.scheduleEnd?.scheduleHex === placed.status?.idHex &&
+      wasApplied(transaction?.status?.state),
+    signal,
+  );
+  return listed;
 }
 
 /** Whether a schedule takes from an account. */
