@@ -57,9 +57,9 @@ export async function headOf(page: Page): Promise<number> {
 }
 
 /** Returns the heights in the list of blocks, from the top. */
-export async function heightsOf(page: Page): Promise<number[]> {
+export async function heightsOf(page: Page, table = "blocks"): Promise<number[]> {
   const cells = await page
-    .getByTestId("blocks")
+    .getByTestId(table)
     .locator("tbody tr td:first-child a")
     .allTextContents();
   return cells.map(numberIn);

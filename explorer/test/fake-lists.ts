@@ -108,12 +108,14 @@ export function fakeLists(
           value: body?.records.find(({ key }) => key === request.record)?.value ?? new Uint8Array(),
         }))
         .filter(
-          ({ transaction, value }) =>
+          ({ transaction, timeMs, value }) =>
             transaction.verdict === "" &&
             (request.record === "" || value.length > 0) &&
             (request.kind !== "hold_end" || transaction.holdEnd) &&
             (request.kind !== "hold" || transaction.hold) &&
+            (request.kind !== "schedule" || transaction.schedule) &&
             (request.kind !== "schedule_end" || transaction.scheduleEnd) &&
+            (request.toTimeMs === 0n || timeMs < request.toTimeMs) &&
             (request.holdHex === "" || transaction.holdEnd?.holdHex === request.holdHex) &&
             transaction.note.includes(request.note) &&
             (request.organisation === "" || transaction.signer === request.organisation),

@@ -49,7 +49,7 @@ test("pages as of a block, with the past in the address, and back", async ({ pag
     await page.goto(`${node.url}/record/${recordOf(node, 5n)}?at=12`);
     await expect(page.locator("pre")).toContainText("flight");
     await page.goto(`${node.url}/record/${recordOf(node, 30n)}?at=12`);
-    await expect(page.getByText("It was written since")).toBeVisible();
+    await expect(page.getByText("It was not written yet")).toBeVisible();
     await page.goto(`${node.url}/accounts?at=4000`);
     await expect(page.getByTestId("past")).toContainText("The chain ends with block 40.");
     await page.goto(`${node.url}/accounts?at=nonsense`);
@@ -74,7 +74,19 @@ for (const { colorScheme, width } of looks)
     try {
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize({ width, height: 900 });
-      for (const path of ["/", "/accounts", account, "/assets", "/blocks", "/organisations"]) {
+      for (const path of [
+        "/",
+        "/accounts",
+        account,
+        "/assets",
+        "/blocks",
+        "/organisations",
+        "/transactions",
+        "/chart",
+        "/records",
+        "/holds",
+        "/schedules",
+      ]) {
         await page.goto(`${node.url}${path}?at=3`);
         await expect(page.getByTestId("past")).toContainText("As of block 3");
         await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
@@ -88,6 +100,46 @@ for (const { colorScheme, width } of looks)
       await node.stop();
     }
   });
+
+test("the overview, lists, holds and schedules as of a block", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 20, servers: 4, assets: true, holds: true });
+  try {
+    // The last block ends the first hold.
+    const [first = "", second = ""] = node.holds;
+    const placed = Number(node.chain.head - 1n);
+    await page.goto(`${node.url}/?at=12`);
+    await expect(page.getByTestId("heads-then")).toContainText("12");
+    await expect.poll(async () => (await heightsOf(page, "blocks-then"))[0]).toBe(12);
+    await expect(page.getByTestId("listed").locator("tbody tr").first()).toBeVisible();
+    await page.goto(`${node.url}/transactions?at=12`);
+    const late = node.chain.at(13n)?.transactions[0]?.status?.idHex ?? "";
+    const early = node.chain.at(12n)?.transactions[0]?.status?.idHex ?? "";
+    await expect(page.locator(`a[href="/tx/${early}"]`).first()).toBeVisible();
+    await expect(page.locator(`a[href="/tx/${late}"]`)).toHaveCount(0);
+    await page.goto(`${node.url}/chart?at=12`);
+    await expect(page.getByTestId("chart")).toBeVisible();
+
+    const rows = page.getByTestId("holds").locator("tbody tr");
+    await page.goto(`${node.url}/holds`);
+    await expect(rows).toHaveCount(2);
+    await page.goto(`${node.url}/holds?at=${placed}`);
+    await expect(rows).toHaveCount(3);
+    await page.goto(`${node.url}/holds?at=12`);
+    await expect(page.getByText("No hold is open")).toBeVisible();
+    const state = page.getByTestId("hold-state");
+    await page.goto(`${node.url}/hold/${first}`);
+    await expect(state).toHaveText("posted in part");
+    await page.goto(`${node.url}/hold/${first}?at=${placed}`);
+    await expect(state).toHaveText("open");
+    await page.goto(`${node.url}/hold/${second}?at=${placed}`);
+    await expect(state).toHaveText("open");
+    await page.goto(`${node.url}/hold/${second}?at=12`);
+    await expect(page.getByText("It was placed later")).toBeVisible();
+    await expect(state).toHaveCount(0);
+  } finally {
+    await node.stop();
+  }
+});
 
 test("a moment is as good as a block", async ({ page }) => {
   const node = await FakeNode.start({ blocks: 40, ageMs: 86_400_000 });

@@ -8,6 +8,7 @@ export const lazyPages = {
   assets: () => import("../pages/Assets.svelte"),
   block: () => import("../pages/Block.svelte"),
   blocks: () => import("../pages/Blocks.svelte"),
+  bookthen: () => import("../pages/BookThen.svelte"),
   bookblocks: () => import("../pages/BookBlocks.svelte"),
   chart: () => import("../pages/Chart.svelte"),
   crossings: () => import("../pages/Crossings.svelte"),

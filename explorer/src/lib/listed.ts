@@ -1,7 +1,12 @@
 // Transactions of a list, as the rows of a file.
-import { TransactionState, type ListedTransaction } from "../gen/ledgerd/v1/ledgerd_pb";
+import {
+  TransactionState,
+  type ListedTransaction,
+  type TransactionSummary,
+} from "../gen/ledgerd/v1/ledgerd_pb";
+import type { Hold, Posting } from "../gen/ledgerd/v1/transaction_pb";
 import type { Cell } from "./csv";
-import { isoTime } from "./format";
+import { isoTime, placePoint } from "./format";
 
 export const listedHeader = [
   "time",
@@ -20,11 +25,22 @@ export const listedHeader = [
   "note",
 ] as const;
 
-/** The first posting that gives stands for all; amounts are in the smallest unit. */
-export function listedRow({ transaction, timeMs }: ListedTransaction): Cell[] {
+/** What stands for all of a transaction: its first posting that gives, or its hold. */
+function shown(transaction: TransactionSummary | undefined): Posting | Hold | undefined {
+  return transaction?.postings.find(({ amount }) => !amount.startsWith("-")) ?? transaction?.hold;
+}
+
+/** The assets of rows, each once. */
+export const assetsListed = (listed: readonly ListedTransaction[]): string[] => [
+  ...new Set(listed.map(({ transaction }) => shown(transaction)?.asset ?? "")),
+];
+
+export function listedRow(
+  { transaction, timeMs }: ListedTransaction,
+  decimalsOf: (asset: string) => number,
+): Cell[] {
   const status = transaction?.status;
-  const first = transaction?.postings.find(({ amount }) => !amount.startsWith("-"));
-  const hold = transaction?.hold;
+  const first = shown(transaction);
   return [
     isoTime(Number(timeMs)),
     status?.shard ?? 0,
@@ -36,9 +52,9 @@ export function listedRow({ transaction, timeMs }: ListedTransaction): Cell[] {
     transaction?.signer ?? "",
     transaction?.postingCount ?? 0,
     transaction?.recordCount ?? 0,
-    first?.account ?? hold?.account ?? "",
-    first?.amount ?? hold?.amount ?? "",
-    first ? first.asset || "unit" : hold ? hold.asset || "unit" : "",
+    first?.account ?? "",
+    placePoint(first?.amount ?? "", decimalsOf(first?.asset ?? "")),
+    first ? first.asset || "unit" : "",
     transaction?.note ?? "",
   ];
 }

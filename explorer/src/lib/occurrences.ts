@@ -43,6 +43,11 @@ export function occurrencesOf(times: Times): number {
   return lastThat(most, (number) => timeOf(times, number) <= Number(untilMs));
 }
 
+/** How many of a schedule's occurrences are due at a moment. */
+export function dueBy(times: Times, ms: number): number {
+  return lastThat(occurrencesOf(times), (number) => timeOf(times, number) <= ms);
+}
+
 /** The greatest number up to most that is so, where all up to it are so and none after it; or 0. */
 function lastThat(most: number, isSo: (number: number) => boolean): number {
   let least = 0;

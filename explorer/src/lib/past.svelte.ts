@@ -1,12 +1,14 @@
 // The time machine: a page as of a block of the root's chain, or as of a moment. The address keeps
 // it, as ?at=1234 or ?at=2026-11-28T13:00:00Z, and links keep it too. The nodes know the past of
-// accounts, their histories and the chain; of everything else they know the present only, and the
-// bar says so.
+// accounts, their histories and the chain. Records, holds and schedules of then follow from the
+// transactions. Of everything else the nodes know the present only, and the bar says so.
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { GetCutResponse, Place } from "../gen/ledgerd/v1/cut_pb";
+import type { TransactionStatus } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, callTimeoutMs, explain, type Problem } from "./api";
 import { isoTime } from "./format";
 import { parseMoment } from "./moment";
+import type { Then } from "./open-then";
 import { router, type Route } from "./router.svelte";
 
 /** What a page can show of the past: all that it has, a part, or nothing. */
@@ -43,10 +45,25 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
     whole: false,
     text: "Those that were registered then. Their terms and sums of then are not known.",
   },
-  record: {
+  asset: {
     whole: false,
-    text: "The value is shown if it was not written since. The nodes keep no earlier values.",
+    text: "Terms and sums are those of the present. The chart of accounts adds up what was then.",
   },
+  record: { whole: true, text: "" },
+  records: {
+    whole: false,
+    text: "Records that were written since have their value of then on their own pages.",
+  },
+  transactions: {
+    whole: false,
+    text: "What was in the chains then. The status of each is that of the present.",
+  },
+  chart: { whole: true, text: "" },
+  holds: { whole: true, text: "" },
+  hold: { whole: true, text: "" },
+  schedules: { whole: true, text: "" },
+  schedule: { whole: true, text: "" },
+  overview: { whole: true, text: "" },
 };
 
 /** What the address says: a height, a moment in milliseconds, or neither. */
@@ -64,12 +81,17 @@ export function atOf(typed: string, nowMs: number): string | undefined {
   return at ? text : undefined;
 }
 
+/** How much later a block of then may be in a chain that does not answer. */
+const slackMs = 60_000n;
+
 class Past {
   /** What the address says; empty for the present. */
   readonly at = $derived(router.pastOf(router.route.name, router.query));
   readonly wrong = $derived(this.at !== "" && parseAt(this.at, Date.now()) === undefined);
   readonly reach = $derived(reaches[router.route.name] ?? present);
   cut = $state.raw<GetCutResponse>();
+  /** After the times of all blocks of then. */
+  private endMs = 0n;
   problem = $state.raw<Problem>();
   private turn = $state(0);
 
@@ -119,6 +141,29 @@ class Past {
     return height > place.height && !(height === place.height + 1n && index < place.entries);
   }
 
+  /** The end of a period in the past: what came later than all of then is not asked for. */
+  until(toTimeMs: bigint): bigint {
+    if (!this.cut) return toTimeMs;
+    return toTimeMs === 0n || toTimeMs > this.endMs ? this.endMs : toTimeMs;
+  }
+
+  /** Whether a transaction came later than then. */
+  cameLater(status: TransactionStatus | undefined): boolean {
+    if (!this.cut) return false;
+    return this.isLater(status?.shard, status?.height ?? 0n, status?.index);
+  }
+
+  /** Then, for a look through the transactions; undefined in the present. */
+  get then(): Then | undefined {
+    const { cut } = this;
+    if (!cut) return undefined;
+    return {
+      timeMs: cut.timeMs,
+      untilMs: this.until(0n),
+      isLater: (status) => this.cameLater(status),
+    };
+  }
+
   private async find(
     request: { height: bigint } | { beforeMs: bigint },
     signal: AbortSignal,
@@ -128,10 +173,35 @@ class Past {
       if (signal.aborted) return;
       if ("beforeMs" in request && cut.beforeMs !== request.beforeMs)
         this.problem = { kind: "refused", message: "The node does not know moments." };
-      else this.cut = cut;
+      else {
+        const ends = cut.places.map((place, shard) => endOf(cut, place, shard, signal));
+        const times = await Promise.all(ends);
+        if (signal.aborted) return;
+        this.endMs = times.reduce((most, time) => (time > most ? time : most)) + 1n;
+        this.cut = cut;
+      }
     } catch (error) {
       if (!signal.aborted) this.problem = explain(error);
     }
+  }
+}
+
+/** The time of the last block of then in a chain, or a little more if no node answers. */
+async function endOf(
+  cut: GetCutResponse,
+  { height, entries }: Place,
+  shard: number,
+  signal: AbortSignal,
+): Promise<bigint> {
+  if (shard === cut.root && entries === 0) return cut.timeMs;
+  const last = entries === 0 ? height : height + 1n;
+  if (last === 0n) return 0n;
+  try {
+    const options = { signal, timeoutMs: callTimeoutMs };
+    const { blocks } = await api.listBlocks({ fromHeight: last, pageSize: 1, shard }, options);
+    return blocks[0]?.timeMs ?? cut.timeMs + slackMs;
+  } catch {
+    return cut.timeMs + slackMs;
   }
 }
 
