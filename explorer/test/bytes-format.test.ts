@@ -158,8 +158,9 @@ test("ages and spans", () => {
     "3 h 20 min",
     "1 day 1 h",
   ]);
-  expect([-59_000, -60_000, -86_400_000].map(formatAge)).toEqual([
+  expect([-9_000, -29_000, -60_000, -86_400_000].map(formatAge)).toEqual([
     "just now",
+    "in 29 s",
     "in 1 min",
     "in 1 day",
   ]);

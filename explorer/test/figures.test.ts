@@ -60,6 +60,9 @@ test("bars add up the shards by hour, and have the hours without blocks", () => 
     [9, 7],
     [10, 0],
   ]);
+  const hours = [at(9, 3n)];
+  const own = barsOf([shardOf(0, [0n, 0n, 0n], { hours })], "hours", 2, 10 * hour, "transactions");
+  expect(own.map(({ transactions }) => transactions)).toEqual([99, 0]);
 });
 
 test("months are of the calendar, over a year's end and from its last day", () => {

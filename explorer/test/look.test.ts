@@ -106,6 +106,16 @@ test("a look finds the newest first, ends with its range and tells what it cover
   expect(looked).toMatchObject({ count: 2, transactions: 3, clipped: 0, unanswered: [] });
 });
 
+test("of one moment, a look has the last first", async () => {
+  const chain = new FakeChain();
+  chain.add([{ signer: "bank", note: "rent a" }, { signer: "bank", note: "rent b" }], 1_000);
+  chain.add([{ signer: "bank", note: "rent c" }], 1_000);
+  serve(chain);
+  const looked = await look("rent", [{ shard: 0, from: 1n, to: 2n }], false, signal);
+  const notes = looked.found.map(({ transaction }) => transaction.note);
+  expect(notes).toEqual(["rent c", "rent b", "rent a"]);
+});
+
 test("a look keeps a bounded number of what it found, and counts all", async () => {
   serve(chainOf(Array.from({ length: maxFound + 7 }, (_, i) => `rent ${i}`)));
   const looked = await look(

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { addsUp, maxStatementPages, stateOf } from "../src/lib/statement";
+import { addsUp, maxStatementPages, stateOf, statementTable } from "../src/lib/statement";
 
 type Page = Awaited<ReturnType<Parameters<typeof stateOf>[0]>>;
 const balance = (asset: string, amount: string) => ({ asset, amount, decimals: 2 });
@@ -40,6 +40,12 @@ describe("a statement", () => {
       { asset: "USD", decimals: 2, opening: 0n, received: 7n, spent: 0n, closing: 7n },
     ]);
     expect(statement.rows.every(addsUp)).toBe(true);
+    const period = { fromTimeMs: 0n, toTimeMs: BigInt(Date.UTC(2026, 11, 1)) };
+    const { header, rows } = statementTable("acme:cash", period, statement.rows);
+    expect(header.slice(3)).toEqual(["asset", "opening", "in", "out", "closing"]);
+    expect(rows[0]).toEqual([
+      "acme:cash", "", "2026-12-01T00:00:00.000Z", "EUR", "1.00", "0.05", "0.30", "0.75",
+    ]);
     expect((await stateOf(read, "USD")).rows.map(({ asset }) => asset)).toEqual(["USD"]);
   });
 

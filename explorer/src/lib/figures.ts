@@ -93,19 +93,25 @@ export function periodRows(
   );
 }
 
-/** The book's transactions in each of the last periods, the present one last. */
+/**
+ * The book's transactions in each of the last periods, the present one last. Those of one shard are
+ * its `transactions`: what crosses shards counts there, too.
+ */
 export function barsOf(
   shards: readonly ShardFigures[],
   kind: PeriodKind,
   count: number,
   nowMs: number,
+  counts: "first" | "transactions" = "first",
 ): Bar[] {
-  const counts = new Map<number, number>();
+  const sums = new Map<number, number>();
   for (const { answer } of shards)
-    for (const { startMs, first } of answer?.[kind] ?? [])
-      counts.set(Number(startMs), (counts.get(Number(startMs)) ?? 0) + Number(first));
+    for (const figures of answer?.[kind] ?? []) {
+      const start = Number(figures.startMs);
+      sums.set(start, (sums.get(start) ?? 0) + Number(figures[counts]));
+    }
   return startsOf(kind, count, nowMs).map((startMs) => ({
     startMs,
-    transactions: counts.get(startMs) ?? 0,
+    transactions: sums.get(startMs) ?? 0,
   }));
 }

@@ -191,7 +191,7 @@ export function formatMicros(micros: number): string {
 /** "just now", "12 s ago", "5 min ago", "3 h ago", "4 days ago"; "in 3 h" for a time to come. */
 export function formatAge(ms: number): string {
   // Clocks differ a little: what is about now is no time to come.
-  if (ms <= -60_000) return `in ${formatSpan(-ms)}`;
+  if (ms <= -10_000) return `in ${formatSpan(-ms)}`;
   const seconds = Math.floor(ms / 1000);
   if (seconds < 1) return "just now";
   if (seconds < 60) return `${seconds} s ago`;

@@ -101,6 +101,11 @@ export function rangesBefore(ranges: readonly Range[]): Range[] {
     .map(({ shard, from }) => ({ shard, from: startOf(from - 1n), to: from - 1n }));
 }
 
+/** Sorts what came in the order of the blocks. Of one moment, the last is the newest. */
+function newestFirst(found: Found[]): Found[] {
+  return found.reverse().sort((a, b) => Number(b.timeMs - a.timeMs));
+}
+
 const startOf = (last: bigint): bigint => (last > blocksInLook ? last - blocksInLook + 1n : 1n);
 
 /**
@@ -172,7 +177,7 @@ export async function look(
     }
   }
   return {
-    found: [...found.values()].sort((a, b) => Number(b.timeMs - a.timeMs)).slice(0, maxFound),
+    found: newestFirst([...found.values()]).slice(0, maxFound),
     count: found.size,
     ranges: ranges.flatMap(({ shard, from }) => {
       const to = covered.get(shard);

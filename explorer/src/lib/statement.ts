@@ -1,5 +1,7 @@
 // A statement: what an account had at the beginning of a period, what came and went, and what it
 // had at the end.
+import type { Table } from "./csv";
+import { isoTime, placePoint } from "./format";
 import type { HistoryEntry, ListHistoryResponse } from "../gen/ledgerd/v1/history_pb";
 
 export interface StatementRow {
@@ -91,3 +93,22 @@ export async function stateOf(
 /** Whether what came and went leads from the opening to the closing balance. */
 export const addsUp = (row: StatementRow): boolean =>
   row.opening + row.received - row.spent === row.closing;
+
+/** The file of a statement: a row for each asset, with the period, which ends before `before`. */
+export function statementTable(
+  account: string,
+  { fromTimeMs, toTimeMs }: { fromTimeMs: bigint; toTimeMs: bigint },
+  rows: readonly StatementRow[],
+): Table {
+  const time = (ms: bigint): string => (ms === 0n ? "" : isoTime(Number(ms)));
+  return {
+    header: ["account", "from", "before", "asset", "opening", "in", "out", "closing"],
+    rows: rows.map(({ asset, decimals, opening, received, spent, closing }) => [
+      account,
+      time(fromTimeMs),
+      time(toTimeMs),
+      asset || "unit",
+      ...[opening, received, spent, closing].map((sum) => placePoint(sum.toString(), decimals)),
+    ]),
+  };
+}
