@@ -38,6 +38,7 @@ test.describe("what is as long as a chain can have it fits", () => {
     "schedules",
     "schedule",
     "chart",
+    "agreement",
   ] as const) {
     test(page, async ({ page: browser }) => {
       const sharded = ["book", "shards", "shard", "bookblocks", "crossings", "path"].includes(page);
@@ -87,6 +88,7 @@ test.describe("what is as long as a chain can have it fits", () => {
           schedules: "/schedules",
           schedule: `/schedule/${node.schedules[0]}`,
           chart: "/chart?depth=9",
+          agreement: "/agreement",
           path: `/tx/${block?.transactions[2]?.status?.idHex}`,
         };
         if (page === "path" && block?.transactions[2])
