@@ -44,11 +44,12 @@ func (l *falseNeighbour) Propose(room int, use func(mempool.Input)) {
 // stored.
 func (b *book) lies(k int, lie func(*node.Node, mempool.Input) mempool.Input) *falseNeighbour {
 	l := &falseNeighbour{lie: lie}
-	b.beside = map[int]func(mempool.Beside) mempool.Beside{
-		k: func(beside mempool.Beside) mempool.Beside {
-			l.Beside = beside
-			return l
-		},
+	if b.beside == nil {
+		b.beside = make(map[int]func(mempool.Beside) mempool.Beside)
+	}
+	b.beside[k] = func(beside mempool.Beside) mempool.Beside {
+		l.Beside = beside
+		return l
 	}
 	return l
 }
@@ -133,8 +134,20 @@ func TestMemberLiesAboutTheStream(t *testing.T) {
 				}
 				return input
 			})
+			fellows := make(map[int]*falseNeighbour)
+			for _, k := range []int{4, 5} {
+				if !vouched { // the first copy counts, and on a busy machine the liar's comes late
+					fellows[k] = b.lies(k, func(_ *node.Node, input mempool.Input) mempool.Input {
+						input.Carried = nil
+						return input
+					})
+				}
+			}
 			b.open()
 			liar.node.Store(b.nodes[3])
+			for k, fellow := range fellows {
+				fellow.node.Store(b.nodes[k])
+			}
 			taken := func() bool {
 				head := b.nodes[4].Store().Head().Height
 				for height := ledger.Height(1); height <= head; height++ {
