@@ -41,6 +41,7 @@ test.describe("what is as long as a chain can have it fits", () => {
     "agreement",
   ] as const) {
     test(page, async ({ page: browser }) => {
+      if (page === "account") test.slow(); // each row has the amounts and balances of all assets
       const sharded = ["book", "shards", "shard", "bookblocks", "crossings", "path"].includes(page);
       const node = await FakeNode.start({
         blocks: 40,
