@@ -89,8 +89,8 @@ func PostHold(id ledger.Hash, hold *ledger.Hold, to ...ledger.Posting) (ledger.T
 		}
 	}
 	if sum.Compare(hold.Amount) > 0 {
-		return ledger.Transaction{}, fmt.Errorf("client: the hold is of %s, and %s cannot be "+
-			"posted", hold.Amount, sum)
+		return ledger.Transaction{}, fmt.Errorf("client: the hold is of %s of the smallest "+
+			"unit of %s, and %s cannot be posted", hold.Amount, hold.Asset, sum)
 	}
 	taken, err := sum.Neg()
 	if err != nil {

@@ -168,7 +168,7 @@ func (t *AssetTerms) Validate() error {
 	}
 	if sum, err := t.Allowed(); err != nil || sum.Compare(t.Cap) > 0 {
 		return fmt.Errorf("%w: the allowances of the issuers add up to more than the cap of %s",
-			ErrMalformed, t.Cap)
+			ErrMalformed, t.Cap.Decimal(int(t.Decimals)))
 	}
 	return nil
 }

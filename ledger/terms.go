@@ -251,8 +251,7 @@ func (l *AccountLimit) validate() error {
 	case l.Floor == nil && l.Ceiling == nil && l.Velocity == nil:
 		return fmt.Errorf("%w: a limit of %s that limits nothing", ErrMalformed, l.Asset)
 	case l.Floor != nil && l.Ceiling != nil && l.Floor.Compare(*l.Ceiling) > 0:
-		return fmt.Errorf("%w: a floor of %s above the ceiling of %s", ErrMalformed, l.Floor,
-			l.Ceiling)
+		return fmt.Errorf("%w: the floor of %s is above its ceiling", ErrMalformed, l.Asset)
 	case l.Velocity != nil && (l.Velocity.Amount.Sign() < 0 || l.Velocity.Seconds == 0 ||
 		l.Velocity.Seconds > MaxVelocitySeconds):
 		return fmt.Errorf("%w: a velocity of %s in %d seconds: at least 0, in 1 to %d seconds",

@@ -28,6 +28,10 @@ type accountReport struct {
 	// Revision and Terms are absent if the account never had terms.
 	Revision uint64               `json:"revision,omitempty"`
 	Terms    *ledger.AccountTerms `json:"terms,omitempty"`
+	// termsNow says that the account is shown as of a cut, and its terms as they are now.
+	termsNow bool
+	// limited has the decimals of the assets that the terms limit, as far as they are known.
+	limited map[ledger.AssetName]int
 }
 
 // balanceReport is a balance of one asset. Amounts are exact, hence text.
@@ -214,6 +218,11 @@ func splitOpenings(ctx context.Context, nodes *client.Client,
 			return nil, nil, err
 		}
 		found := openedReport{account.GetAccount(), account.GetOpenedHeight(), account.GetShard()}
+		if account.GetTerms().GetClosed() {
+			return nil, nil, &hintedError{
+				fmt.Errorf("%s was closed, and no account of its name is opened again",
+					account.GetAccount()), "open an account of another name"}
+		}
 		if advice := opensOtherwise(opening, account); advice != "" {
 			return nil, nil, &hintedError{
 				fmt.Errorf("%s, in another way", found.text()),
@@ -296,7 +305,8 @@ With --alias it is the account of the organisation that has the alias
 not since, are not found.
 
 With --at or --cut the balances are those at a cut (see ledgerd cut): every
-transaction before it counts with its outcome, so nothing is on its way.
+transaction before it counts with its outcome, so nothing is on its way. Only the
+balances are: the alias and the terms are those of now.
 
 With --proof the node has to prove the balances as of its newest block, and the
 command checks the proof from --genesis on: the account is in the tree over all
@@ -350,6 +360,8 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), report)
 			}
+			report.termsNow = cut.chosen(command)
+			report.learnDecimals(ctx, newDecimals(nodes))
 			return report.write(command.OutOrStdout())
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
@@ -362,14 +374,28 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 	return command
 }
 
-// amount writes an amount with the decimals of its asset, as far as the account has the asset.
+// learnDecimals asks for the decimals of the assets that the account has limits of.
+func (r *accountReport) learnDecimals(ctx context.Context, known *decimals) {
+	if r.Terms == nil {
+		return
+	}
+	r.limited = make(map[ledger.AssetName]int)
+	for i := range r.Terms.Limits {
+		name := r.Terms.Limits[i].Asset
+		if count, err := known.of(ctx, name); err == nil {
+			r.limited[name] = count
+		}
+	}
+}
+
+// amount writes an amount with the decimals of its asset, as far as they are known.
 func (r *accountReport) amount(amount ledger.Amount, asset ledger.AssetName) string {
 	for i := range r.Balances {
 		if r.Balances[i].Asset == string(asset) {
 			return amount.Decimal(r.Balances[i].Decimals)
 		}
 	}
-	return amount.String()
+	return amount.Decimal(r.limited[asset])
 }
 
 // write prints an account.
@@ -383,7 +409,11 @@ func (r *accountReport) write(out io.Writer) error {
 		rows.add("alias", sanitize(r.Alias, 0))
 	}
 	rows.add("opened", fmt.Sprintf("in block %d", r.OpenedHeight))
-	rows.add("as of", fmt.Sprintf("block %d", r.Height))
+	asOf := fmt.Sprintf("block %d", r.Height)
+	if r.termsNow && (r.Terms != nil || r.Alias != "") {
+		asOf += "; alias and terms are those of now"
+	}
+	rows.add("as of", asOf)
 	if r.Shard > 0 {
 		rows.add("shard", fmt.Sprint(r.Shard))
 	}

@@ -90,9 +90,12 @@ and fails.`,
 				}
 				return errors.Join(writeJSON(command.OutOrStdout(), listed), missing)
 			}
-			return errors.Join(writeList(command.OutOrStdout(), &rows, more,
-				"no such accounts: open one with `ledgerd account open ORGANISATION:NAME`"),
-				missing)
+			none := "no such accounts: open one with `ledgerd account open ORGANISATION:NAME`"
+			if where != "" {
+				none = "no accounts have this metadatum under a key that is indexed " +
+					"(ledgerd account label --index)"
+			}
+			return errors.Join(writeList(command.OutOrStdout(), &rows, more, none), missing)
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}

@@ -118,9 +118,17 @@ func (o *accountProofOptions) fromNode(command *cobra.Command, remote *remoteOpt
 func provenDecimals(ctx context.Context, nodes *client.Client, account *ledger.Account,
 	shard ledger.ShardID, genesis *ledger.Genesis) (map[ledger.AssetName]int, error) {
 	known := make(map[ledger.AssetName]int)
+	names := make([]ledger.AssetName, 0, len(account.Balances))
 	for i := range account.Balances {
-		name := account.Balances[i].Asset
-		if name == ledger.DefaultAsset {
+		names = append(names, account.Balances[i].Asset)
+	}
+	if account.Standing != nil {
+		for i := range account.Standing.Limits {
+			names = append(names, account.Standing.Limits[i].Asset)
+		}
+	}
+	for _, name := range names {
+		if _, has := known[name]; has || name == ledger.DefaultAsset {
 			continue
 		}
 		asset, _, err := nodes.CertifiedAsset(ctx, name, shard, genesis)
@@ -170,8 +178,9 @@ func (o *accountProofOptions) fromHome(command *cobra.Command, cut *cutFlags,
 	return proof, genesis, known, explainStore(h, err)
 }
 
-// fillDecimals gives the balances the decimals that are known of their assets.
+// fillDecimals gives the balances and limits the decimals that are known of their assets.
 func (r *accountProofReport) fillDecimals(known map[ledger.AssetName]int) {
+	r.limited = known
 	for i := range r.Balances {
 		each := &r.Balances[i]
 		each.Decimals = known[ledger.AssetName(each.Asset)]
@@ -208,8 +217,12 @@ func reportAccountProof(proof *ledger.AccountProof, genesis *ledger.Genesis) (*a
 			Amount: balance.Amount.String(), SetAside: heldText(balance.SetAside),
 			Incoming: heldText(balance.Incoming)})
 	}
-	return &accountProofReport{reportAccount(shown), header.Hash().String(), uint64(header.Time),
-		*certificate}, nil
+	report := reportAccount(shown)
+	if account.Standing != nil {
+		report.Revision, report.Terms = account.Standing.Revision, &account.Standing.AccountTerms
+	}
+	return &accountProofReport{report, header.Hash().String(), uint64(header.Time), *certificate},
+		nil
 }
 
 // heldText returns an amount as text, or "" if it is zero.

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // accountOptions are the flags of the commands that change the terms of an account.
@@ -52,18 +53,37 @@ func (o *accountOptions) submit(command *cobra.Command, text string, by ledger.O
 		Account: change}, level)
 }
 
-// change asks a node for the present terms of an account, changes them, shows them, and submits the
-// change. The account's organisation signs.
+// present returns the change that leaves the terms of an account as they are: as the chain proves
+// them if a genesis is given, and else as a node says. With it come the decimals of assets, from the
+// same source.
+func (o *accountOptions) present(ctx context.Context, nodes *client.Client,
+	path ledger.AccountPath) (*ledger.AccountChange, *decimals, error) {
+	known := newDecimals(nodes)
+	if o.genesis == "" {
+		change, err := nodes.AccountChange(ctx, path)
+		return change, known, err
+	}
+	genesis, err := home.ReadGenesis(o.genesis)
+	if err != nil {
+		return nil, nil, err
+	}
+	known.genesis = genesis
+	change, err := nodes.CertifiedAccountChange(ctx, path, genesis)
+	return change, known, err
+}
+
+// change asks for the present terms of an account, changes them, shows them, and submits the change.
+// The account's organisation signs.
 func (o *accountOptions) change(command *cobra.Command, text string,
-	do func(ctx context.Context, nodes *client.Client, change *ledger.AccountChange) error) error {
+	do func(ctx context.Context, known *decimals, change *ledger.AccountChange) error) error {
 	return o.submit(command, text, "", func(ctx context.Context, nodes *client.Client,
 		path ledger.AccountPath) (*ledger.AccountChange, error) {
-		change, err := nodes.AccountChange(ctx, path)
+		change, known, err := o.present(ctx, nodes, path)
 		if err != nil {
 			return nil, err
 		}
 		terms, alias := change.Clone(), change.Alias
-		if err := do(ctx, nodes, change); err != nil {
+		if err := do(ctx, known, change); err != nil {
 			return nil, err
 		}
 		if err := change.Validate(); err != nil {
@@ -73,7 +93,6 @@ func (o *accountOptions) change(command *cobra.Command, text string,
 			return nil, usagef("the terms of %s may not change so: what is closed stays closed, "+
 				"and what the guardian froze only the guardian lifts", path)
 		}
-		known := newDecimals(nodes)
 		return change, writeAccountChange(command.ErrOrStderr(), change, &terms, alias,
 			func(amount ledger.Amount, asset ledger.AssetName) string {
 				return known.show(ctx, amount.String(), string(asset))
@@ -143,7 +162,7 @@ the velocity, and what they may bring counts as there for the ceiling.`,
 					"--no-credits")
 			}
 			return options.change(command, arguments[0], func(ctx context.Context,
-				nodes *client.Client, change *ledger.AccountChange) error {
+				known *decimals, change *ledger.AccountChange) error {
 				if set("no-debits") {
 					change.NoDebits = noDebits
 				}
@@ -160,7 +179,6 @@ the velocity, and what they may bring counts as there for the ceiling.`,
 					limit = change.Limits[at]
 					change.Limits = slices.Delete(change.Limits, at, at+1)
 				}
-				known := newDecimals(nodes)
 				amount := func(flag, text string, to **ledger.Amount) error {
 					if !set(flag) {
 						return nil
@@ -193,7 +211,7 @@ the velocity, and what they may bring counts as there for the ceiling.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.bind(command)
+	options.bindChange(command)
 	flags := command.Flags()
 	flags.StringVar(&asset, "asset", string(ledger.DefaultAsset), "the asset that is limited")
 	flags.StringVar(&floor, "floor", "", "the least that a debit may leave, or none")
@@ -262,22 +280,26 @@ with --as, the guardian. If both froze it, each lifts its own, the guardian firs
 		if by != "" && by != path.Organisation() {
 			return options.guard(command, arguments[0], by, lift)
 		}
-		return options.change(command, arguments[0], func(_ context.Context, _ *client.Client,
+		return options.change(command, arguments[0], func(_ context.Context, _ *decimals,
 			change *ledger.AccountChange) error {
 			freeze := ledger.FreezeOwner
 			if lift {
 				freeze = ledger.FreezeNone
 			}
-			if change.Freeze == freeze {
-				return fmt.Errorf("nothing to change: the freeze of %s is %s", change.Account,
-					freeze)
+			switch {
+			case change.Freeze != freeze:
+			case lift:
+				return fmt.Errorf("nothing to change: %s is not frozen", change.Account)
+			default:
+				return fmt.Errorf("nothing to change: %s is frozen by its organisation already",
+					change.Account)
 			}
 			change.Freeze = freeze
 			return nil
 		})
 	}
 	command.ValidArgsFunction = cobra.NoFileCompletions
-	options.bind(command)
+	options.bindChange(command)
 	command.Flags().StringVar(&as, "as", "", "the guardian that signs")
 	return command
 }
@@ -299,14 +321,14 @@ ledgerd account label --alias= took it away before. Its organisation signs.`,
 				return usagef("this is final: give --yes to close %s", arguments[0])
 			}
 			return options.change(command, arguments[0], func(_ context.Context,
-				_ *client.Client, change *ledger.AccountChange) error {
+				_ *decimals, change *ledger.AccountChange) error {
 				change.Closed = true
 				return nil
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.bind(command)
+	options.bindChange(command)
 	command.Flags().BoolVar(&yes, "yes", false, "close it")
 	return command
 }
@@ -334,7 +356,7 @@ own freeze. The account's organisation signs.`,
 				return usagef("nothing to set: name a KEY=VALUE, --alias, --guardian or --index")
 			}
 			return options.change(command, arguments[0], func(_ context.Context,
-				_ *client.Client, change *ledger.AccountChange) error {
+				_ *decimals, change *ledger.AccountChange) error {
 				if set("alias") {
 					change.Alias = alias
 				}
@@ -374,7 +396,7 @@ own freeze. The account's organisation signs.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.bind(command)
+	options.bindChange(command)
 	command.Flags().StringVar(&alias, "alias", "", "another name, or empty for none")
 	command.Flags().StringVar(&guardian, "guardian", "",
 		"an organisation that may freeze the account, or empty for none")

@@ -1,14 +1,25 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
 // TestAccountTerms: terms of an account are set, shown, kept, and lifted.
@@ -57,6 +68,7 @@ func TestAccountTerms(t *testing.T) {
 	refused("account label acme:cash", "nothing to set")
 	refused("account label acme:cash x", "write KEY=VALUE")
 	refused("account freeze acme:old --as bank", "not the guardian")
+	refused("account unfreeze acme:old", "acme:old is not frozen")
 	s.must("account freeze acme:cash --as bank %n %k")
 	refused("tx transfer acme:mint acme:cash 1", "is frozen")
 	refused("account unfreeze acme:cash", "only the guardian")
@@ -78,6 +90,15 @@ func TestAccountTerms(t *testing.T) {
 	s.must("account close acme:old --yes %n %k")
 	refused("tx transfer acme:cash acme:old 1", "is closed")
 	if text := s.must("account show acme:old %n"); !strings.Contains(text, "closed") {
+		t.Error(text)
+	}
+	refused("account open acme:old", "acme:old was closed")
+	if text := s.must("account list --where iban=DE99 %n"); !strings.Contains(text,
+		"no accounts have this metadatum") {
+		t.Error(text)
+	}
+	if text := s.must("account show acme:cash --at 9 %n"); !strings.Contains(text,
+		"alias and terms are those of now") {
 		t.Error(text)
 	}
 }
@@ -113,4 +134,77 @@ func TestGuardianOfAnotherShard(t *testing.T) {
 		s.must("account unfreeze " + account + " --as " + guardian + " %n %k")
 		s.must("account label " + account + " a=b %n %k")
 	}
+}
+
+// TestTermsOfLiars: with the genesis nobody signs terms that a node made up, and amounts are read
+// with the decimals that the chain proves. A proven account is shown with its terms.
+func TestTermsOfLiars(t *testing.T) {
+	t.Parallel()
+	genesis := *ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.NewestVersion
+	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
+	s := newShellOf(t, 1, apitest.Options{Genesis: genesis})
+	writeGenesis(t, filepath.Join(s.folder, "genesis"), &genesis)
+	s.must("keys create acme --plain %k")
+	s.must("org add acme %n %k")
+	s.must("account open acme:cash %n %k")
+	s.must("asset register EUR --organisation acme --decimals 2 %n %k")
+
+	honest, err := url.Parse(s.doors[0].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, honest.String())
+	routes := http.NewServeMux()
+	routes.Handle("/", httputil.NewSingleHostReverseProxy(honest))
+	routes.Handle(ledgerdv1connect.LedgerServiceGetAccountProcedure, connect.NewUnaryHandler(
+		ledgerdv1connect.LedgerServiceGetAccountProcedure, func(ctx context.Context,
+			request *connect.Request[ledgerdv1.GetAccountRequest]) (
+			*connect.Response[ledgerdv1.GetAccountResponse], error) {
+			answer, err := node.GetAccount(ctx, connect.NewRequest(request.Msg))
+			if err != nil {
+				return nil, err
+			}
+			answer.Msg.Account.Terms = &ledgerdv1.AccountTerms{Guardian: "acme", NoDebits: true}
+			return connect.NewResponse(answer.Msg), nil
+		}))
+	routes.Handle(ledgerdv1connect.LedgerServiceGetAssetProcedure, connect.NewUnaryHandler(
+		ledgerdv1connect.LedgerServiceGetAssetProcedure, func(ctx context.Context,
+			request *connect.Request[ledgerdv1.GetAssetRequest]) (
+			*connect.Response[ledgerdv1.GetAssetResponse], error) {
+			answer, err := node.GetAsset(ctx, connect.NewRequest(request.Msg))
+			if err != nil {
+				return nil, err
+			}
+			answer.Msg.Asset.Terms.Decimals = 4
+			return connect.NewResponse(answer.Msg), nil
+		}))
+	liar := httptest.NewServer(routes)
+	defer liar.Close()
+	believed := s.run("account label acme:cash a=b --dry-run --node=" + liar.URL + " %k")
+	if !strings.Contains(believed.errs, "nothing may be taken") {
+		t.Errorf("the liar tells the truth: %+v", believed)
+	}
+	for _, line := range []string{"account limit acme:cash --asset EUR --ceiling 100.00",
+		"account limit acme:cash --asset EUR --velocity 50.00/1h", "account label acme:cash a=b",
+		"account freeze acme:cash", "account unfreeze acme:cash"} {
+		got := s.run(line + " --genesis %d/genesis --node=" + liar.URL + " %k")
+		if got.status != exitDone || strings.Contains(got.errs, "nothing may be taken") {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+	text := s.must("account show acme:cash --proof --genesis %d/genesis --node=" + liar.URL)
+	for _, want := range []string{"EUR: at most 100.00, at most 50.00 taken", "a=b"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	other := genesis
+	other.Chain = "other"
+	writeGenesis(t, filepath.Join(s.folder, "other"), &other)
+	if got := s.run("account close acme:cash --yes --genesis %d/other %n %k"); got.status ==
+		exitDone || !strings.Contains(got.errs, "do not trust") {
+		t.Error(got)
+	}
+	s.must("account close acme:cash --yes --genesis %d/genesis %n %k")
 }

@@ -16,7 +16,11 @@ import (
 // for each asset.
 type decimals struct {
 	nodes *client.Client
-	known map[ledger.AssetName]int
+	// genesis, if it is given, has the chain prove the decimals, and no node is believed. A node may
+	// deny that an asset is registered. Then amounts with a point are refused, and the others are
+	// what they are written as.
+	genesis *ledger.Genesis
+	known   map[ledger.AssetName]int
 }
 
 func newDecimals(nodes *client.Client) *decimals {
@@ -29,7 +33,7 @@ func (d *decimals) of(ctx context.Context, name ledger.AssetName) (int, error) {
 	if count, known := d.known[name]; known || name == ledger.DefaultAsset {
 		return count, nil
 	}
-	asset, err := d.nodes.Asset(ctx, name)
+	count, err := d.ask(ctx, name)
 	if code := client.CodeOf(err); code == connect.CodeNotFound ||
 		code == connect.CodeUnimplemented {
 		err = nil
@@ -37,8 +41,21 @@ func (d *decimals) of(ctx context.Context, name ledger.AssetName) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.known[name] = int(asset.GetTerms().GetDecimals())
-	return d.known[name], nil
+	d.known[name] = count
+	return count, nil
+}
+
+// ask asks the nodes for the decimals of an asset.
+func (d *decimals) ask(ctx context.Context, name ledger.AssetName) (int, error) {
+	if d.genesis != nil {
+		asset, _, err := d.nodes.CertifiedAsset(ctx, name, d.genesis.Shard, d.genesis)
+		if err != nil {
+			return 0, err
+		}
+		return int(asset.Decimals), nil
+	}
+	asset, err := d.nodes.Asset(ctx, name)
+	return int(asset.GetTerms().GetDecimals()), err
 }
 
 // count returns the decimals of an asset if a node was asked for them.

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
@@ -133,5 +136,34 @@ func TestSumsHaveDecimals(t *testing.T) {
 		if got := strings.ReplaceAll(grouped(text), "\u00a0", " "); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+// TestReasonsHaveTheDecimalsOfAssets: failures, schedules and limits of assets that an account does
+// not have write amounts with their decimals.
+func TestReasonsHaveTheDecimalsOfAssets(t *testing.T) {
+	t.Parallel()
+	genesis := *ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.NewestVersion
+	genesis.Time = ledger.Milliseconds(time.Now().UnixMilli())
+	s := newShellOf(t, 1, apitest.Options{Genesis: genesis})
+	s.must("keys create acme --plain %k")
+	s.must("org add acme %n %k")
+	s.must("account open acme:a acme:b %n %k")
+	s.must("asset register EUR --organisation acme --decimals 2 %n %k")
+	for _, line := range []string{"tx transfer acme:a acme:b 12.50 EUR",
+		"tx transfer acme:a acme:b 12.50 EUR --dry-run"} {
+		if got := s.run(line + " %n %k"); !strings.Contains(got.errs, "-12.50 EUR for acme:a") {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+	s.must("account limit acme:a --asset EUR --floor 5.00 %n %k")
+	if text := s.must("account show acme:a %n"); !strings.Contains(text, "at least 5.00") {
+		t.Error(text)
+	}
+	id := s.object("schedule place acme:a acme:b 7.00 EUR --first 72h %n %k")["id"]
+	if text := s.must(fmt.Sprintf("schedule show %s %%n", id)); !strings.Contains(text,
+		"acme:a -7.00 EUR") {
+		t.Error(text)
 	}
 }

@@ -237,10 +237,15 @@ func (f *cutFlags) find(ctx context.Context, command *cobra.Command,
 	return cut.GetPlaces(), err
 }
 
+// chosen reports whether the flags choose a cut.
+func (f *cutFlags) chosen(command *cobra.Command) bool {
+	return command.Flags().Changed("at") || command.Flags().Changed("cut")
+}
+
 // account returns an account at the cut that the flags choose, or as it is now if they choose none.
 func (f *cutFlags) account(ctx context.Context, command *cobra.Command, nodes *client.Client,
 	path ledger.AccountPath) (*ledgerdv1.Account, error) {
-	if !command.Flags().Changed("at") && !command.Flags().Changed("cut") {
+	if !f.chosen(command) {
 		return nodes.Account(ctx, path)
 	}
 	places, err := f.find(ctx, command, nodes)

@@ -199,6 +199,12 @@ func writeList(out io.Writer, rows *table, more bool, empty string) error {
 	if err := rows.write(out); err != nil || !more {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "... these are the first %d: --limit 0 shows all\n", len(rows.rows))
+	items := 0
+	for _, row := range rows.rows {
+		if row[0] != "" { // a further row of the same item has no first column
+			items++
+		}
+	}
+	_, err := fmt.Fprintf(out, "... these are the first %d: --limit 0 shows all\n", items)
 	return err
 }

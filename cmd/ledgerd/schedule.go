@@ -76,7 +76,7 @@ func (r *scheduleReport) write(out io.Writer) error {
 	rows.add("schedule", r.ID)
 	rows.add("placed by", r.Signer)
 	for _, p := range r.Postings {
-		rows.add("posting", p.Account+" "+p.Amount+" "+p.Asset)
+		rows.add("posting", p.Account+" "+p.shown()+" "+p.Asset)
 	}
 	if r.Note != "" {
 		rows.add("note", r.Note)
@@ -262,6 +262,7 @@ next_ms, past.`,
 				return err
 			}
 			report := reportSchedule(open)
+			decimalPostings(ctx, newDecimals(nodes), report.Postings)
 			placed, err := nodes.Transaction(ctx, id)
 			if err != nil {
 				return err
@@ -322,8 +323,10 @@ says that the limit left some out.`,
 			}
 			reports := make([]scheduleReport, len(found))
 			rows := table{header: []string{"SCHEDULE", "BY", "WHEN", "NEXT", "ISSUED"}}
+			known := newDecimals(nodes)
 			for i, open := range found {
 				reports[i] = reportSchedule(open)
+				decimalPostings(ctx, known, reports[i].Postings)
 				r := &reports[i]
 				rows.add(r.ID, r.Signer, r.every(), moment(r.NextMS),
 					fmt.Sprintf("%d of %d", r.Issued, r.Occurrences))

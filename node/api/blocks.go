@@ -152,7 +152,7 @@ func (s *Service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	for i := begin; i < end; i++ {
 		entry := block.Entry(i)
 		status := s.statusOfEntry(&entry, block.Header.Height, i, level)
-		each := summaryOf(&entry, status)
+		each := s.summaryOf(&entry, status)
 		each.Status.Shard = shown.Header.Shard
 		shown.Transactions = append(shown.Transactions, each)
 	}

@@ -114,9 +114,13 @@ func ReasonCode(code ledger.Code) string {
 	return fmt.Sprintf("code_%d", uint8(code)) // between them are numbers without a code
 }
 
-// reasonOf returns why a transaction failed, with the account if there is one. The transaction may
-// be nil.
-func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
+// decimalsFunc returns the decimals of an asset.
+type decimalsFunc func(name ledger.AssetName) uint32
+
+// reasonOf returns why a transaction failed, with the account if there is one, and the amount as
+// people write it. The transaction may be nil.
+func reasonOf(result ledger.Result, transaction *ledger.Transaction,
+	decimals decimalsFunc) string {
 	if result.OK() {
 		return ""
 	}
@@ -132,7 +136,8 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 		ledger.NoCredits, ledger.BelowFloor, ledger.AboveCeiling, ledger.VelocityExceeded:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
-			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset,
+			return fmt.Sprintf("%s: %s %s for %s", text,
+				posting.Amount.Decimal(int(decimals(posting.Asset))), posting.Asset,
 				posting.Account)
 		}
 	case ledger.AccountExists, ledger.AccountQuota:
@@ -152,16 +157,16 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 }
 
 // statusToProto converts a status. A transaction that is not nil makes the reason more specific.
-func statusToProto(status report.Status,
-	transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
+func statusToProto(status report.Status, transaction *ledger.Transaction,
+	decimals decimalsFunc) *ledgerdv1.TransactionStatus {
 	shown := &ledgerdv1.TransactionStatus{Id: status.ID[:], IdHex: status.ID.String()}
-	describe(shown, &status, transaction)
+	describe(shown, &status, transaction, decimals)
 	return shown
 }
 
 // describe fills in what statusToProto shows, except for the id.
 func describe(shown *ledgerdv1.TransactionStatus, status *report.Status,
-	transaction *ledger.Transaction) {
+	transaction *ledger.Transaction, decimals decimalsFunc) {
 	shown.WaitsFor = shardNumbers(status.Waits)
 	shown.Destinations = shardNumbers(status.Destinations)
 	switch status.Outcome {
@@ -178,7 +183,7 @@ func describe(shown *ledgerdv1.TransactionStatus, status *report.Status,
 	case report.OutcomeFailed:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
 		shown.ReasonCode = ReasonCode(status.Result.Code)
-		shown.Reason = reasonOf(status.Result, transaction)
+		shown.Reason = reasonOf(status.Result, transaction, decimals)
 	case report.OutcomeExpired:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
 		shown.ReasonCode = "expired"
@@ -446,10 +451,11 @@ func shorten(text string, bytes int) string {
 	return text[:bytes]
 }
 
-func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.TransactionSummary {
+func (s *Service) summaryOf(entry *ledger.Entry,
+	status report.Status) *ledgerdv1.TransactionSummary {
 	t := entry.Transaction()
 	shown := &ledgerdv1.TransactionSummary{
-		Status:       statusToProto(status, t),
+		Status:       statusToProto(status, t, s.decimalsOf),
 		Signer:       string(t.Signer),
 		Postings:     postingsToProto(t.Postings[:min(len(t.Postings), summaryPostings)]),
 		PostingCount: uint32(len(t.Postings)),

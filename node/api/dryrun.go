@@ -76,7 +76,7 @@ func (s *Service) outcomeOf(trial *store.Trial, t *ledger.Transaction,
 		Height: uint64(head), Agrees: trial.Result.OK() || trial.Result.Code == ledger.SetAside}
 	if !verdict.Agrees {
 		verdict.ReasonCode = ReasonCode(trial.Result.Code)
-		verdict.Reason = reasonOf(trial.Result, t)
+		verdict.Reason = reasonOf(trial.Result, t, s.decimalsOf)
 	}
 	outcome.Verdicts = []*ledgerdv1.DryRunVerdict{verdict}
 	for i := range trial.Balances {

@@ -185,7 +185,7 @@ func (l *listing) visit(block *ledger.Block, index int) bool {
 	if !l.filter.hasStatus(&status) {
 		return true
 	}
-	listed := &ledgerdv1.ListedTransaction{Transaction: summaryOf(&entry, status),
+	listed := &ledgerdv1.ListedTransaction{Transaction: l.service.summaryOf(&entry, status),
 		TimeMs: uint64(header.Time), Value: l.filter.valueIn(&entry)}
 	listed.Transaction.Status.Shard = uint32(opened.Shard())
 	l.answer.Transactions = append(l.answer.Transactions, listed)

@@ -51,13 +51,13 @@ func (s *Service) admit(ctx context.Context, bundle *ledger.Bundle) error {
 
 func (s *Service) bundleStatuses(bundle *ledger.Bundle,
 	statuses []report.Status) []*ledgerdv1.TransactionStatus {
-	return statusesToProto(bundle, statuses, uint32(s.backend.Store().Shard()))
+	return statusesToProto(bundle, statuses, uint32(s.backend.Store().Shard()), s.decimalsOf)
 }
 
 // statusesToProto converts the statuses of a bundle's transactions, in a chain of this shard. The
 // messages share the memory of the statuses.
-func statusesToProto(bundle *ledger.Bundle, statuses []report.Status,
-	shard uint32) []*ledgerdv1.TransactionStatus {
+func statusesToProto(bundle *ledger.Bundle, statuses []report.Status, shard uint32,
+	decimals decimalsFunc) []*ledgerdv1.TransactionStatus {
 	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
 	slab := make([]ledgerdv1.TransactionStatus, len(statuses))
 	var ids strings.Builder // the text of all ids
@@ -71,7 +71,7 @@ func statusesToProto(bundle *ledger.Bundle, statuses []report.Status,
 		shown[i] = &slab[i]
 		shown[i].Id = statuses[i].ID[:]
 		shown[i].IdHex = ids.String()[i*len(digits):][:len(digits)]
-		describe(shown[i], &statuses[i], bundle.Transaction(i))
+		describe(shown[i], &statuses[i], bundle.Transaction(i), decimals)
 		if statuses[i].InBlock() {
 			shown[i].Shard = shard
 		}
@@ -317,10 +317,10 @@ func (s *Service) Statuses(ctx context.Context, ids []ledger.Hash,
 // shownStatus converts a status. For a failed transaction the reason has details if the store has
 // the transaction.
 func (s *Service) shownStatus(status report.Status) *ledgerdv1.TransactionStatus {
-	shown := statusToProto(status, nil)
+	shown := statusToProto(status, nil, s.decimalsOf)
 	if status.Outcome == report.OutcomeFailed {
 		if found, err := s.backend.Store().Transaction(status.ID); err == nil {
-			shown = statusToProto(status, found.Entry.Transaction())
+			shown = statusToProto(status, found.Entry.Transaction(), s.decimalsOf)
 		}
 	}
 	if status.InBlock() {

@@ -39,8 +39,8 @@ func TestStatusesOfABundleAreThoseOfItsTransactions(t *testing.T) {
 		ledger.Result{Code: ledger.InsufficientFunds}
 	statuses[3] = report.Status{ID: bundle.ID(3), Outcome: report.OutcomeExpired}
 	statuses[4].Outcome, statuses[4].Waits = report.OutcomeWaiting, []ledger.ShardID{4}
-	for i, shown := range statusesToProto(bundle, statuses, 3) {
-		want := statusToProto(statuses[i], bundle.Transaction(i))
+	for i, shown := range statusesToProto(bundle, statuses, 3, wholeNumbers) {
+		want := statusToProto(statuses[i], bundle.Transaction(i), wholeNumbers)
 		if statuses[i].InBlock() {
 			want.Shard = 3
 		}
@@ -77,8 +77,11 @@ func BenchmarkStatuses(b *testing.B) {
 	bundle, statuses := manyStatuses(400)
 	b.ReportAllocs()
 	for b.Loop() {
-		if shown := statusesToProto(bundle, statuses, 0); len(shown) != len(statuses) {
+		if shown := statusesToProto(bundle, statuses, 0, wholeNumbers); len(shown) != len(statuses) {
 			b.Fatal(len(shown))
 		}
 	}
 }
+
+// wholeNumbers is decimalsFunc where no asset is registered.
+func wholeNumbers(ledger.AssetName) uint32 { return 0 }

@@ -331,7 +331,7 @@ func (s *Service) runs(bundle *ledger.Bundle, statuses []report.Status) []*ledge
 func (s *Service) run(bundle *ledger.Bundle, first, count int,
 	status *report.Status) *ledgerdv1.StatusRun {
 	shown := new(ledgerdv1.TransactionStatus)
-	describe(shown, status, bundle.Transaction(first))
+	describe(shown, status, bundle.Transaction(first), s.decimalsOf)
 	if status.InBlock() {
 		shown.Shard = uint32(s.backend.Store().Shard())
 	}

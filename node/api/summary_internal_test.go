@@ -36,7 +36,7 @@ func TestSummaryNamesOrganisations(t *testing.T) {
 			transaction.Openings = append(transaction.Openings,
 				ledger.Opening{Account: ledger.AccountPath(of() + ":o")})
 		}
-		summary := summaryOf(&ledger.Entry{Decoded: transaction}, report.Status{})
+		summary := new(Service).summaryOf(&ledger.Entry{Decoded: transaction}, report.Status{})
 		got := []string{summary.GetSigner()}
 		for _, posting := range summary.GetPostings() {
 			got = append(got, string(ledger.AccountPath(posting.GetAccount()).Organisation()))

@@ -63,7 +63,7 @@ func (s *Service) transaction(ctx context.Context, status report.Status,
 // shown adds the content of this shard's block to a status.
 func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.Transaction, error) {
 	if !status.InBlock() {
-		return &ledgerdv1.Transaction{Status: statusToProto(status, nil)}, nil
+		return &ledgerdv1.Transaction{Status: statusToProto(status, nil, s.decimalsOf)}, nil
 	}
 	opened := s.backend.Store()
 	crossing, err := opened.Crossing(status.ID)
@@ -76,7 +76,7 @@ func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.T
 	seal := &crossing.Block.Bundles[crossing.Entry.Bundle]
 	hash := crossing.Block.Hash
 	shown := &ledgerdv1.Transaction{
-		Status:      statusToProto(status, crossing.Entry.Transaction()),
+		Status:      statusToProto(status, crossing.Entry.Transaction(), s.decimalsOf),
 		Body:        bodyToProto(crossing.Entry.Transaction()),
 		Signatures:  signaturesToProto(seal.Signatures),
 		BlockHash:   hash[:],
