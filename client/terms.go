@@ -12,9 +12,9 @@ import (
 
 // AccountChange returns the change of an account's terms that leaves all as it is, for the caller
 // to edit, to show, and to Post as the Account of a transaction of the account's organisation. The
-// node is believed (CertifiedAccountChange believes none): a change replaces all terms, so a signer looks at all of them. Its number is
-// one above that of the present terms, so it is refused (ledger.AccountOutdated) if another change
-// comes between.
+// node is believed (CertifiedAccountChange believes none): a change replaces all terms, so a signer
+// looks at all of them. Its number is one above that of the present terms, so it is refused
+// (ledger.AccountOutdated) if another change comes between.
 func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
 	*ledger.AccountChange, error) {
 	account, err := c.accountNamed(ctx, path)
@@ -29,9 +29,9 @@ func (c *Client) AccountChange(ctx context.Context, path ledger.AccountPath) (
 		Alias: account.GetAlias(), AccountTerms: terms}, nil
 }
 
-// CertifiedAccountChange is AccountChange for a caller that trusts the genesis and no node: the chain
-// proves the present terms. An older block's terms have an older number, so a change of them is
-// refused. The errors are those of ProvenAccount.
+// CertifiedAccountChange is AccountChange for a caller that trusts the genesis and no node: the
+// chain proves the present terms. An older block's terms have an older number, so a change of them
+// is refused. The errors are those of ProvenAccount.
 func (c *Client) CertifiedAccountChange(ctx context.Context, path ledger.AccountPath,
 	genesis *ledger.Genesis) (*ledger.AccountChange, error) {
 	proven, err := c.ProvenAccount(ctx, path, genesis)

@@ -54,8 +54,8 @@ func (o *accountOptions) submit(command *cobra.Command, text string, by ledger.O
 }
 
 // present returns the change that leaves the terms of an account as they are: as the chain proves
-// them if a genesis is given, and else as a node says. With it come the decimals of assets, from the
-// same source.
+// them if a genesis is given, and else as a node says. With it come the decimals of assets, from
+// the same source.
 func (o *accountOptions) present(ctx context.Context, nodes *client.Client,
 	path ledger.AccountPath) (*ledger.AccountChange, *decimals, error) {
 	known := newDecimals(nodes)
@@ -72,8 +72,8 @@ func (o *accountOptions) present(ctx context.Context, nodes *client.Client,
 	return change, known, err
 }
 
-// change asks for the present terms of an account, changes them, shows them, and submits the change.
-// The account's organisation signs.
+// change asks for the present terms of an account, changes them, shows them, and submits the
+// change. The account's organisation signs.
 func (o *accountOptions) change(command *cobra.Command, text string,
 	do func(ctx context.Context, known *decimals, change *ledger.AccountChange) error) error {
 	return o.submit(command, text, "", func(ctx context.Context, nodes *client.Client,

@@ -16,9 +16,9 @@ import (
 // for each asset.
 type decimals struct {
 	nodes *client.Client
-	// genesis, if it is given, has the chain prove the decimals, and no node is believed. A node may
-	// deny that an asset is registered. Then amounts with a point are refused, and the others are
-	// what they are written as.
+	// genesis, if it is given, has the chain prove the decimals, and no node is believed. A node
+	// may deny that an asset is registered. Then amounts with a point are refused, and the others
+	// are what they are written as.
 	genesis *ledger.Genesis
 	known   map[ledger.AssetName]int
 }

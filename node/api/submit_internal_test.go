@@ -77,7 +77,8 @@ func BenchmarkStatuses(b *testing.B) {
 	bundle, statuses := manyStatuses(400)
 	b.ReportAllocs()
 	for b.Loop() {
-		if shown := statusesToProto(bundle, statuses, 0, wholeNumbers); len(shown) != len(statuses) {
+		shown := statusesToProto(bundle, statuses, 0, wholeNumbers)
+		if len(shown) != len(statuses) {
 			b.Fatal(len(shown))
 		}
 	}
