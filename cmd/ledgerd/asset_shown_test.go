@@ -157,6 +157,12 @@ func TestReasonsHaveTheDecimalsOfAssets(t *testing.T) {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
+	for _, text := range []string{"1,250.00", "1e3", strings.Repeat("9", 40) + ".00"} {
+		if got := s.run("tx transfer acme:a acme:b " + text + " EUR %n %k"); got.status !=
+			exitUsage || !strings.Contains(got.errs, "such as 1250.00, up to 39 digits") {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
 	s.must("account limit acme:a --asset EUR --floor 5.00 %n %k")
 	if text := s.must("account show acme:a %n"); !strings.Contains(text, "at least 5.00") {
 		t.Error(text)
