@@ -107,8 +107,8 @@ func (d *decimals) parse(ctx context.Context, text string, name ledger.AssetName
 		return amount, usagef("%w (ledgerd asset show %s says how many decimals an asset has)",
 			err, name)
 	case errors.Is(err, ledger.ErrAmount) && count > 0:
-		return amount, usagef("amount %q: write digits with a point and %s of %s, such as 1250.%s, "+
-			"up to 39 digits in all", text, plural(count, "decimal"), name,
+		return amount, usagef("amount %q: write digits with a point and %s of %s, such as 1250.%s,"+
+			" up to 39 digits in all", text, plural(count, "decimal"), name,
 			strings.Repeat("0", count))
 	case errors.Is(err, ledger.ErrAmount), errors.Is(err, ledger.ErrDecimals):
 		return amount, asUsage(err) // it has the text
