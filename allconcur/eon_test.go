@@ -123,8 +123,8 @@ func TestEons(t *testing.T) {
 					if name == "accurate" && n <= 6 && out.eons < 1 {
 						t.Fatal("no eon in any run")
 					}
-					if few := seeds() < 60; !few && (s.stall == 0 && out.eons < 1 || n <= 4 &&
-						out.eons < 2) {
+					few := seeds() < seedsDefault
+					if !few && (s.stall == 0 && out.eons < 1 || n <= 4 && out.eons < 2) {
 						t.Fatalf("only %d eons in any run", out.eons)
 					}
 				})
