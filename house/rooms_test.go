@@ -338,7 +338,7 @@ var rooms = []room{
 	{folder: "node/driver",
 		purpose: "runs an engine over the fabric: the lanes, timers and goroutine around " +
 			"shard/turn",
-		imports: []string{"order", "allconcur", "rdmanet", "shard/turn", "node/rounds"},
+		imports: []string{"order", "rdmanet", "shard/turn", "node/rounds"},
 	},
 	{folder: "node/report",
 		purpose: "the values in which a node reports how far blocks and transactions have come, " +

@@ -118,7 +118,8 @@ func (l *life) start() error {
 	}
 	l.driver, err = driver.New(driver.Config{
 		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
-		FrameRun: allconcur.FrameGeneration, Source: n.pool, Sink: n.pipeline,
+		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
+		Source: n.pool, Sink: n.pipeline,
 		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
 		Arrived: n.arrived, Record: record, Rounds: n.rounds,
 		Lost: func(run uint64, server order.ServerID, cause error) {

@@ -332,7 +332,7 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	config := options.driver
 	config.Host, config.Self, config.Peers = host, self, c.peers
 	config.Source, config.Sink = n.pool, n.book
-	config.FrameRun = allconcur.FrameGeneration
+	config.FrameRun, config.FrameHead = allconcur.FrameGeneration, allconcur.HeadOf
 	config.NewEngine = func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 		return allconcur.New(allconcur.Config{Engine: options.engine, Self: place,
 			Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),

@@ -107,7 +107,7 @@ type Remains struct {
 	Untaken []order.Delivery
 }
 
-// Config configures a driver. Host, Peers, NewEngine, FrameGeneration, Source and Sink are
+// Config configures a driver. Host, Peers, NewEngine, FrameRun, Source and Sink are
 // required.
 type Config struct {
 	// Host is this server's end of the fabric. The driver takes its lane LaneName.
@@ -122,8 +122,11 @@ type Config struct {
 	// FrameRun reads the generation from a frame's header. An error means that the bytes are
 	// not a frame.
 	FrameRun func(frame []byte) (uint64, error)
-	Source   Source
-	Sink     Sink
+	// FrameHead, if set, reads what a frame's header says, for people who watch the rounds. It
+	// reports false for bytes that are not a frame. It must not allocate.
+	FrameHead func(frame []byte) (order.FrameHead, bool)
+	Source    Source
+	Sink      Sink
 	// Linger is how long this server waits, with nothing to send, before it A-broadcasts an empty
 	// message so that other servers' messages are delivered. Zero and less mean no wait: the
 	// others' next messages are then under way at the same time as this server's, and not one after
@@ -183,7 +186,7 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Host == nil, c.NewEngine == nil, c.FrameRun == nil, c.Source == nil,
 		c.Sink == nil:
-		return c, fmt.Errorf("%w: Host, NewEngine, FrameGeneration, Source and Sink are needed",
+		return c, fmt.Errorf("%w: Host, NewEngine, FrameRun, Source and Sink are needed",
 			ErrConfig)
 	case int(c.Self) >= len(c.Peers):
 		return c, fmt.Errorf("%w: self is %d of %d peers", ErrConfig, c.Self, len(c.Peers))

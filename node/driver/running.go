@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
@@ -274,7 +273,7 @@ func (r *running) broadcast() {
 		return
 	}
 	batch := r.next()
-	var at allconcur.Progress // the round of the message, which may be complete with it
+	var at order.Progress // the round of the message, which may be complete with it
 	if r.watching.on {
 		at = r.progress()
 	}

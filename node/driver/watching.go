@@ -3,7 +3,6 @@ package driver
 import (
 	"slices"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
@@ -15,7 +14,7 @@ type watching struct {
 	// on says that a client watches in this turn.
 	on bool
 	// last is what was noted of the progress, and awaited the memory of the next list.
-	last    allconcur.Progress
+	last    order.Progress
 	known   bool
 	awaited []order.ServerID
 	members []order.ServerID // memory for lists of places in Config.Peers
@@ -24,7 +23,7 @@ type watching struct {
 // progressing is an engine that says which servers it waits for. After a failure it says where
 // their messages can still be.
 type progressing interface {
-	Progress(awaited []order.ServerID) allconcur.Progress
+	Progress(awaited []order.ServerID) order.Progress
 	Tracking(origin order.ServerID) ([]order.ServerID, [][2]order.ServerID)
 }
 
@@ -53,7 +52,10 @@ func (r *running) named(places []order.ServerID) []order.ServerID {
 
 // noteFrame notes a frame on its edge.
 func (r *running) noteFrame(kind rounds.Kind, from, to order.ServerID, frame []byte) {
-	head, is := allconcur.HeadOf(frame)
+	if r.config.FrameHead == nil {
+		return
+	}
+	head, is := r.config.FrameHead(frame)
 	if !is || int(max(head.Origin, head.Target)) >= len(r.group.Members) {
 		return
 	}
@@ -71,11 +73,11 @@ func (r *running) noteArrivals(frames []turn.Arrival) {
 }
 
 // progress returns the engine's progress, with a list that the next call uses again.
-func (r *running) progress() allconcur.Progress {
+func (r *running) progress() order.Progress {
 	if engine, can := r.engine.(progressing); can {
 		return engine.Progress(r.watching.awaited[:0])
 	}
-	return allconcur.Progress{}
+	return order.Progress{}
 }
 
 // noteProgress notes which servers the current round waits for, if that has changed.
