@@ -43,3 +43,14 @@ type Held struct {
 	// Delivery is the content as it would be A-delivered.
 	Delivery Delivery
 }
+
+// Voter is an engine that returns its votes: for rounds that it has not A-delivered itself, but may
+// have enabled others to A-deliver, by ascending round.
+type Voter interface{ Votes() []Vote }
+
+// Witness is an engine that saw the votes of others.
+type Witness interface{ KnownVotes() []KnownVote }
+
+// Holder is an engine with prompt delivery, which returns what it holds of rounds that it has not
+// closed.
+type Holder interface{ Held() []Held }

@@ -13,7 +13,7 @@ import (
 
 // Group is a group of servers with one of ledgerd's engines, as production runs it.
 type Group struct {
-	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
+	// Engine is one of Engines.
 	Engine string
 	// Servers is the size of the group.
 	Servers int
@@ -72,15 +72,6 @@ func (g *Group) inFlight() int {
 	return max(g.InFlight, 1)
 }
 
-// newEngine returns an engine, or several with their rounds in flight at a time.
-func (g *Group) newEngine(config allconcur.Config) (order.Broadcaster, error) {
-	if g.inFlight() == 1 {
-		return allconcur.New(config)
-	}
-	return interleave.New(interleave.Config{Engine: config, InFlight: g.inFlight(),
-		Fault: g.InterleaveFault})
-}
-
 // turnFault returns the bug planted in the driver of the engines. An engine's bug with stale frames
 // needs one of the gate, which would otherwise hide it.
 func (g *Group) turnFault() turn.Fault {
@@ -102,16 +93,17 @@ func (g Group) Options() (Options, error) {
 	if err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	config := allconcur.Config{
-		Engine: g.Engine, Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform,
-		MaxPayload: payloadMaxDefault, Fault: g.Fault,
-		Detector: g.Detector, Prompt: g.promptly(),
+	row, err := g.row()
+	if err != nil {
+		return Options{}, err
 	}
+	first := seat{servers: g.Servers, reliable: reliable, payloadMax: payloadMaxDefault,
+		detector: g.Detector, nonUniform: g.NonUniform}
 	if g.Detector == allconcur.DetectorPerfect && g.Faults&^FaultCrash != 0 {
 		return Options{}, fmt.Errorf("%w: a perfect detector supports crashes only; use an "+
 			"eventual one for %v", ErrOptions, g.Faults)
 	}
-	if err := config.Validate(); err != nil {
+	if err := row.check(&g, first); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if g.promptly() && g.records() {
@@ -132,11 +124,11 @@ func (g Group) Options() (Options, error) {
 	}
 	options := Options{
 		Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, Crashes: AsTolerated,
-		Faults: g.Faults, Detector: g.Detector, group: g,
+		Faults: g.Faults, Detector: g.Detector, group: g, engine: row,
 		New: func(self order.ServerID) (order.Broadcaster, error) {
-			own := config
-			own.Self = self
-			return g.newEngine(own)
+			own := first
+			own.self = self
+			return row.make(&g, own)
 		},
 	}
 	if options.lives() {

@@ -138,8 +138,7 @@ func (s *simulation) newLife() {
 	s.life, s.network.extraLast = l, true
 	s.servers = make([]server, o.slots())
 	l.setting = &setting{
-		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault,
-		prompt:    o.group.promptly(),
+		engine: o.engine, detector: o.Detector, prompt: o.group.promptly(),
 		turnFault: o.group.turnFault(), plant: o.group.Plant, slots: o.slots(),
 		reliable: o.reliable,
 		alone:    o.alone(), timing: shard.DefaultTiming(),

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
@@ -82,7 +81,7 @@ func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) st
 		return "it has something to say"
 	case p.engine.Undelivered():
 		return "it has rounds to deliver"
-	case s.options.group.Engine == allconcur.EngineAllConcurPlus && p.engine.Status().Reliable &&
+	case s.options.engine.unreliable && p.engine.Status().Reliable &&
 		!slices.Contains(s.life.broken, p.group.Run):
 		return "unreliable rounds are not back"
 	case s.life.setting.alone:

@@ -68,9 +68,8 @@ type process struct {
 
 // setting is what all processes of a run of the simulator have in common.
 type setting struct {
-	engine   string
+	engine   engineRow
 	detector allconcur.Detector
-	fault    allconcur.Fault
 	prompt   bool
 	// turnFault is a planted bug in the driver of the engines.
 	turnFault turn.Fault

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
@@ -23,7 +22,7 @@ type running struct {
 	watched  *watched
 	// engine is the engine of group, nil before the first one. retired is the reason why it is no
 	// longer driven.
-	engine  *allconcur.Engine
+	engine  order.Broadcaster
 	group   *shard.Group
 	retired string
 	// baseEpoch is the chain's epoch before the run. The engine's epochs count on from it.
@@ -91,12 +90,10 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 			g.Members))
 		return
 	}
-	engine, err := allconcur.New(allconcur.Config{
-		Engine: setting.engine, Self: at, Servers: len(g.Members),
-		Reliable: setting.reliable[len(g.Members)], Generation: uint64(g.Run),
-		FirstRound: g.First, Detector: setting.detector, Shard: len(g.Shard.Members),
-		Change:     changes,
-		MaxPayload: s.options.PayloadMax + overhead, Fault: setting.fault, Prompt: setting.prompt,
+	engine, err := setting.engine.make(&s.options.group, seat{
+		self: at, servers: len(g.Members), shard: len(g.Shard.Members),
+		reliable: setting.reliable[len(g.Members)], run: uint64(g.Run), first: g.First,
+		payloadMax: s.options.PayloadMax + overhead, detector: setting.detector, changes: changes,
 	})
 	if err != nil {
 		s.breach(p.self, fmt.Sprintf("no engine for run %v of %v in a shard of %d: %v", run(g.Run),
@@ -107,10 +104,11 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 	s.trace.Say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run),
 		g.Members, g.Base, g.First)
 	p.engine, p.group, p.retired = engine, g, ""
-	p.watched = &watched{Broadcaster: engine, Completer: engine}
+	completer, completes := engine.(turn.Completer)
+	p.watched = &watched{Broadcaster: engine, Completer: completer}
 	p.turn = turn.New(turn.Config{
 		Engine: p.watched, Self: at, Servers: len(g.Members), Fault: setting.turnFault,
-		Records: p.records,
+		Records: p.records && completes,
 	})
 	p.baseEpoch, p.remaining, p.marked = p.chain.head().epoch, slices.Clone(g.Members), marks{}
 	p.chain.round = g.First - 1
@@ -144,20 +142,37 @@ func (p *process) freeze() {
 	p.then(func() {
 		report := generation.Report{}
 		if p.engine != nil {
-			for _, v := range p.engine.Votes() {
-				report.Votes = append(report.Votes, p.vote(v))
-			}
-			for _, k := range p.engine.KnownVotes() {
-				report.Known = append(report.Known, p.knownVote(k))
-			}
-			for _, h := range p.engine.Held() {
-				report.Vouched = append(report.Vouched, p.vouched(h))
-			}
+			p.report(&report)
 		}
 		p.recorder.Drop()
 		p.syncNow()
 		p.answer(shard.Settled{Report: report, Record: p.lastRecord()})
 	})
+}
+
+// report adds what the engine voted for, saw and holds.
+func (p *process) report(report *generation.Report) {
+	if voter, votes := p.engine.(order.Voter); votes {
+		for _, v := range voter.Votes() {
+			report.Votes = append(report.Votes, p.vote(v))
+		}
+	}
+	if witness, sees := p.engine.(order.Witness); sees {
+		for _, k := range witness.KnownVotes() {
+			report.Known = append(report.Known, p.knownVote(k))
+		}
+	}
+	if holder, holds := p.engine.(order.Holder); holds {
+		for _, h := range holder.Held() {
+			report.Vouched = append(report.Vouched, p.vouched(h))
+		}
+	}
+}
+
+// outside reports whether the engine knows that it can hear fewer servers than a majority.
+func (p *process) outside() bool {
+	judge, can := p.engine.(interface{ OutsideMajority() bool })
+	return can && judge.OutsideMajority()
 }
 
 // vote converts an engine's vote to the chain's numbers. It keeps the content here for servers that
@@ -343,7 +358,7 @@ func (p *process) progress() (shard.Progressed, bool) {
 		w.ticks++
 	}
 	progress := shard.Progressed{Run: p.group.Run, Waiting: w.ticks,
-		Outside: p.engine.OutsideMajority(), Round: status.Round}
+		Outside: p.outside(), Round: status.Round}
 	for _, at := range status.Awaited {
 		progress.Awaited = append(progress.Awaited, p.group.Members[at])
 	}

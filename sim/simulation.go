@@ -62,6 +62,7 @@ type Options struct {
 	script    []disturbance
 	tolerated int
 	group     Group
+	engine    engineRow
 	// reliable are the reliable digraphs of groups by their size, as many as a run may need.
 	reliable []*digraph.Digraph
 }

@@ -112,25 +112,14 @@ func (r *running) publishEnd() {
 	r.driver.status.Store(&last)
 }
 
-// voter is an engine that returns its votes: for rounds that it has not A-delivered itself, but may
-// have enabled others to A-deliver.
-type voter interface{ Votes() []order.Vote }
-
-// witness is an engine that saw the votes of others.
-type witness interface{ KnownVotes() []order.KnownVote }
-
-// holder is an engine with prompt delivery, which returns what it holds of rounds that it has not
-// closed.
-type holder interface{ Held() []order.Held }
-
 // remains returns what the run leaves behind. The run's goroutine must have ended.
 func (r *running) remains() Remains {
 	remains := Remains{Untaken: slices.Clone(r.untaken)}
-	v, votes := r.engine.(voter)
+	v, votes := r.engine.(order.Voter)
 	if !votes {
 		return remains
 	}
-	if w, sees := r.engine.(witness); sees {
+	if w, sees := r.engine.(order.Witness); sees {
 		remains.Known = w.KnownVotes()
 	}
 	remains.Votes = v.Votes()
@@ -144,7 +133,7 @@ func (r *running) remains() Remains {
 		vote.Delivery.Removed = r.peerPlaces(vote.Delivery.Removed)
 		r.renameOrigins(vote.Delivery)
 	}
-	if h, holds := r.engine.(holder); holds {
+	if h, holds := r.engine.(order.Holder); holds {
 		remains.Held = h.Held()
 	}
 	for i := range remains.Held {
