@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
 
 // explorer is one search. A state of the group is a list of words: a number for each server's
 // state, then a number for the contents of each channel.
 type explorer struct {
-	options  Options
-	config   allconcur.Config
-	reliable *digraph.Digraph
-	n        int
+	options Options
+	model   *model
+	n       int
 	// width is the number of words of a state. channels[from*n+to] is the word of a channel, 0 if
 	// there is no such channel.
 	width    int
@@ -154,25 +151,30 @@ func (x *explorer) look(ctx context.Context, progress func(Reached)) {
 }
 
 func newExplorer(options Options) (*explorer, error) {
-	config, err := options.group()
+	model, err := options.group()
 	if err != nil {
 		return nil, err
 	}
+	return explore(options, model), nil
+}
+
+// explore begins the search of a group. The options are valid.
+func explore(options Options, model *model) *explorer {
 	if options.StatesMax == 0 {
 		options.StatesMax = StatesMaxDefault
 	}
 	n := options.Servers
 	x := &explorer{
-		options: options, config: config, reliable: config.Reliable, n: n,
+		options: options, model: model, n: n,
 		channels: make([]int, n*n), sources: make([][]int, n),
-		contents: newContents(), judge: newJudge(options, digraph.Tolerated(config.Reliable)),
+		contents: newContents(), judge: newJudge(options, model.tolerated),
 		serverIDs: map[string]uint32{}, stepIDs: map[uint64]uint32{}, claims: newClaims(),
 		sending: make([][]uint32, n), outcomes: make([]uint32, n),
 	}
 	x.width = n
 	for from := range n {
 		for to := range n {
-			if from != to && sendsTo(config, from, to) {
+			if from != to && (model.sends(from, to) || model.watch.HasEdge(from, to)) {
 				x.channels[from*n+to] = x.width
 				x.sources[to] = append(x.sources[to], from)
 				x.width++
@@ -180,16 +182,8 @@ func newExplorer(options Options) (*explorer, error) {
 		}
 	}
 	x.successor = make([]uint32, x.width)
-	x.first = scenarios(config.Reliable, options.Crashes, options.Suspicions, x.symmetries())
-	return x, nil
-}
-
-// sendsTo reports whether a server may ever send to another: over G_R, over its transpose, or over
-// some tree of G_U.
-func sendsTo(config allconcur.Config, from, to int) bool {
-	backward := config.Detector != allconcur.DetectorPerfect && config.Reliable.HasEdge(to, from)
-	return config.Engine == allconcur.EngineAllConcurPlus || config.Reliable.HasEdge(from, to) ||
-		backward
+	x.first = scenarios(model.watch, options.Crashes, options.Suspicions, x.symmetries())
+	return x
 }
 
 // start adds the first state of a scenario.
@@ -200,12 +194,12 @@ func (x *explorer) start(s scenario) {
 
 // firstServer returns a server's first state in a scenario.
 func (x *explorer) firstServer(s scenario, p int) uint32 {
-	x.config.Self = order.ServerID(p)
-	engine, err := x.newMachine()
+	self := order.ServerID(p)
+	engine, err := x.model.make(self)
 	if err != nil {
 		panic(fmt.Sprintf("search: a valid configuration makes no engine: %v", err))
 	}
-	first := server{id: x.config.Self, engine: engine}
+	first := server{id: self, engine: engine}
 	for _, crashed := range s.crashes {
 		first.mayCrash = first.mayCrash || crashed == p
 	}

@@ -2,7 +2,6 @@ package search
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
@@ -21,11 +20,6 @@ const (
 	ReconstructedTracking order.Property = "RTD invariant of tracking digraphs"
 )
 
-// serverSet is a set of servers, one bit each.
-type serverSet uint16
-
-func (s serverSet) has(p int) bool { return s>>p&1 != 0 }
-
 // trackingView is the knowledge of one server in a reliable round, in the terms of the properties.
 type trackingView struct {
 	id order.ServerID
@@ -40,9 +34,9 @@ type trackingView struct {
 }
 
 // inspect checks the tracking digraphs of a server.
-func (x *explorer) inspect(s *server) *order.Violation {
-	for _, engine := range parts(s.engine) {
-		if broken := x.inspectEngine(s.id, engine); broken != nil {
+func inspect(reliable *digraph.Digraph, id order.ServerID, engine machine) *order.Violation {
+	for _, part := range parts(engine) {
+		if broken := inspectEngine(reliable, id, part); broken != nil {
 			return broken
 		}
 	}
@@ -50,12 +44,13 @@ func (x *explorer) inspect(s *server) *order.Violation {
 }
 
 // inspectEngine checks the tracking digraphs of an engine in a reliable round.
-func (x *explorer) inspectEngine(id order.ServerID, engine *allconcur.Engine) *order.Violation {
+func inspectEngine(reliable *digraph.Digraph, id order.ServerID,
+	engine *allconcur.Engine) *order.Violation {
 	status := engine.Status()
 	if !status.Reliable {
 		return nil
 	}
-	v := newTrackingView(x.reliable, id, engine, status.Members)
+	v := newTrackingView(reliable, id, engine, status.Members)
 	for _, root := range status.Members {
 		vertices, edges := engine.Tracking(root)
 		if broken := v.check(int(root), vertices, edges); broken != nil {
@@ -223,14 +218,4 @@ func (v *trackingView) describe() string {
 		}
 	}
 	return text
-}
-
-func (s serverSet) list() []int {
-	var all []int
-	for p := range ServersMax {
-		if s.has(p) {
-			all = append(all, p)
-		}
-	}
-	return slices.Clip(all)
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
-	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -25,7 +24,7 @@ var ErrOptions = errors.New("search: wrong options")
 
 // Options are what to explore.
 type Options struct {
-	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
+	// Engine is one of Engines.
 	Engine string
 	// Servers is the size of the group, 1 to ServersMax.
 	Servers int
@@ -102,26 +101,6 @@ const InFlightMax = 4
 
 // suspicionsMax bounds the false suspicions in a run.
 const suspicionsMax = 8
-
-// group returns the group's configuration, including its digraph.
-func (o Options) group() (allconcur.Config, error) {
-	if err := o.Validate(); err != nil {
-		return allconcur.Config{}, err
-	}
-	reliable, err := digraph.Reliable(o.Servers, digraph.Target{})
-	if err != nil {
-		return allconcur.Config{}, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	config := allconcur.Config{
-		Engine: o.Engine, Servers: o.Servers, Reliable: reliable, Detector: o.Detector,
-		NonUniform: o.NonUniform, Prompt: o.Prompt, Fault: o.Fault,
-		AssertPropositions: o.Detector == allconcur.DetectorPerfect && o.Suspicions == 0,
-	}
-	if err := config.Validate(); err != nil {
-		return allconcur.Config{}, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	return config, nil
-}
 
 // Result is the outcome of a search.
 type Result struct {

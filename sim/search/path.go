@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -181,7 +180,7 @@ func (x *explorer) describeStep(before, after, sent uint32) string {
 }
 
 func (x *explorer) describeFrame(frame uint32) string {
-	return allconcur.Describe(x.contents.frames[frame])
+	return x.model.describe(x.contents.frames[frame])
 }
 
 func describeDelivery(d order.Delivery) string {

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -22,8 +21,14 @@ type promise struct {
 	held  []order.Held
 }
 
+// promiser is an engine that says what it voted for and holds.
+type promiser interface {
+	order.Voter
+	order.Holder
+}
+
 // promise numbers what a server would report if it stopped now.
-func (j *judge) promise(engine *allconcur.Engine) uint32 {
+func (j *judge) promise(engine promiser) uint32 {
 	p := promise{engine.Votes(), engine.Held()}
 	k := j.key[:0]
 	for _, v := range p.votes {

@@ -3,7 +3,6 @@ package search
 import (
 	"fmt"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -26,10 +25,15 @@ type record struct {
 	previous order.Epoch
 }
 
+// completer is an engine that reports complete rounds. See allconcur.Engine.Complete.
+type completer interface {
+	Complete(after order.Round) (rounds []order.Delivery, whole bool)
+}
+
 // record numbers a server's records after it took an input. A record that was not flushed does not
 // count for a majority, and one that was counts whether or not later ones were. So it is enough to
 // record everything: the judge looks at each record by itself.
-func (j *judge) record(before uint32, engine *allconcur.Engine, anyGroup bool) uint32 {
+func (j *judge) record(before uint32, engine completer, anyGroup bool) uint32 {
 	rounds, whole := engine.Complete(j.records[before].round)
 	if len(rounds) == 0 || !whole && !anyGroup {
 		return before

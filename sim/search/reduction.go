@@ -1,11 +1,6 @@
 package search
 
-import (
-	"math/bits"
-
-	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/digraph"
-)
+import "math/bits"
 
 // persistent returns the servers whose steps the search takes in a state. These steps are a
 // persistent set [Godefroid 1996, chapter 4]. It is empty if nothing is left to do.
@@ -60,10 +55,9 @@ func (x *explorer) dependants(state []uint32, all serverSet, p int) serverSet {
 }
 
 // symmetries lists the renamings of servers that change nothing but the names. These are the ones
-// that map G_R to itself, as long as the trees of G_U, if there are any, are all stars. (In other
-// trees, inner vertices forward waiting messages by ascending origin, which depends on the names.)
+// that map the model's digraphs to themselves, if its engines treat names alike.
 func (x *explorer) symmetries() [][]int {
-	if x.config.Engine == allconcur.EngineAllConcurPlus && !x.hasStars() {
+	if !x.model.nameless {
 		return nil
 	}
 	var all [][]int
@@ -94,19 +88,10 @@ func (x *explorer) symmetries() [][]int {
 func (x *explorer) keeps(names []int) bool {
 	for p := range x.n {
 		for q := range x.n {
-			if x.reliable.HasEdge(p, q) != x.reliable.HasEdge(names[p], names[q]) {
+			if x.model.watch.HasEdge(p, q) != x.model.watch.HasEdge(names[p], names[q]) ||
+				p != q && x.model.sends(p, q) != x.model.sends(names[p], names[q]) {
 				return false
 			}
-		}
-	}
-	return true
-}
-
-// hasStars reports whether the root has all other servers as its children in each tree of G_U.
-func (x *explorer) hasStars() bool {
-	for root := range x.n {
-		if len(digraph.AppendBinomialChildren(nil, x.n, root, root)) != x.n-1 {
-			return false
 		}
 	}
 	return true

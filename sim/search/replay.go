@@ -116,7 +116,7 @@ func (x *explorer) parseScenario(text string) (scenario, error) {
 		switch {
 		case err == nil && part[0] == 'c' && !isLie:
 			s.crashes = append(s.crashes, p)
-		case err == nil && part[0] == 's' && isLie && x.reliable.HasEdge(q, p):
+		case err == nil && part[0] == 's' && isLie && x.model.watch.HasEdge(q, p):
 			s.suspicions = append(s.suspicions, suspicion{p, q})
 		default:
 			return s, fmt.Errorf("%w: %q at the start of a schedule; write a scenario such as "+

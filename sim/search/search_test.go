@@ -202,7 +202,7 @@ func compareSymmetric(t *testing.T, options Options) {
 	if len(symmetries) != 6 {
 		t.Fatalf("%d symmetries of three servers", len(symmetries))
 	}
-	every := scenarios(x.reliable, options.Crashes, options.Suspicions, nil)
+	every := scenarios(x.model.watch, options.Crashes, options.Suspicions, nil)
 	figures := map[string]Result{}
 	for _, s := range every {
 		figures[s.String()] = scenarioFigures(t, options, s)

@@ -4,44 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/order"
 )
-
-// machine is an engine, or several of them with their rounds in flight at a time.
-type machine interface {
-	order.Broadcaster
-	AppendState(state []byte) []byte
-}
-
-// newMachine returns the engine of a server.
-func (x *explorer) newMachine() (machine, error) {
-	if x.options.InFlight <= 1 {
-		return allconcur.New(x.config)
-	}
-	return interleave.New(interleave.Config{Engine: x.config, InFlight: x.options.InFlight,
-		Fault: x.options.InterleaveFault})
-}
-
-// copyOf copies an engine.
-func copyOf(m machine) machine {
-	if several, are := m.(*interleave.Engine); are {
-		return several.Clone()
-	}
-	return alone(m).Clone()
-}
-
-// alone returns an engine that is not one of several.
-func alone(m machine) *allconcur.Engine { return m.(*allconcur.Engine) }
-
-// parts lists the engines that an engine consists of.
-func parts(m machine) []*allconcur.Engine {
-	if several, are := m.(*interleave.Engine); are {
-		return several.Engines()
-	}
-	return []*allconcur.Engine{alone(m)}
-}
 
 // server is a state of one server: its engine, and the state of its driver and its detector. All
 // states of all servers are numbered. Equal states have the same number, so a server is one word of
@@ -234,7 +198,7 @@ func (x *explorer) take(s server, in input) step {
 		return step{next: next, sent: sent}
 	}
 	x.engineSteps++
-	s.engine = copyOf(s.engine)
+	s.engine = x.model.copyOf(s.engine)
 	ready, broken := x.drive(&s, in)
 	if broken != nil {
 		return step{broken: broken}
@@ -257,11 +221,11 @@ func (x *explorer) take(s server, in input) step {
 		s.concluded = x.judge.close(s.concluded, c)
 	}
 	if x.options.Prompt {
-		s.promise = x.judge.promise(alone(s.engine))
+		s.promise = x.judge.promise(s.engine.(promiser))
 		result.delivers = result.delivers || s.promise != before.promise
 	}
 	if x.options.Records {
-		s.recorded = x.judge.record(s.recorded, alone(s.engine), x.options.RecordsAnyGroup)
+		s.recorded = x.judge.record(s.recorded, s.engine.(completer), x.options.RecordsAnyGroup)
 		before.recorded = s.recorded // the disk may be quicker than the sends
 	}
 	if s.mayCrash {
@@ -270,8 +234,8 @@ func (x *explorer) take(s server, in input) step {
 	if status := s.engine.Status(); status.Halted != "" {
 		s.stopped, s.halted, s.engine = true, status.Halted, nil
 		x.closeChannels(s.id)
-	} else if !x.options.WithoutTracking {
-		if result.broken = x.inspect(&s); result.broken != nil {
+	} else if x.model.inspect != nil {
+		if result.broken = x.model.inspect(s.id, s.engine); result.broken != nil {
 			return result
 		}
 	}
@@ -326,7 +290,7 @@ func (x *explorer) drive(s *server, in input) (ready order.Ready, broken *order.
 // closeChannels appends the end to the channels of a server that stops, to each server whose
 // detector watches it.
 func (x *explorer) closeChannels(id order.ServerID) {
-	for _, to := range x.reliable.Successors(int(id)) {
+	for _, to := range x.model.watch.Successors(int(id)) {
 		x.sending[to] = append(x.sending[to], endOfChannel)
 	}
 }
@@ -351,7 +315,7 @@ func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 		if kept != nil {
 			x.prefix = append(x.prefix, x.sending[to][:kept[to]]...)
 		}
-		if x.reliable.HasEdge(int(s.id), to) {
+		if x.model.watch.HasEdge(int(s.id), to) {
 			x.prefix = append(x.prefix, endOfChannel)
 		}
 		x.sent = append(x.sent, x.contents.sequence(x.prefix))
