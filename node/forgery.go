@@ -7,24 +7,28 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// arrived has the signatures of a message verified while the message's round completes.
-func (n *Node) arrived(from order.ServerID, frame []byte) {
-	id, payload, is := allconcur.FrameMessage(frame)
-	if !is {
-		return
+// arrivals returns a function that has the signatures of a message verified while the message's
+// round completes. read reads the message in a frame of the engine.
+func (n *Node) arrivals(read func(frame []byte) (engine.Message, bool)) func(from order.ServerID,
+	frame []byte) {
+	return func(from order.ServerID, frame []byte) {
+		m, is := read(frame)
+		if !is {
+			return
+		}
+		batch, _, err := mempool.SplitPayload(m.Payload)
+		if err != nil {
+			return // every node drops it
+		}
+		n.verification.Arrived(uint64(from), verification.Message{Run: m.Run,
+			Epoch: uint64(m.Epoch), Round: uint64(m.Round), Origin: uint64(m.Origin)}, batch)
 	}
-	batch, _, err := mempool.SplitPayload(payload)
-	if err != nil {
-		return // every node drops it
-	}
-	n.verification.Arrived(uint64(from), verification.Message{Run: id.Generation,
-		Epoch: uint64(id.Epoch), Round: uint64(id.Round), Origin: uint64(id.Origin)}, batch)
 }
 
 // penanceMax bounds for how long this node verifies nothing that a member which forged delivers,

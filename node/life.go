@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/node/wire"
@@ -116,12 +117,16 @@ func (l *life) start() error {
 	if config.LogRounds {
 		record = n.pipeline.Record
 	}
+	made, err := engine.Of(config.Engine)
+	if err != nil {
+		return err
+	}
 	l.driver, err = driver.New(driver.Config{
 		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
-		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
+		FrameRun: made.FrameRun, FrameHead: made.FrameHead,
 		Source: n.pool, Sink: n.pipeline,
 		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
-		Arrived: n.arrived, Record: record, Rounds: n.rounds,
+		Arrived: n.arrivals(made.FrameMessage), Record: record, Rounds: n.rounds,
 		Lost: func(run uint64, server order.ServerID, cause error) {
 			l.detector.Lost(run, server, cause)
 		},
@@ -209,15 +214,15 @@ func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaste
 		return nil, err
 	}
 	config := l.node.home.Config.Ordering
-	kind := allconcur.DetectorEventual
-	if !l.eventual() {
-		kind = allconcur.DetectorPerfect
-	}
 	genesis, chain := l.node.home.Genesis, l.node.Store().GenesisHash()
-	return allconcur.New(allconcur.Config{
-		Engine: config.Engine, Self: place, Servers: len(g.Members), Reliable: reliable,
-		Generation: g.Run, FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax,
-		Detector: kind, Shard: g.Shard, Prompt: config.Prompt,
+	made, err := engine.Of(config.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return made.New(engine.Config{
+		Self: place, Servers: len(g.Members), Shard: g.Shard, Reliable: reliable, Run: g.Run,
+		FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax, Perfect: !l.eventual(),
+		Prompt: config.Prompt,
 		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
 	})
 }

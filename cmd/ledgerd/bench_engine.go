@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/internal/bench"
 	"github.com/ledgerd/ledgerd/node/fabric"
@@ -143,8 +142,7 @@ At the end, the command compares the deliveries of all servers; a difference is 
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus,
-		`engine, "allconcur+" or "allconcur"`)
+	addEngineFlag(command, &p.Engine, bench.Engines())
 	flags.IntVar(&p.Servers, "servers", 5, "number of servers")
 	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/internal/bench"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
@@ -232,8 +232,7 @@ transaction in them. A difference or a missing transaction is an error.`,
 	flags.StringVar(&p.Ack, "ack", bench.AckDurable,
 		"what a client waits for: ordered, stored, durable or durable-everywhere")
 	addFabricFlag(command, &p.Fabric, fabric.P2P)
-	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus,
-		`engine, "allconcur+" or "allconcur"`)
+	addEngineFlag(command, &p.Engine, engine.All().With(engine.Engine.RunsInNode))
 	flags.DurationVar(&p.For, "for", 10*time.Second,
 		"how long to measure")
 	flags.DurationVar(&p.WarmUp, "warm-up", 0, "how long the load runs before the measurement "+

@@ -258,8 +258,7 @@ hundred seeds).`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus,
-		"engine: allconcur or allconcur+")
+	addEngineFlag(command, &options.engine, simEngines())
 	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
 	flags.IntVar(&options.seeds, "seeds", 100, "number of seeds to run")
 	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
@@ -289,7 +288,6 @@ hundred seeds).`,
 		"show the run event by event; needs a single seed")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
-		"engine":   {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
 		"plant":    simPlantNames(),
 		"faults":   append(sim.FaultNames(), "all", "none"),
 		"detector": simDetectorNames(),
@@ -309,8 +307,8 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		return sim.Group{}, sim.Options{}, fmt.Errorf(format, arguments...)
 	}
 	switch {
-	case o.engine != allconcur.EngineAllConcur && o.engine != allconcur.EngineAllConcurPlus:
-		return refuse("--engine %q is unknown: use allconcur or allconcur+", o.engine)
+	case !simEngines().Has(o.engine):
+		return refuse("--engine %q is unknown: use %v", o.engine, simEngines())
 	case o.servers < 1:
 		return refuse(
 			"--servers is %d: say how many servers the group has, for example --servers 8",

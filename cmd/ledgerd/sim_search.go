@@ -154,8 +154,7 @@ flight have far more schedules than one.
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus,
-		"engine: allconcur or allconcur+")
+	addEngineFlag(command, &options.engine, searchEngines())
 	flags.IntVar(&options.servers, "servers", 0,
 		fmt.Sprintf("number of servers, up to %d (required)", search.ServersMax))
 	flags.IntVar(&options.rounds, "rounds", 1, "rounds in which every server broadcasts a message")
@@ -181,7 +180,6 @@ flight have far more schedules than one.
 	flags.StringVar(&options.replay, "replay", "", "replay one schedule, as a violation prints it")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
-		"engine":   {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
 		"faults":   {searchFaultCrash, searchFaultSuspect},
 		"detector": simDetectorNames(),
 		"plant":    searchPlantNames(),
@@ -223,8 +221,8 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	detector := slices.Index(simDetectorNames(), o.detector)
 	plant := slices.Index(searchPlantNames(), o.plant)
 	switch {
-	case o.engine != allconcur.EngineAllConcur && o.engine != allconcur.EngineAllConcurPlus:
-		return refuse("--engine %q is unknown: use allconcur or allconcur+", o.engine)
+	case !searchEngines().Has(o.engine):
+		return refuse("--engine %q is unknown: use %v", o.engine, searchEngines())
 	case o.servers < 1 || o.servers > search.ServersMax:
 		return refuse("--servers is %d: say how many servers the group has, 1 to %d, for "+
 			"example --servers 3", o.servers, search.ServersMax)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 )
@@ -126,8 +126,7 @@ process, and end with it.`,
 			"each shard")
 	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort,
 		"port of node 0's API; node i uses this plus 2i and 2i+1")
-	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus,
-		"engine: allconcur+ or allconcur")
+	addEngineFlag(command, &o.layout.Engine, engine.All().With(engine.Engine.RunsInNode))
 	addFabricFlag(command, &o.layout.Fabric, fabric.P2P)
 	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
 	bindRegistration(command, &o.registration, registrationOpen,
@@ -135,11 +134,6 @@ process, and end with it.`,
 	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
 	addJSONFlag(command, &o.json)
 	bindTreeCompletion(command)
-	if err := command.RegisterFlagCompletionFunc("engine",
-		cobra.FixedCompletions([]string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur},
-			cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("testnet: no such flag: engine")
-	}
 	command.AddCommand(newTestnetStopCommand(), newTestnetStartCommand(),
 		newTestnetAddShardCommand())
 	return command

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
@@ -25,13 +25,13 @@ type EngineLoad struct {
 }
 
 // EngineLoads returns the loads of a comparison, each for the given time: one request a message
-// with both engines and more and more servers, the same within a machine, large messages with and
+// with each engine and more and more servers, the same within a machine, large messages with and
 // without encryption, and requests of several sizes that are delivered by themselves.
 func EngineLoads(measured time.Duration) []EngineLoad {
 	var loads []EngineLoad
 	add := func(name string, p Parameters) {
 		if p.Engine == "" {
-			p.Engine = allconcur.EngineAllConcurPlus
+			p.Engine = engine.Default
 		}
 		if p.Fabric == "" {
 			p.Fabric = fabric.P2PTrusted
@@ -39,14 +39,14 @@ func EngineLoads(measured time.Duration) []EngineLoad {
 		p.For = measured
 		loads = append(loads, EngineLoad{name, p})
 	}
-	for _, engine := range []string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur} {
+	for _, name := range Engines().Names() {
 		for _, servers := range []int{4, 8, 16} {
-			add(fmt.Sprintf("%s_%d_alone", engine, servers),
-				Parameters{Engine: engine, Servers: servers, Batch: 1, Size: comparedRequest})
+			add(fmt.Sprintf("%s_%d_alone", name, servers),
+				Parameters{Engine: name, Servers: servers, Batch: 1, Size: comparedRequest})
 		}
 	}
 	for _, servers := range []int{4, 8} {
-		add(fmt.Sprintf("%s_%d_alone_shm", allconcur.EngineAllConcurPlus, servers),
+		add(fmt.Sprintf("%s_%d_alone_shm", engine.Default, servers),
 			Parameters{
 				Fabric: fabric.SharedMemory, Servers: servers, Batch: 1, Size: comparedRequest,
 			})

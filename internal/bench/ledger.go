@@ -9,12 +9,12 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
@@ -98,7 +98,7 @@ type LedgerParameters struct {
 	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for
 	// each node.
 	Fabric fabric.Kind `json:"fabric"`
-	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
+	// Engine is the name of an engine that a node may run.
 	Engine string `json:"engine"`
 	// For is the length of the measured window. WarmUp is that of the load before it; 0 means a
 	// quarter of For, at most a second.
@@ -108,6 +108,7 @@ type LedgerParameters struct {
 
 // Validate reports the first invalid parameter. The error wraps ErrParameters.
 func (p LedgerParameters) Validate() error {
+	_, unknown := engine.All().With(engine.Engine.RunsInNode).Of(p.Engine)
 	switch _, known := ackLevels[p.Ack]; {
 	case p.Nodes < 1 || p.Nodes > testnet.NodesMax:
 		return fmt.Errorf("%w: %d nodes, want 1 to %d", ErrParameters, p.Nodes, testnet.NodesMax)
@@ -134,9 +135,8 @@ func (p LedgerParameters) Validate() error {
 	case p.Callers > 0 && p.Ack == AckDurableEverywhere:
 		return fmt.Errorf("%w: callers share a sender, which cannot wait for %q", ErrParameters,
 			p.Ack)
-	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
-		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
-			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case unknown != nil:
+		return fmt.Errorf("%w: %w", ErrParameters, unknown)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v, want a time above 0", ErrParameters, p.For)
 	case p.WarmUp < 0:

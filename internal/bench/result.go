@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -32,9 +31,12 @@ var (
 	ErrServer = errors.New("bench: a server failed")
 )
 
+// Engines lists the engines that Run measures: the production driver drives them.
+func Engines() engine.List { return engine.All().With(engine.Engine.TakesFrames) }
+
 // Parameters are the parameters of a run.
 type Parameters struct {
-	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
+	// Engine is the name of an engine of package engine that takes frames.
 	Engine string `json:"engine"`
 	// Servers is n, 1 to ServersMax.
 	Servers int `json:"servers"`
@@ -64,10 +66,10 @@ type Parameters struct {
 
 // Validate reports the first invalid parameter. The error wraps ErrParameters.
 func (p Parameters) Validate() error {
+	made, unknown := Engines().Of(p.Engine)
 	switch {
-	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
-		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
-			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case unknown != nil:
+		return fmt.Errorf("%w: %w", ErrParameters, unknown)
 	case p.Servers < 1 || p.Servers > ServersMax:
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrParameters, p.Servers, ServersMax)
 	case p.Batch < 1 || p.Batch > BatchMax:
@@ -78,9 +80,9 @@ func (p Parameters) Validate() error {
 			"%d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
-	case p.InFlight < 0 || p.InFlight > interleave.InFlightMax:
+	case p.InFlight < 0 || p.InFlight > made.InFlightMax:
 		return fmt.Errorf("%w: %d rounds in flight, want 1 to %d", ErrParameters, p.InFlight,
-			interleave.InFlightMax)
+			made.InFlightMax)
 	case p.Rate < 0 || p.Rate > RateMax:
 		return fmt.Errorf("%w: %d requests a second at each server, want at most %d, or 0 for as "+
 			"many as possible", ErrParameters, p.Rate, RateMax)

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -33,6 +33,14 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	if err != nil {
 		return nil, err
 	}
+	made, err := Engines().Of(p.Engine)
+	if err != nil {
+		return nil, err
+	}
+	frameRun := made.FrameRun
+	if p.InFlight > 1 {
+		frameRun = interleave.FrameGeneration
+	}
 	if p.Delay > 0 {
 		host = newLateHost(host, p.Delay)
 	}
@@ -44,13 +52,13 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	s.driver, err = driver.New(driver.Config{
 		Host: host, Self: self, Peers: peers,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
-			return s.newEngine(p, allconcur.Config{
-				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g,
-				Generation: group.Run, FirstRound: group.FirstRound,
-				MaxPayload: max(p.payload(), 1024),
+			return s.newEngine(made, engine.Config{
+				Self: place, Servers: len(group.Members), Reliable: g, Run: group.Run,
+				FirstRound: group.FirstRound, MaxPayload: max(p.payload(), 1024),
+				InFlight: p.InFlight,
 			})
 		},
-		FrameRun: interleave.FrameGeneration,
+		FrameRun: frameRun,
 		Source:   s.workload, Sink: s.workload,
 		MaxBatch: p.payload(),
 		Halted:   func(_ driver.Group, reason string) { s.halted.Store(&reason) },
@@ -63,17 +71,15 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 }
 
 // newEngine returns the server's engine, or several with their rounds in flight at a time.
-func (s *server) newEngine(p Parameters, config allconcur.Config) (order.Broadcaster, error) {
-	if p.InFlight <= 1 {
-		return allconcur.New(config)
+func (s *server) newEngine(made engine.Engine, config engine.Config) (order.Broadcaster, error) {
+	e, err := made.New(config)
+	several, are := e.(*interleave.Engine)
+	if err != nil || !are {
+		return e, err
 	}
-	several, err := interleave.New(interleave.Config{Engine: config, InFlight: p.InFlight})
-	if err != nil {
-		return nil, err
-	}
-	engine := newPaced(several, p.InFlight)
-	s.workload.hold = engine.Hold
-	return engine, nil
+	paced := newPaced(several, config.InFlight)
+	s.workload.hold = paced.Hold
+	return paced, nil
 }
 
 // report stops the server's rounds and returns its report.

@@ -57,7 +57,7 @@ type Layout struct {
 	// BasePort is the port of node 0's API. Node i has its API on BasePort+2i and its fabric on
 	// BasePort+2i+1. Default DefaultBasePort.
 	BasePort int
-	// Engine is allconcur+ (the default) or allconcur.
+	// Engine is the name of an engine that a node may run. Default engine.Default.
 	Engine string
 	// Fabric is the fabric between the nodes. Default fabric.P2P.
 	Fabric fabric.Kind

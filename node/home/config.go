@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
@@ -173,10 +174,10 @@ const perfectAfterMin = time.Second
 // Initial returns the configuration of the home of a new ledger, with an engine, or the default
 // one. It has the defaults, and prompt if the engine has it. A file without that key is of an older
 // home, whose shard does not have it.
-func Initial(engine string) Config {
+func Initial(chosen string) Config {
 	config := Default()
-	config.Ordering.Engine = cmp.Or(engine, config.Ordering.Engine)
-	config.Ordering.Prompt = config.Ordering.Engine == allconcur.EngineAllConcurPlus
+	config.Ordering.Engine = cmp.Or(chosen, config.Ordering.Engine)
+	config.Ordering.Prompt = engine.All().With(engine.Engine.HasPrompt).Has(config.Ordering.Engine)
 	return config
 }
 
@@ -187,7 +188,7 @@ func Default() Config {
 		Admin:  AdminConfig{Listen: "127.0.0.1:0"},
 		Fabric: FabricConfig{Kind: fabric.P2P},
 		Ordering: OrderingConfig{
-			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(),
+			Engine: engine.Default, Detector: allconcur.DetectorEventual.String(),
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
@@ -217,13 +218,12 @@ func (c *Config) Validate() error {
 	if _, err := fabric.Parse(string(c.Fabric.Kind)); err != nil {
 		return wrong("fabric.kind", "%v", err)
 	}
+	chosen, unknown := engine.All().With(engine.Engine.RunsInNode).Of(c.Ordering.Engine)
 	switch {
 	case (c.API.Certificate == "") != (c.API.Key == ""):
 		return wrong("api.certificate", "TLS needs both certificate and key, or neither")
-	case c.Ordering.Engine != allconcur.EngineAllConcurPlus &&
-		c.Ordering.Engine != allconcur.EngineAllConcur:
-		return wrong("ordering.engine", "%q is none of %s and %s", c.Ordering.Engine,
-			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case unknown != nil:
+		return wrong("ordering.engine", "%v", unknown)
 	case c.Ordering.Detector != allconcur.DetectorEventual.String() &&
 		c.Ordering.Detector != allconcur.DetectorPerfect.String():
 		return wrong("ordering.detector", "%q is none of %s and %s", c.Ordering.Detector,
@@ -243,15 +243,15 @@ func (c *Config) Validate() error {
 	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
 		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608",
 			c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
-	case c.Ordering.LogRounds && (c.Ordering.Engine != allconcur.EngineAllConcurPlus ||
+	case c.Ordering.LogRounds && (!chosen.LogRounds ||
 		c.Ordering.Detector != allconcur.DetectorEventual.String()):
 		return wrong("ordering.log_rounds", "it needs engine %s and detector %s",
-			allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
-	case c.Ordering.Prompt && (c.Ordering.Engine != allconcur.EngineAllConcurPlus ||
+			engine.All().With(engine.Engine.LogsRounds), allconcur.DetectorEventual)
+	case c.Ordering.Prompt && (!chosen.Prompt ||
 		c.Ordering.Detector != allconcur.DetectorEventual.String() || c.Ordering.LogRounds):
 		return wrong("ordering.prompt", "it needs engine %s and detector %s, and excludes "+
 			"ordering.log_rounds: set it to false on all nodes of the shard, or change these",
-			allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
+			engine.All().With(engine.Engine.HasPrompt), allconcur.DetectorEventual)
 	case c.Ordering.PoolBytesMax < 2<<20:
 		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
 	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:

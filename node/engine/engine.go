@@ -1,0 +1,175 @@
+// Package engine is the one table of the engines of atomic broadcast: what each is called, how it
+// is made, how its frames are read, what it can do, and whether a node may run it. Help texts,
+// completions and checks of names come from the table, so a new engine is a new row.
+//
+//	made, err := engine.Of("allconcur+")
+//	e, err := made.New(engine.Config{Self: 2, Servers: 5, Reliable: g, Run: 1, FirstRound: 1})
+//	...
+//	nodes := engine.All().With(engine.Engine.RunsInNode)
+//	usage := "engine: " + nodes.String() // allconcur+ or allconcur
+//
+// The simulator and the exhaustive search have tables of their own, of how they run an engine with
+// its planted bugs. They name engines as this table does, which a test of the command line checks.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// ErrUnknown is returned for a name that no engine has.
+var ErrUnknown = errors.New("unknown engine")
+
+// Kind says what carries an engine's operations, and so what it needs of the fabric.
+type Kind uint8
+
+const (
+	// Frames is an engine that takes and sends frames. It needs lanes, and node/driver drives it.
+	Frames Kind = iota + 1
+	// Polled is an engine that works on one-sided memory and is polled. It needs regions
+	// (rdmanet.RegionHost).
+	Polled
+)
+
+// String returns what the engine needs of the fabric.
+func (k Kind) String() string {
+	switch k {
+	case Frames:
+		return "lanes"
+	case Polled:
+		return "regions"
+	default:
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+}
+
+// Config is what an engine is made from: a server's place in a run, and the settings of the group.
+// They are equal on all servers of the group, except for Self. An engine ignores what it has no use
+// for.
+type Config struct {
+	// Self is the server's place in the group, and Servers the size of the group.
+	Self    order.ServerID
+	Servers int
+	// Shard is the number of members of the shard, of which the group is a part. 0 means Servers.
+	Shard int
+	// Reliable is the group's reliable digraph. A server's successors watch it.
+	Reliable *digraph.Digraph
+	// Run is the number of the run, which all of its frames carry. FirstRound is the number of its
+	// first round.
+	Run        uint64
+	FirstRound order.Round
+	// MaxPayload bounds a message in bytes.
+	MaxPayload int
+	// Perfect makes the engine rely on a failure detector that makes no mistakes. Without it, no
+	// mistake makes servers A-deliver different rounds.
+	Perfect bool
+	// Prompt delivers small rounds as soon as all servers hold them. It needs Engine.Prompt.
+	Prompt bool
+	// Change reports whether a round changes the group. It may be nil.
+	Change func(order.Delivery) bool
+	// InFlight is the number of rounds in flight, up to Engine.InFlightMax. 0 means 1.
+	InFlight int
+}
+
+// Message is a message in a frame.
+type Message struct {
+	Run     uint64
+	Epoch   order.Epoch
+	Round   order.Round
+	Origin  order.ServerID
+	Payload []byte
+}
+
+// Engine is a row of the table.
+type Engine struct {
+	// Name is the engine's name in configurations, flags and reports.
+	Name string
+	// Story describes the engine in half a line: for which deployments it is.
+	Story string
+	Kind  Kind
+	// InNode says that a node may run it.
+	InNode bool
+	// Prompt says that it can deliver promptly, and LogRounds that it reports complete rounds,
+	// which a node may sync before they are ordered. Both need an eventually perfect detector.
+	Prompt, LogRounds bool
+	// InFlightMax is the maximum number of rounds in flight.
+	InFlightMax int
+	// New makes the engine of a server. The error says what is wrong with the configuration.
+	New func(Config) (order.Broadcaster, error)
+	// FrameRun reads the number of the run from a frame. An error means that the bytes are not a
+	// frame.
+	FrameRun func(frame []byte) (uint64, error)
+	// FrameHead reads what a frame's header says, for people who watch. It reports false for bytes
+	// that are no frame.
+	FrameHead func(frame []byte) (order.FrameHead, bool)
+	// FrameMessage reads the message in a frame. It keeps the payload in the frame's memory, and
+	// does not examine the rest: whether the engine takes the frame is another question. It reports
+	// false for other frames, and for bytes that are no frame.
+	FrameMessage func(frame []byte) (Message, bool)
+}
+
+// RunsInNode reports whether a node may run the engine.
+func (e Engine) RunsInNode() bool { return e.InNode }
+
+// TakesFrames reports whether node/driver can drive the engine.
+func (e Engine) TakesFrames() bool { return e.Kind == Frames }
+
+// HasPrompt reports whether the engine can deliver promptly.
+func (e Engine) HasPrompt() bool { return e.Prompt }
+
+// LogsRounds reports whether the engine reports complete rounds.
+func (e Engine) LogsRounds() bool { return e.LogRounds }
+
+// List is a list of engines, the default one first.
+type List []Engine
+
+// All lists the engines.
+func All() List { return slices.Clone(engines) }
+
+// Of returns the engine with a name. The error wraps ErrUnknown and lists the names.
+func Of(name string) (Engine, error) { return engines.Of(name) }
+
+// Of returns the engine with a name, if it is in the list. The error wraps ErrUnknown and lists the
+// names.
+func (l List) Of(name string) (Engine, error) {
+	at := slices.IndexFunc(l, func(e Engine) bool { return e.Name == name })
+	if at < 0 {
+		return Engine{}, fmt.Errorf("%w %q: use %v", ErrUnknown, name, l)
+	}
+	return l[at], nil
+}
+
+// Has reports whether the engine with a name is in the list.
+func (l List) Has(name string) bool {
+	_, err := l.Of(name)
+	return err == nil
+}
+
+// With returns the engines that have a property.
+func (l List) With(property func(Engine) bool) List {
+	return slices.DeleteFunc(slices.Clone(l), func(e Engine) bool { return !property(e) })
+}
+
+// Names returns the engines' names.
+func (l List) Names() []string {
+	names := make([]string, len(l))
+	for i, e := range l {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// String returns the names for a sentence: "a", "a or b", "a, b or c".
+func (l List) String() string {
+	names := l.Names()
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

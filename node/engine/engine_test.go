@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// TestRows makes three servers with each engine, and has them A-deliver a round. Readers of frames
+// understand every frame on the way.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	g, err := digraph.Reliable(3, digraph.Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range All().With(Engine.TakesFrames) {
+		t.Run(row.Name, func(t *testing.T) {
+			t.Parallel()
+			servers := make([]order.Broadcaster, 3)
+			for i := range servers {
+				var err error
+				servers[i], err = row.New(Config{Self: order.ServerID(i), Servers: 3, Reliable: g,
+					Run: 7, FirstRound: 1, MaxPayload: 1024, Prompt: row.Prompt})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if delivered := deliver(t, row, servers); delivered < len(servers) {
+				t.Errorf("%d A-deliveries", delivered)
+			}
+			if e, err := row.New(Config{Servers: 3, Self: 3, Reliable: g}); err == nil || e != nil {
+				t.Errorf("a server that is not in the group: %v, %v", e, err)
+			}
+		})
+	}
+}
+
+// deliver lets the servers A-broadcast some rounds and counts their A-deliveries. It checks the
+// readers of frames.
+func deliver(t *testing.T, row Engine, servers []order.Broadcaster) (delivered int) {
+	t.Helper()
+	messages := 0
+	for range 4 {
+		for _, s := range servers {
+			if s.CanBroadcast() {
+				if err := s.Broadcast([]byte("payload")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for moved := true; moved; {
+			moved = false
+			for from, s := range servers {
+				ready := s.Ready()
+				delivered += len(ready.Deliveries)
+				for _, send := range ready.Sends {
+					moved = true
+					run, err := row.FrameRun(send.Frame)
+					if _, is := row.FrameHead(send.Frame); err != nil || run != 7 || !is {
+						t.Errorf("a frame of run %d: %t, %v", run, is, err)
+					}
+					if m, is := row.FrameMessage(send.Frame); is && m.Run == 7 &&
+						string(m.Payload) == "payload" {
+						messages++
+					}
+					for _, to := range send.To {
+						err := servers[to].Receive(order.ServerID(from), send.Frame)
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+		}
+	}
+	if messages == 0 {
+		t.Error("no frame has a message")
+	}
+	return delivered
+}
+
+// TestList: the table is what help texts, completions and errors say.
+func TestList(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, e := range All() {
+		if e.Name == "" || seen[e.Name] || e.Story == "" || e.Kind != Frames && e.Kind != Polled ||
+			e.InFlightMax < 1 {
+			t.Errorf("%+v", e)
+		}
+		seen[e.Name] = true
+	}
+	if All()[0].Name != Default || !All()[0].RunsInNode() {
+		t.Errorf("the first engine is %s", All()[0].Name)
+	}
+	_, err := Of("raft")
+	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), All().String()) {
+		t.Error(err)
+	}
+	for want, list := range map[string]List{"": {}, "a": {{Name: "a"}},
+		"a or b":    {{Name: "a"}, {Name: "b"}},
+		"a, b or c": {{Name: "a"}, {Name: "b"}, {Name: "c"}}} {
+		if list.String() != want {
+			t.Errorf("%q, want %q", list, want)
+		}
+	}
+	for kind, want := range map[Kind]string{Frames: "lanes", Polled: "regions", 9: "kind(9)"} {
+		if kind.String() != want {
+			t.Errorf("%v, want %s", kind, want)
+		}
+	}
+}

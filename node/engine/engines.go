@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/interleave"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Default is the name of the engine of new ledgers.
+const Default = allconcur.EngineAllConcurPlus
+
+// engines is the table.
+var engines = List{
+	{
+		Name: allconcur.EngineAllConcurPlus, Story: "no leader, many nodes, any network",
+		Kind: Frames, InNode: true, Prompt: true, LogRounds: true,
+		InFlightMax: interleave.InFlightMax, New: newAllConcur(allconcur.EngineAllConcurPlus),
+		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
+		FrameMessage: allConcurMessage,
+	},
+	{
+		Name:  allconcur.EngineAllConcur,
+		Story: "reliable rounds only: slower, and steady while servers fail",
+		Kind:  Frames, InNode: true,
+		InFlightMax: interleave.InFlightMax, New: newAllConcur(allconcur.EngineAllConcur),
+		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
+		FrameMessage: allConcurMessage,
+	},
+}
+
+// newAllConcur returns the maker of one of AllConcur's engines. Several rounds in flight are
+// several of them side by side.
+func newAllConcur(name string) func(Config) (order.Broadcaster, error) {
+	return func(c Config) (order.Broadcaster, error) {
+		detector := allconcur.DetectorEventual
+		if c.Perfect {
+			detector = allconcur.DetectorPerfect
+		}
+		config := allconcur.Config{
+			Engine: name, Self: c.Self, Servers: c.Servers, Shard: c.Shard, Reliable: c.Reliable,
+			Generation: c.Run, FirstRound: c.FirstRound, MaxPayload: c.MaxPayload,
+			Detector: detector, Prompt: c.Prompt, Change: c.Change,
+		}
+		if c.InFlight > 1 {
+			several, err := interleave.New(interleave.Config{Engine: config, InFlight: c.InFlight})
+			if err != nil {
+				return nil, err
+			}
+			return several, nil
+		}
+		alone, err := allconcur.New(config)
+		if err != nil {
+			return nil, err
+		}
+		return alone, nil
+	}
+}
+
+// allConcurMessage reads the message in one of AllConcur's frames.
+func allConcurMessage(frame []byte) (Message, bool) {
+	id, payload, is := allconcur.FrameMessage(frame)
+	return Message{Run: id.Generation, Epoch: id.Epoch, Round: id.Round, Origin: id.Origin,
+		Payload: payload}, is
+}
