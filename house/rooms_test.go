@@ -69,6 +69,12 @@ var rooms = []room{
 		pure:    true,
 		except:  []string{"time"},
 	},
+	{folder: "trains",
+		purpose: "TRAINS: trains with wagons on a ring, for a perfect or an eventually perfect " +
+			"failure detector; no node runs it yet",
+		imports: []string{"order"},
+		pure:    true,
+	},
 	{folder: "shard",
 		purpose: "the life of one shard member: forming generations, eons, entering, " +
 			"following, learners and their admission, falling back, the bench, " +
@@ -165,8 +171,8 @@ var rooms = []room{
 		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
 			"forget, wrong clocks, named oracles, shrinking",
 		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"allconcur/interleave", "shard/...", "rdmanet", "sim/timeline", "sim/trace",
-			"sim/faults", "sim/sweep"},
+			"allconcur/interleave", "trains", "shard/...", "rdmanet", "sim/timeline",
+			"sim/trace", "sim/faults", "sim/sweep"},
 	},
 	{folder: "sim/search",
 		purpose: "the explicit-state search: every schedule of a small group, on the same " +
@@ -538,8 +544,8 @@ var rooms = []room{
 	},
 	{folder: "cmd/ledgerd",
 		purpose: "the command line",
-		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "shard/turn",
-			"tram", "rdmanet/...", "sim/...", "plan/...", "ledger/...", "node/...",
+		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains",
+			"shard/turn", "tram", "rdmanet/...", "sim/...", "plan/...", "ledger/...", "node/...",
 			"client/...",
 			"internal/..."},
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag",

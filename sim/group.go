@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // Group is a group of servers with one of ledgerd's engines, as production runs it.
@@ -46,6 +47,10 @@ type Group struct {
 	// InterleaveFault plants a bug in how several engines work together.
 	InFlight        int
 	InterleaveFault interleave.Fault
+	// Trains is the number of trains of a ring; 0 is trains.TrainsDefault. TrainsFault plants a bug
+	// in its engines.
+	Trains      int
+	TrainsFault trains.Fault
 	// ByConsequence judges a server that claims what its disk does not hold only by the
 	// consequences.
 	ByConsequence bool
@@ -88,6 +93,9 @@ func (g Group) Options() (Options, error) {
 	if g.Servers < 1 || g.Servers > ServersMax {
 		return Options{}, fmt.Errorf("%w: %d servers, want 1 to %d", ErrOptions, g.Servers,
 			ServersMax)
+	}
+	if g.Engine == trains.EngineName {
+		return g.ringOptions()
 	}
 	reliable, err := digraph.Reliable(g.Servers, digraph.Target{})
 	if err != nil {

@@ -1,0 +1,161 @@
+package trains
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Status describes the engine; it allocates. The current round is the one that this server attaches
+// a wagon to next.
+func (e *Engine) Status() order.Status {
+	s := order.Status{
+		Epoch: e.epoch, Round: e.attached + 1, Ended: e.ended, Halted: e.halted,
+		Members:   e.members.appendTo(nil),
+		Suspected: (e.suspected | e.members&^e.ring).appendTo(nil),
+	}
+	if !e.isAlone() && e.waiting() == 0 && !e.ended && !e.rests(s.Round) {
+		s.Awaited = []order.ServerID{e.predecessor}
+	}
+	if complete := e.complete(); complete > e.delivered {
+		s.Undelivered = int(complete - e.delivered)
+	}
+	return s
+}
+
+// complete returns the last round of which this server has all wagons: one whose train came back
+// after the round.
+func (e *Engine) complete() order.Round {
+	complete := e.delivered
+	if e.arrived-complete > e.trains {
+		complete = e.arrived - e.trains
+	}
+	if e.last != 0 {
+		complete = min(complete, e.last)
+	}
+	return complete
+}
+
+// Votes returns the rounds that this server has not A-delivered and that another server may have
+// A-delivered: those of which it has all wagons, at most Config.Trains. A server A-delivers a round
+// after its train came to all servers once more, so each of them has the vote. A new generation
+// starts from the votes of a server that takes no more frames. It allocates. Votes are for
+// DetectorEventual: under DetectorPerfect there are no generations.
+func (e *Engine) Votes() []order.Vote {
+	var votes []order.Vote
+	members := e.members.appendTo(nil)
+	for round := e.delivered + 1; round <= e.complete(); round++ {
+		held, epoch := e.heldOf(round), e.epoch
+		if held.present&e.members != e.members {
+			break
+		}
+		if round == e.last {
+			epoch++
+		}
+		d := order.Delivery{Epoch: epoch, Round: round}
+		for _, origin := range members {
+			d.Messages = append(d.Messages, order.Message{Origin: origin,
+				Payload: payloadOf(held.wagons[origin])})
+		}
+		votes = append(votes, order.Vote{Round: round, Epoch: epoch, Members: members,
+			Origins: members, Delivery: d})
+	}
+	return votes
+}
+
+// Clone copies the engine. The copy shares frames and payloads, which never change. It does not
+// include what Ready returned last.
+func (e *Engine) Clone() *Engine {
+	e.begin()
+	c := *e
+	c.stops = slices.Clone(e.stops)
+	for i := range c.stops {
+		c.stops[i].relayed = slices.Clone(e.stops[i].relayed)
+	}
+	c.held = slices.Clone(e.held)
+	for i := range c.held {
+		c.held[i].wagons = slices.Clone(e.held[i].wagons)
+	}
+	c.pending = slices.Clone(e.pending)
+	c.sizes = slices.Clone(e.sizes)
+	c.out = output{sends: slices.Clone(e.out.sends), deliveries: slices.Clone(e.out.deliveries)}
+	for i := range c.out.deliveries {
+		c.out.deliveries[i].Messages = slices.Clone(c.out.deliveries[i].Messages)
+	}
+	return &c
+}
+
+// AppendState appends the engine's state in a canonical form. Two engines of equal configuration
+// that append the same bytes behave the same from here on. The form does not include what Ready has
+// yet to return: take that first.
+func (e *Engine) AppendState(state []byte) []byte {
+	state = appendNumbers(state, uint64(e.ring), uint64(e.members), uint64(e.suspected),
+		uint64(e.arrived), uint64(e.attached), uint64(e.delivered), uint64(e.epoch),
+		uint64(e.restsFrom), uint64(e.last), uint64(e.room))
+	for _, size := range e.sizes {
+		state = appendNumbers(state, uint64(size))
+	}
+	state = append(state, flag(e.ended), flag(e.hasPending))
+	state = appendBytes(state, []byte(e.halted))
+	if e.hasPending {
+		state = appendBytes(state, e.pending)
+	}
+	for i := range e.stops {
+		s := &e.stops[i]
+		state = appendNumbers(state, s.clock, uint64(s.view), uint64(len(s.relayed)))
+		for _, r := range s.relayed {
+			state = appendBytes(appendNumbers(state, uint64(r.round)), r.whole)
+		}
+		state = appendBytes(append(state, flag(s.sent != nil)), s.sent)
+	}
+	for i := range e.held {
+		state = appendNumbers(state, uint64(e.held[i].present))
+		for left := e.held[i].present; left != 0; left &= left - 1 {
+			state = appendBytes(state, e.held[i].wagons[left.least()][wagonHeaderSize:])
+		}
+	}
+	return state
+}
+
+func appendNumbers(state []byte, numbers ...uint64) []byte {
+	for _, number := range numbers {
+		state = binary.LittleEndian.AppendUint64(state, number)
+	}
+	return state
+}
+
+func appendBytes(state, bytes []byte) []byte {
+	return append(appendNumbers(state, uint64(len(bytes))), bytes...)
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// Describe names a frame in the house's layout, with its wagons, for people who read a schedule:
+// the train's id, rotation and clock, and each wagon's origin, rotation and size.
+func Describe(frame []byte) string {
+	h, err := decodeHeader(LayoutHouse, frame)
+	if err != nil {
+		return fmt.Sprintf("%d bytes that are no frame", len(frame))
+	}
+	if h.kind == kindWake {
+		return fmt.Sprintf("WAKE for round %d", h.round)
+	}
+	text := fmt.Sprintf("train %d, rotation %d, clock %d:", h.id, h.rotation, h.clock)
+	for at := houseTrainSize; at < len(frame); {
+		wagon, whole := nextWagon(LayoutHouse, frame, at)
+		if !whole {
+			return text + " and a part of a wagon"
+		}
+		at += len(wagon.whole)
+		text += fmt.Sprintf(" w%d.%d(%d)", wagon.origin, h.rotation-uint64(wagon.age),
+			len(wagon.whole)-wagonHeaderSize)
+	}
+	return text
+}
