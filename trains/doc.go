@@ -109,6 +109,9 @@
 //     member with nothing to say from one that failed before it could say anything, and servers
 //     that learn of the failure at different times A-deliver a round with and without its removal.
 //     Here an empty wagon is a wagon header of 7 bytes.
+//   - E12: Algorithm 6 counts a server as greedy whose wagon is not smaller than its last one; the
+//     text says larger. By the algorithm a server that always says the same little, or nothing,
+//     keeps a full share of the train to itself. Here it has to be larger.
 //
 // # Beyond the paper
 //

@@ -17,7 +17,7 @@ func newFlow(config *Config) flow {
 }
 
 // measure updates the room from a train that came [TRAINS, Algorithm 6]. A server is greedy if its
-// wagon is larger than the average wagon of a full train, or not smaller than its last one. This
+// wagon is larger than the average wagon of a full train, or larger than its last one (E12). This
 // server counts as greedy. The bytes that the sober ones leave belong to the greedy ones. A train
 // has the wagons of all servers but one, so if all are greedy, one of them does not count, and of
 // the sober ones the smallest does not.
@@ -38,7 +38,7 @@ func (e *Engine) measure(frame []byte) {
 		seen |= one(wagon.origin)
 		last := e.sizes[wagon.origin]
 		e.sizes[wagon.origin] = size
-		if size > e.target/ring || size >= last && last > 0 {
+		if size > e.target/ring || size > last && last > 0 {
 			greedy++
 			continue
 		}

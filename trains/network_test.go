@@ -31,7 +31,9 @@ type network struct {
 	// losesTail makes a crash also lose the last frames of each of the server's channels.
 	losesTail bool
 	// steps counts, and stepsMax bounds, what happens.
-	steps  int
+	steps int
+	// enough is the number of steps after which a run stops, 0 for none.
+	enough int
 	broken error
 	trace  *strings.Builder
 }
@@ -233,14 +235,22 @@ func (w *network) start() {
 }
 
 // run takes steps until nothing can happen, with some crashes on the way, and judges.
-func (w *network) run(crashes int) (err error) {
+func (w *network) run(crashes int) error {
+	if err := w.play(crashes); err != nil {
+		return err
+	}
+	return w.judge()
+}
+
+// play takes steps until nothing can happen, or until there were enough of them.
+func (w *network) play(crashes int) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
 	w.start()
-	for w.broken == nil {
+	for w.broken == nil && (w.enough == 0 || w.steps < w.enough) {
 		if crashes > 0 && w.choose(12) == 0 {
 			crashes--
 			if p := w.choose(w.n()); w.choose(2) == 0 {
@@ -250,13 +260,31 @@ func (w *network) run(crashes int) (err error) {
 			}
 			continue
 		}
+		if w.config.Detector == DetectorEventual && w.choose(9) == 0 {
+			w.err()
+		}
 		all := w.possible()
 		if len(all) == 0 {
 			break
 		}
 		w.take(all[w.choose(len(all))])
 	}
-	return w.judge()
+	return w.broken
+}
+
+// err makes a detector err, or correct itself.
+func (w *network) err() {
+	observer, other := w.choose(w.n()), order.ServerID(w.choose(w.n()))
+	if observer == int(other) {
+		return
+	}
+	opinion := w.engines[observer].Suspect
+	if w.choose(2) == 0 {
+		opinion = w.engines[observer].Trust
+	}
+	if err := opinion(other); err != nil {
+		w.fail("%d refuses an opinion of %d: %w", observer, other, err)
+	}
 }
 
 // judge judges a group at rest.

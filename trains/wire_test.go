@@ -1,0 +1,135 @@
+package trains
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// drawTrain draws a train with some wagons.
+func drawTrain(t *rapid.T, layout Layout) []byte {
+	frame := appendTrain(nil, layout, rapid.Uint64().Draw(t, "generation"),
+		rapid.Byte().Draw(t, "id"), rapid.Uint64().Draw(t, "clock"),
+		rapid.Uint64().Draw(t, "rotation"))
+	for range rapid.IntRange(0, 5).Draw(t, "wagons") {
+		wagon := appendWagon(nil, layout, order.ServerID(rapid.IntRange(0, 63).Draw(t, "origin")),
+			rapid.Uint64().Draw(t, "attached"), rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "say"))
+		frame = appendRelayed(frame, layout, wagon, rapid.Byte().Draw(t, "age"))
+	}
+	finishTrain(frame, layout)
+	return frame
+}
+
+// encodeAgain encodes what a decoder makes of a frame, nil if it is none.
+func encodeAgain(layout Layout, frame []byte) []byte {
+	h, err := decodeHeader(layout, frame)
+	if err != nil {
+		return nil
+	}
+	if h.kind == kindWake {
+		return encodeWake(layout, h.generation, h.round)
+	}
+	again := appendTrain(nil, layout, h.generation, h.id, h.clock, h.rotation)
+	for at := wagonsAt(layout); at < len(frame); {
+		wagon, whole := nextWagon(layout, frame, at)
+		if !whole {
+			return nil
+		}
+		at += len(wagon.whole)
+		made := appendWagon(nil, layout, wagon.origin, h.rotation-uint64(wagon.age),
+			payloadOf(wagon.whole))
+		again = appendRelayed(again, layout, made, wagon.age)
+	}
+	finishTrain(again, layout)
+	return again
+}
+
+func TestFramesAreEncodedAsDecoded(t *testing.T) {
+	t.Parallel()
+	for layout := range layoutEnd {
+		rapid.Check(t, func(t *rapid.T) {
+			frame := drawTrain(t, layout)
+			if again := encodeAgain(layout, frame); !bytes.Equal(frame, again) {
+				t.Fatalf("%x becomes %x", frame, again)
+			}
+			generation := rapid.Uint64().Draw(t, "generation")
+			frame = encodeWake(layout, generation, order.Round(rapid.Uint64().Draw(t, "round")))
+			if again := encodeAgain(layout, frame); !bytes.Equal(frame, again) {
+				t.Fatalf("%x becomes %x", frame, again)
+			}
+			read, err := FrameGeneration(frame)
+			if layout == LayoutHouse && (err != nil || read != generation) {
+				t.Fatalf("generation %d: %v", read, err)
+			}
+		})
+	}
+}
+
+// FuzzReceive gives an engine any bytes from its predecessor. They are decoded strictly, and none
+// makes the engine panic.
+func FuzzReceive(f *testing.F) {
+	for layout := range layoutEnd {
+		frame := appendTrain(nil, layout, 0, 0, 2, 0)
+		finishTrain(frame, layout)
+		f.Add(uint8(layout), frame)
+		frame = appendTrain(nil, layout, 0, 0, 9, 1)
+		frame = appendWagon(frame, layout, 2, 1, []byte("hello"))
+		finishTrain(frame, layout)
+		f.Add(uint8(layout), frame)
+		f.Add(uint8(layout), encodeWake(layout, 0, 7))
+	}
+	f.Fuzz(func(t *testing.T, layout uint8, frame []byte) {
+		layout %= uint8(layoutEnd)
+		if again := encodeAgain(Layout(layout), frame); again != nil && !bytes.Equal(again, frame) {
+			t.Errorf("%x becomes %x", frame, again)
+		}
+		for _, detector := range []Detector{DetectorEventual, DetectorPerfect} {
+			e, err := New(Config{Servers: 3, Trains: 1, MaxPayload: 100, Layout: Layout(layout),
+				Detector: detector})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := appendTrain(nil, Layout(layout), 0, 0, 2, 0)
+			finishTrain(first, Layout(layout))
+			for _, received := range [][]byte{frame, first, frame, frame} {
+				err := e.Receive(2, received)
+				if err != nil && !errors.Is(err, order.ErrFrame) &&
+					!errors.Is(err, order.ErrHalted) {
+					t.Fatal(err)
+				}
+				if e.CanBroadcast() {
+					if err := e.Broadcast([]byte("mine")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e.Ready()
+			}
+			_ = Describe(frame)
+			e.Status()
+			e.Votes()
+		}
+	})
+}
+
+// The paper's layout has the bytes of its appendix A: a train of n-1 wagons with u messages of s
+// bytes each has 10 + (n-1)·(7 + u·(5+s)) bytes.
+func TestPaperLayout(t *testing.T) {
+	t.Parallel()
+	const wagons, messages, size = 4, 67, 10
+	payload := []byte(nil)
+	for range messages {
+		payload = AppendMessage(payload, 1, make([]byte, size))
+	}
+	frame := appendTrain(nil, LayoutPaper, 0, 1, 2, 3)
+	for origin := range order.ServerID(wagons) {
+		frame = appendWagon(frame, LayoutPaper, origin, 3, payload)
+	}
+	finishTrain(frame, LayoutPaper)
+	if want := 10 + wagons*(7+messages*(5+size)); len(frame) != want {
+		t.Errorf("%d bytes, want %d", len(frame), want)
+	}
+}
