@@ -16,16 +16,24 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // simPlants are the engines' bugs that --plant accepts. It also accepts interleave.Faults,
-// turn.Faults and sim.Plants.
+// turn.Faults, sim.Plants and, for rings, simRingPlants.
 var simPlants = append([]allconcur.Fault{
 	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon,
 	allconcur.FaultNoForwardBackward,
 	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon,
 	allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
 }, allconcur.PromptFaults()...)
+
+// simRingPlants returns the bugs of --engine trains: all that show without the end of an eon.
+func simRingPlants() []trains.Fault {
+	return slices.DeleteFunc(trains.Faults(), func(fault trains.Fault) bool {
+		return fault == trains.FaultLastRoundShort
+	})
+}
 
 // simPlantNames returns the names that --plant accepts.
 func simPlantNames() []string {
@@ -41,6 +49,9 @@ func simPlantNames() []string {
 	}
 	for _, plant := range sim.Plants() {
 		names = append(names, plant.String())
+	}
+	for _, fault := range simRingPlants() {
+		names = append(names, fault.String())
 	}
 	return names
 }
@@ -73,6 +84,7 @@ type simOptions struct {
 	records  bool
 	prompt   bool
 	inFlight int
+	trains   int
 	tails    bool
 	trace    bool
 	json     bool
@@ -221,6 +233,10 @@ With --in-flight K, servers have K rounds in flight: K engines side by side, who
 rounds are delivered in turns (docs/design/interleaving.md). It uses a perfect
 detector.
 
+With --engine trains, the servers form a ring that --trains T trains go round
+(TRAINS). It uses a perfect detector, so the only faults are crashes: all servers
+but one may crash.
+
 --plant puts a bug into every server, to see that it is found. dropped-forward,
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
 given, because votes make up for some of them. revoke-wrong-sequence uses
@@ -238,6 +254,9 @@ hundred seeds).`,
 
   # Does it find a bug? (exit status 1: yes)
   ledgerd sim check --engine allconcur --servers 6 --seeds 100 --plant pruned-too-soon
+
+  # A ring of 5 servers and 8 trains, of which 4 servers may crash
+  ledgerd sim check --engine trains --servers 5 --trains 8 --seeds 1000
 
   # More crashes than 5 servers tolerate, for a script
   ledgerd sim check --engine allconcur+ --servers 5 --seeds 500 --crashes 4 --json`,
@@ -276,6 +295,9 @@ hundred seeds).`,
 	flags.IntVar(&options.inFlight, "in-flight", 1,
 		fmt.Sprintf("rounds in flight, up to %d; more than 1 need a perfect detector",
 			interleave.InFlightMax))
+	flags.IntVar(&options.trains, "trains", 0,
+		fmt.Sprintf("trains of a ring, up to %d; for --engine trains (default %d)",
+			trains.TrainsMax, trains.TrainsDefault))
 	flags.IntVar(&options.crashes, "crashes", 0,
 		"the most servers that crash in a run (default a minority, or as many as the group "+
 			"tolerates with a perfect detector)")
@@ -309,6 +331,10 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	switch {
 	case !simEngines().Has(o.engine):
 		return refuse("--engine %q is unknown: use %v", o.engine, simEngines())
+	case o.trains != 0 && o.engine != trains.EngineName:
+		return refuse("--trains is for rings: use --engine trains, or leave it out")
+	case o.trains < 0 || o.trains > trains.TrainsMax:
+		return refuse("--trains is %d: let 1 to %d go round", o.trains, trains.TrainsMax)
 	case o.servers < 1:
 		return refuse(
 			"--servers is %d: say how many servers the group has, for example --servers 8",
@@ -356,11 +382,22 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 			group.Plant = plant
 		}
 	}
-	if o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
-		group.Plant == sim.PlantNone && group.InterleaveFault == interleave.FaultNone {
+	for _, fault := range simRingPlants() {
+		if fault.String() == o.plant {
+			group.TrainsFault = fault
+		}
+	}
+	switch ofRing, ring := group.TrainsFault != trains.FaultNone, o.engine == trains.EngineName; {
+	case o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
+		group.Plant == sim.PlantNone && group.InterleaveFault == interleave.FaultNone && !ofRing:
 		return refuse("--plant %q is unknown: use one of %s", o.plant,
 			strings.Join(simPlantNames(), ", "))
+	case ofRing && !ring:
+		return refuse("--plant %s is a bug of rings: use --engine trains", o.plant)
+	case ring && o.plant != "" && !ofRing && group.TurnFault == turn.FaultNone:
+		return refuse("--plant %s is no bug of rings: use another --engine", o.plant)
 	}
+	group.Trains = o.trains
 	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() &&
 		!detectorGiven {
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
@@ -370,7 +407,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		o.inFlight = max(o.inFlight, interleave.FaultsInFlight)
 	}
 	group.InFlight = o.inFlight
-	if (o.inFlight > 1 || group.Fault != allconcur.FaultNone &&
+	if (o.inFlight > 1 || o.engine == trains.EngineName || group.Fault != allconcur.FaultNone &&
 		group.Fault <= allconcur.FaultPrunedTooSoon) && !detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
 	}
@@ -466,6 +503,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if o.inFlight > 1 {
 		replay += fmt.Sprintf(" --in-flight %d", o.inFlight)
+	}
+	if o.trains != 0 {
+		replay += fmt.Sprintf(" --trains %d", o.trains)
 	}
 	if o.tails {
 		replay += " --lose-tails"

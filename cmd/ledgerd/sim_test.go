@@ -191,3 +191,36 @@ func TestSimHelpTeaches(t *testing.T) {
 		}
 	}
 }
+
+// Rings run in the simulator, a bug planted in them is found, and the printed command replays it.
+func TestSimCheckRings(t *testing.T) {
+	t.Parallel()
+	ring := []string{"check", "--engine", "trains", "--servers", "4", "--trains", "2"}
+	out, err := runSim(t, append(ring, "--seeds", "40")...)
+	if err != nil || !strings.Contains(out, "trains, 4 servers, seeds 1 to 40: 40 passed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runSim(t, append(ring, "--seeds", "60", "--plant", "filter-by-view", "--json")...)
+	var report simReport
+	if err == nil || json.Unmarshal([]byte(out), &report) != nil || report.Failed == 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	replay := strings.Fields(report.Failures[0].Replay)
+	out, err = runSim(t, replay[2:]...)
+	if err == nil || !strings.Contains(out, report.Failures[0].Property) {
+		t.Errorf("%v is %v\n%s", replay, err, out)
+	}
+	for _, wrong := range [][]string{
+		{"check", "--engine", "allconcur", "--servers", "4", "--trains", "2"},
+		{"check", "--engine", "trains", "--servers", "4", "--trains", "65"},
+		{"check", "--engine", "trains", "--servers", "4", "--faults", "all"},
+		{"check", "--engine", "trains", "--servers", "4", "--detector", "eventual"},
+		{"check", "--engine", "trains", "--servers", "65"},
+		{"check", "--engine", "trains", "--servers", "4", "--plant", "early-delivery"},
+		{"check", "--engine", "allconcur", "--servers", "4", "--plant", "filter-by-view"},
+	} {
+		if out, err := runSim(t, wrong...); err == nil {
+			t.Errorf("%v is taken\n%s", wrong, out)
+		}
+	}
+}
