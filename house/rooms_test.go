@@ -320,7 +320,7 @@ var rooms = []room{
 	{folder: "node/engine",
 		purpose: "the one table of the engines of atomic broadcast: their names, how they are " +
 			"made and their frames read, what they can do, whether a node may run them",
-		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave"},
+		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains"},
 		pure:    true,
 	},
 	{folder: "node/fabric",

@@ -8,11 +8,16 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // engineRow is how the simulator runs one of ledgerd's engines.
 type engineRow struct {
 	name string
+	// options, if set, returns the options of a group that is not AllConcur's, and make is not used.
+	options func(g *Group, row engineRow) (Options, error)
+	// toOne says that the engine goes on down to one server: it needs no majority.
+	toOne bool
 	// unreliable says that the engine has unreliable rounds, to which a group returns when its
 	// faults are over.
 	unreliable bool
@@ -27,6 +32,7 @@ var engineRows = []engineRow{
 	{name: allconcur.EngineAllConcurPlus, unreliable: true, check: checkAllConcur,
 		make: makeAllConcur},
 	{name: allconcur.EngineAllConcur, check: checkAllConcur, make: makeAllConcur},
+	{name: trains.EngineName, toOne: true, options: ringOptions},
 }
 
 // Engines lists the names of the engines that a Group can have.

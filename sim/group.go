@@ -94,16 +94,16 @@ func (g Group) Options() (Options, error) {
 		return Options{}, fmt.Errorf("%w: %d servers, want 1 to %d", ErrOptions, g.Servers,
 			ServersMax)
 	}
-	if g.Engine == trains.EngineName {
-		return g.ringOptions()
+	row, err := g.row()
+	if err != nil {
+		return Options{}, err
+	}
+	if row.options != nil {
+		return row.options(&g, row)
 	}
 	reliable, err := digraph.Reliable(g.Servers, digraph.Target{})
 	if err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	row, err := g.row()
-	if err != nil {
-		return Options{}, err
 	}
 	first := seat{servers: g.Servers, reliable: reliable, payloadMax: payloadMaxDefault,
 		detector: g.Detector, nonUniform: g.NonUniform}

@@ -12,7 +12,7 @@ import (
 // ringOptions returns the options that run a ring of package trains. A ring has no generations
 // here, so it needs a perfect detector, and every server learns of every failure. It tolerates the
 // crash of all servers but one.
-func (g *Group) ringOptions() (Options, error) {
+func ringOptions(g *Group, row engineRow) (Options, error) {
 	switch {
 	case g.Detector != allconcur.DetectorPerfect || g.Faults&^FaultCrash != 0:
 		return Options{}, fmt.Errorf("%w: the simulator runs %s with a perfect detector and "+
@@ -32,7 +32,7 @@ func (g *Group) ringOptions() (Options, error) {
 	}
 	return Options{
 		Servers: g.Servers, Reliable: complete, Crashes: AsTolerated, Faults: g.Faults,
-		Detector: g.Detector, group: *g, Describe: trains.Describe,
+		Detector: g.Detector, group: *g, engine: row, Describe: trains.Describe,
 		New: func(self order.ServerID) (order.Broadcaster, error) {
 			own := config
 			own.Self = self

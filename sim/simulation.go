@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim/trace"
-	"github.com/ledgerd/ledgerd/trains"
 )
 
 // ServersMax is the maximum number of servers of a run.
@@ -224,8 +223,8 @@ func (o *Options) complete() error {
 		o.PayloadMax = payloadMaxDefault
 	}
 	o.tolerated = digraph.Tolerated(o.Reliable)
-	if o.group.Engine == trains.EngineName {
-		o.tolerated = o.Servers - 1 // no majority is needed
+	if o.engine.toOne {
+		o.tolerated = o.Servers - 1
 	}
 	if o.Crashes == AsTolerated {
 		o.Crashes = o.tolerated

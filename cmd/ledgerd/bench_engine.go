@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/internal/bench"
 	"github.com/ledgerd/ledgerd/node/fabric"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // benchServerName is the hidden subcommand that runs one server of a measurement over a fabric
@@ -43,6 +44,9 @@ hands over each request by itself.
 On Linux one goroutine of a server reads all its lanes and takes the engine's turns: the poller of
 p2p, p2p-trusted and shm. With --no-poller, a goroutine of its own reads each lane, as on
 other systems.
+
+With --engine trains, the servers form a ring that --trains T trains go round: a round is what one
+train carries in one rotation.
 
 With --in-flight K, a server has K rounds in flight: K engines side by side, whose rounds are
 delivered in turns, and begin at even distances. With --delay, every frame comes late by that time,
@@ -143,6 +147,8 @@ At the end, the command compares the deliveries of all servers; a difference is 
 	}
 	flags := command.Flags()
 	addEngineFlag(command, &p.Engine, bench.Engines())
+	flags.IntVar(&p.Trains, "trains", 0, fmt.Sprintf("trains of --engine trains, up to %d "+
+		"(default %d)", trains.TrainsMax, trains.TrainsDefault))
 	flags.IntVar(&p.Servers, "servers", 5, "number of servers")
 	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")

@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // serverVariable makes the test binary a server process.
@@ -61,6 +62,12 @@ func TestRun(t *testing.T) {
 		}},
 		{"p2p, several in flight, at a rate", func(p *Parameters) {
 			p.InFlight, p.Rate, p.Each, p.Delay = 3, 500, true, time.Millisecond
+		}},
+		{"memory, trains", func(p *Parameters) {
+			p.Fabric, p.Engine, p.Trains = fabric.Memory, trains.EngineName, 8
+		}},
+		{"p2p-trusted, trains", func(p *Parameters) {
+			p.Fabric, p.Engine = fabric.P2PTrusted, trains.EngineName
 		}},
 		{"p2p-trusted, each", func(p *Parameters) { p.Fabric, p.Each = fabric.P2PTrusted, true }},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // Limits of Parameters.
@@ -55,6 +56,8 @@ type Parameters struct {
 	NoPoller bool `json:"no_poller"`
 	// InFlight is the number of rounds in flight; 0 is 1.
 	InFlight int `json:"in_flight"`
+	// Trains is the number of trains of trains.EngineName; 0 is trains.TrainsDefault.
+	Trains int `json:"trains,omitempty"`
 	// Rate, unless it is 0, is how many requests arrive at each server in a second, evenly. They
 	// gather until the server may A-broadcast, and go in messages of up to Batch requests.
 	Rate int `json:"rate"`
@@ -70,6 +73,13 @@ func (p Parameters) Validate() error {
 	switch {
 	case unknown != nil:
 		return fmt.Errorf("%w: %w", ErrParameters, unknown)
+	case p.Engine == trains.EngineName && p.InFlight > 1:
+		return fmt.Errorf("%w: the rounds in flight of %s are its trains; say how many trains",
+			ErrParameters, p.Engine)
+	case p.Trains != 0 && p.Engine != trains.EngineName:
+		return fmt.Errorf("%w: only %s has trains", ErrParameters, trains.EngineName)
+	case p.Trains < 0 || p.Trains > trains.TrainsMax:
+		return fmt.Errorf("%w: %d trains, want 1 to %d", ErrParameters, p.Trains, trains.TrainsMax)
 	case p.Servers < 1 || p.Servers > ServersMax:
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrParameters, p.Servers, ServersMax)
 	case p.Batch < 1 || p.Batch > BatchMax:

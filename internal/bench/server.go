@@ -55,7 +55,7 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 			return s.newEngine(made, engine.Config{
 				Self: place, Servers: len(group.Members), Reliable: g, Run: group.Run,
 				FirstRound: group.FirstRound, MaxPayload: max(p.payload(), 1024),
-				InFlight: p.InFlight,
+				InFlight: p.InFlight, Trains: p.Trains,
 			})
 		},
 		FrameRun: frameRun,

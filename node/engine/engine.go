@@ -74,6 +74,8 @@ type Config struct {
 	Change func(order.Delivery) bool
 	// InFlight is the number of rounds in flight, up to Engine.InFlightMax. 0 means 1.
 	InFlight int
+	// Trains is the number of trains of TRAINS. 0 means trains.TrainsDefault.
+	Trains int
 }
 
 // Message is a message in a frame.

@@ -4,6 +4,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // Default is the name of the engine of new ledgers.
@@ -25,6 +26,12 @@ var engines = List{
 		InFlightMax: interleave.InFlightMax, New: newAllConcur(allconcur.EngineAllConcur),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
 		FrameMessage: allConcurMessage,
+	},
+	{
+		Name: trains.EngineName, Story: "a ring: few nodes, one network, most transactions",
+		Kind: Frames, InFlightMax: 1, New: newTrains, FrameRun: trains.FrameGeneration,
+		FrameHead:    func([]byte) (order.FrameHead, bool) { return order.FrameHead{}, false },
+		FrameMessage: func([]byte) (Message, bool) { return Message{}, false },
 	},
 }
 
@@ -61,4 +68,21 @@ func allConcurMessage(frame []byte) (Message, bool) {
 	id, payload, is := allconcur.FrameMessage(frame)
 	return Message{Run: id.Generation, Epoch: id.Epoch, Round: id.Round, Origin: id.Origin,
 		Payload: payload}, is
+}
+
+// newTrains makes TRAINS' engine. No node runs it, and nobody watches its frames: one has the
+// wagons of many servers.
+func newTrains(c Config) (order.Broadcaster, error) {
+	detector := trains.DetectorEventual
+	if c.Perfect {
+		detector = trains.DetectorPerfect
+	}
+	e, err := trains.New(trains.Config{
+		Self: c.Self, Servers: c.Servers, Trains: c.Trains, Generation: c.Run,
+		FirstRound: c.FirstRound, MaxPayload: c.MaxPayload, Detector: detector, Change: c.Change,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
 }
