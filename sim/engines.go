@@ -14,7 +14,8 @@ import (
 // engineRow is how the simulator runs one of ledgerd's engines.
 type engineRow struct {
 	name string
-	// options, if set, returns the options of a group that is not AllConcur's, and make is not used.
+	// options, if set, returns the options of a group that needs others than AllConcur's. The row
+	// then has no check and no make.
 	options func(g *Group, row engineRow) (Options, error)
 	// toOne says that the engine goes on down to one server: it needs no majority.
 	toOne bool

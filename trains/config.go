@@ -50,8 +50,9 @@ type Config struct {
 	// FirstRound is the number of the first round; 0 means 1.
 	FirstRound order.Round
 	// Change reports whether an A-delivered round contains a change of the group. The engine calls
-	// it once for each A-delivered round, in order. It must be a function of the round alone and
-	// must not call the engine. eon.go says which round is then the last. nil means never.
+	// it once for each A-delivered round with a payload, in order. It must be a function of the
+	// round alone and must not call the engine. eon.go says which round is then the last. nil means
+	// never.
 	Change func(order.Delivery) bool
 	// MaxPayload bounds one wagon's payload, in bytes; 0 means MaxPayloadDefault.
 	MaxPayload int
