@@ -140,11 +140,23 @@ var rooms = []room{
 		imports: []string{"rdmanet", "rdmanet/segment", "rdmanet/p2p", "rdmanet/internal/..."},
 		modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"},
 	},
+	{folder: "protected",
+		purpose: "what engines over one-sided memory are made of: the ways to others' memory",
+		imports: []string{"rdmanet"},
+		// Durations.
+		except: []string{"time"},
+		pure:   true,
+	},
+	{folder: "protected/protectedtest",
+		purpose: "completions that come late, for tests of engines over one-sided memory; tests " +
+			"only",
+		imports: []string{"rdmanet", "protected"},
+	},
 	{folder: "tram/replica",
 		purpose: "TRAM as in the paper: each group has a leader, and its permission to write " +
 			"the members' logs orders messages; permissions, group and tree catch-up, " +
 			"finite buffers, clients; polled",
-		imports: []string{"order", "tram", "rdmanet"},
+		imports: []string{"order", "tram", "rdmanet", "protected"},
 		// Durations.
 		except: []string{"time"},
 		pure:   true,
@@ -189,7 +201,7 @@ var rooms = []room{
 			"groups with seeded workloads and faults, judges, shrinks and replays " +
 			"them; has a driver for each form of TRAM",
 		imports: []string{"order", "rdmanet", "sim/trace", "sim/faults", "sim/sweep", "sim/fabric",
-			"tram/..."},
+			"protected", "tram/..."},
 	},
 	{folder: "sim/comparator",
 		purpose: "the algorithms that the dissertation measures AllConcur against",
@@ -527,10 +539,9 @@ var rooms = []room{
 	{folder: "internal/bench",
 		purpose: "measures fabrics, engines and ledger as the product runs them",
 		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains",
-			"tram/...",
-			"rdmanet/...", "ledger", "ledger/store", "node/home", "node/driver", "node/engine",
-			"node/api/...",
-			"client", "node/fabric", "internal/testnet"},
+			"protected", "tram/...", "rdmanet/...", "ledger", "ledger/store", "node/home",
+			"node/driver", "node/engine", "node/api/...", "client", "node/fabric",
+			"internal/testnet"},
 		modules: []string{"github.com/cespare/xxhash/v2",
 			"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"},
 	},

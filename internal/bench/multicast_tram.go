@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
@@ -33,7 +34,7 @@ const (
 // tramMachine is the common interface of a replica and a client.
 type tramMachine interface {
 	Poll(now time.Duration) bool
-	Wanted() []replica.Want
+	Wanted() []protected.Want
 	Attached(number uint64, attachment rdmanet.Attachment, err error)
 	Outstanding() int
 	String() string

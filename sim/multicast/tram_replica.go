@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
@@ -151,7 +152,7 @@ func (t *tramReplicas) Poll(at order.Replica) {
 
 // attachWanted makes the attachments that a machine wants. That takes no time here.
 func attachWanted(host rdmanet.RegionHost, machine interface {
-	Wanted() []replica.Want
+	Wanted() []protected.Want
 	Attached(number uint64, attachment rdmanet.Attachment, err error)
 }) {
 	for _, want := range machine.Wanted() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/tram"
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
@@ -76,7 +77,7 @@ func (t *turns) turn() {
 	}
 }
 
-func (t *turns) down(want replica.Want) bool {
+func (t *turns) down(want protected.Want) bool {
 	for p := range t.gone {
 		if p.host.ID() == want.Peer {
 			return true

@@ -27,8 +27,8 @@ func (r *Replica) campaign() bool {
 	busy := false
 	switch r.role {
 	case following:
-		if !mine || r.wiring.now < r.notLead ||
-			r.wiring.lent > 0 && r.options.Fault != FaultLentReused {
+		if !mine || r.ways.Now() < r.notLead ||
+			r.ways.Lent() > 0 && r.options.Fault != FaultLentReused {
 			return false
 		}
 		if r.begins(); r.role == following {
@@ -92,8 +92,8 @@ func (r *Replica) readMember(m *member) {
 	m.state = petitionReads
 	m.begun, m.known, m.held, m.waits, m.empty = false, false, nil, 0, 0
 	m.batch = make([]byte, trailersAtOnce*logTrailer)
-	if r.wiring.room(1) {
-		r.wiring.read(&m.link, postTaken, headTaken)
+	if r.ways.Room(1) {
+		r.ways.ReadWord(&m.Way, postTaken, headTaken)
 		return
 	}
 	r.lose(&m.permissionRequest)
@@ -110,13 +110,13 @@ func (r *Replica) begin(m *member, taken uint64) {
 
 // readMore posts reads of the next trailers.
 func (r *Replica) readMore(m *member) {
-	if !r.wiring.room(trailersAtOnce) {
+	if !r.ways.Room(trailersAtOnce) {
 		return
 	}
 	for i := range trailersAtOnce {
 		end := r.ring.end(m.reached + uint64(i))
 		m.waits++
-		r.wiring.post(&m.link, postTrailer, m.reached+uint64(i),
+		r.ways.Post(&m.Way, postTrailer, m.reached+uint64(i),
 			nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: end - logTrailer,
 				Bytes: m.batch[i*logTrailer:][:logTrailer]})
 	}
@@ -162,7 +162,7 @@ func (r *Replica) look(m *member) {
 
 // join makes a leader write to a member whose log it has read.
 func (r *Replica) join(m *member) {
-	m.state, m.tries = petitionWorks, 0
+	m.state, m.Tries = petitionWorks, 0
 	if m.next <= r.end && r.at(m.next).index != m.next {
 		r.options.note("finds server %d left behind at entry %d", m.server, m.next)
 		r.exclude(m)
@@ -242,7 +242,7 @@ func find(held []header, index, hint uint64) (header, bool) {
 // fetchMore posts reads of missing messages.
 func (r *Replica) fetchMore() {
 	for _, f := range r.fetches {
-		if f.posted || !r.wiring.room(1) {
+		if f.posted || !r.ways.Room(1) {
 			continue
 		}
 		f.posted = true
@@ -251,7 +251,7 @@ func (r *Replica) fetchMore() {
 			continue
 		}
 		start := r.ring.end(f.header.index) - logTrailer - padded(f.header.length)
-		r.wiring.post(&f.member.link, postMessage, f.header.index,
+		r.ways.Post(&f.member.Way, postMessage, f.header.index,
 			nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: start, Bytes: f.bytes})
 	}
 }
@@ -285,7 +285,7 @@ func (r *Replica) install() {
 	}
 	r.horizon = max(r.horizon, min(r.heard, r.end))
 	r.real = r.end // counts the last entry too, so that a no-op announces it
-	r.role, r.told, r.failures, r.ordered = leading, 0, 0, r.wiring.now
+	r.role, r.told, r.failures, r.ordered = leading, 0, 0, r.ways.Now()
 	r.options.note("leads, from entry %d on", r.end+1)
 	for _, m := range r.members {
 		if m.known && m.server != r.self.Server && !m.excluded && m.state == petitionReads {

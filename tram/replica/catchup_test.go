@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected/protectedtest"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -144,7 +145,7 @@ func (l loans) poll(g *group, server int) error {
 		}
 	}
 	r.Poll(g.network.Now())
-	attach(g.hosts[server], r)
+	protectedtest.Attach(g.hosts[server], r)
 	for place, lent := range r.staged.lent {
 		before, has := l[place]
 		switch {
@@ -157,49 +158,34 @@ func (l loans) poll(g *group, server int) error {
 	return nil
 }
 
-// lateQueue is a queue at which the completions of one peer's operations come late: a fabric may
-// take its time with operations of an attachment that was closed.
-type lateQueue struct {
-	rdmanet.Queue
-	peer rdmanet.PeerID
-	held bool
-	late []rdmanet.Completion
-}
-
-func (q *lateQueue) Poll(into []rdmanet.Completion) int {
-	if !q.held && len(q.late) > 0 {
-		count := copy(into, q.late)
-		q.late = q.late[count:]
-		return count
-	}
-	count := 0
-	for _, completion := range into[:q.Queue.Poll(into)] {
-		if q.held && completion.Peer == q.peer {
-			q.late = append(q.late, completion)
-		} else {
-			into[count] = completion
-			count++
-		}
-	}
-	return count
-}
-
 // lending is a group of three whose replica 0 leads. The completions of its writes to replica 2 may
 // come late. Meanwhile their bytes must not change.
 type lending struct {
 	*group
 	leader *Replica
-	queue  *lateQueue
+	host   *protectedtest.LateHost // of the leader
+	client *protectedtest.LateHost
 	loans  loans
 	silent int // a server that does nothing, if above 0
 }
 
 func newLending(t *testing.T, options Options) *lending {
 	t.Helper()
-	l := &lending{group: newGroup(t, 1, 3, options), loans: loans{}}
+	l := &lending{loans: loans{}}
+	l.group = newGroupOn(t, 1, 3, options, func(number int,
+		host rdmanet.RegionHost) rdmanet.RegionHost {
+		late := &protectedtest.LateHost{RegionHost: host, Late: "2"}
+		switch number {
+		case 0:
+			l.host = late
+		case 3:
+			l.client = late
+		default:
+			return host
+		}
+		return late
+	})
 	l.leader = l.replicas[0]
-	l.queue = &lateQueue{Queue: l.leader.wiring.queue, peer: "2"}
-	l.leader.wiring.queue = l.queue
 	l.tick()
 	l.leader.Lead(0)
 	return l
@@ -233,7 +219,7 @@ func (l *lending) run(what string, until func() bool) error {
 				continue
 			}
 			l.replicas[server].Poll(l.network.Now())
-			attach(l.hosts[server], l.replicas[server])
+			protectedtest.Attach(l.hosts[server], l.replicas[server])
 			l.replicas[server].Delivered()
 		}
 		if l.network.Now() > end {
@@ -245,10 +231,8 @@ func (l *lending) run(what string, until func() bool) error {
 
 // lends reports whether a write to replica 2 is under way, and holds its completion if so.
 func (l *lending) lends() bool {
-	l.queue.held = slices.ContainsFunc(l.leader.wiring.posts, func(p post) bool {
-		return p.link == &l.leader.members[2].link && p.lent != nil
-	})
-	return l.queue.held
+	l.host.Held = l.host.Lends()
+	return l.host.Held
 }
 
 // TestLentBytesOfEarlierLead makes a leader lose the lead while a write is under way that never
@@ -276,11 +260,11 @@ func lentOfEarlierLead(t *testing.T, fault Fault) error {
 	}); err != nil {
 		return err
 	}
-	if l.leader.wiring.lent == 0 {
+	if l.leader.ways.Lent() == 0 {
 		return errors.New("no write is under way when it could lead again")
 	}
 	l.network.Mend("0", "2")
-	l.queue.held = false
+	l.host.Held = false
 	return l.run("all have the other entry under its new lead", func() bool {
 		return !slices.ContainsFunc(l.replicas, func(r *Replica) bool {
 			h := r.at(1)
@@ -317,7 +301,7 @@ func lentOfFullLog(t *testing.T, fault Fault) error {
 			}
 		}
 		client.Poll(l.network.Now())
-		attach(l.hosts[3], client)
+		protectedtest.Attach(l.hosts[3], client)
 		delivered += len(l.leader.Delivered())
 	}
 	if err := l.run("a write is under way", func() bool {
@@ -334,12 +318,12 @@ func lentOfFullLog(t *testing.T, fault Fault) error {
 	}); err != nil {
 		return err
 	}
-	if s := l.leader.Status(); l.leader.wiring.lent == 0 || delivered == messages ||
+	if s := l.leader.Status(); l.leader.ways.Lent() == 0 || delivered == messages ||
 		s.Taken+slots <= s.End {
 		return fmt.Errorf("no slot is lent and otherwise free, with %d messages delivered: %+v",
 			delivered, s)
 	}
-	l.queue.held = false
+	l.host.Held = false
 	return l.run("all is delivered", func() bool {
 		feed()
 		return delivered == messages
@@ -358,8 +342,6 @@ func lentOfClient(t *testing.T, fault Fault) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue := &lateQueue{Queue: client.wiring.queue, peer: "2"}
-	client.wiring.queue = queue
 	sent := uint64(0)
 	send := func() error {
 		err := client.Multicast(order.Multicast{
@@ -372,7 +354,7 @@ func lentOfClient(t *testing.T, fault Fault) error {
 	}
 	poll := func() {
 		client.Poll(l.network.Now())
-		attach(l.hosts[3], client)
+		protectedtest.Attach(l.hosts[3], client)
 		l.leader.Delivered()
 	}
 	if err := send(); err != nil {
@@ -381,10 +363,8 @@ func lentOfClient(t *testing.T, fault Fault) error {
 	stream := client.streams[0]
 	if err := l.run("a write is under way", func() bool {
 		poll()
-		queue.held = slices.ContainsFunc(client.wiring.posts, func(p post) bool {
-			return p.lent != nil && p.link.peer.ID == "2"
-		})
-		return queue.held
+		l.client.Held = l.client.Lends()
+		return l.client.Held
 	}); err != nil {
 		return err
 	}
@@ -407,7 +387,7 @@ func lentOfClient(t *testing.T, fault Fault) error {
 	if !bytes.Equal(before, stream.slots[:len(before)]) {
 		return errChanged
 	}
-	queue.held = false
+	l.client.Held = false
 	return l.run("there is room again", func() bool {
 		poll()
 		return send() == nil

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -99,20 +100,20 @@ func (r *Replica) handOn() bool {
 
 func (r *Replica) handOnTo(v *receiver) bool {
 	c := v.child
-	w := r.wiring
+	w := r.ways
 	slots := uint64(r.options.BufferSlots)
 	switch v.state {
 	case petitionReads:
-		if !v.reading && w.room(1) {
-			w.read(&v.link, postTaken, headTaken)
+		if !v.Reading() && w.Room(1) {
+			w.ReadWord(&v.Way, postTaken, headTaken)
 		}
 		return false
 	case petitionWorks:
 		// Ask how far the receiver is only if that decides whether more can be written.
 		pressing := v.next <= c.out && v.next > v.taken+slots/2 || len(c.indexes) > 0 &&
 			r.end-c.indexes[0] > uint64(r.options.LogSlots/2)
-		if pressing && !v.reading && w.room(1) {
-			w.read(&v.link, postTaken, headTaken)
+		if pressing && !v.Reading() && w.Room(1) {
+			w.ReadWord(&v.Way, postTaken, headTaken)
 		}
 	default:
 		return false
@@ -120,7 +121,7 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	busy := false
 	v.next = max(v.next, c.first)
 	for v.next <= c.out && (v.next <= v.taken+slots || r.options.Fault == FaultBufferReusedEarly) &&
-		v.flying < 2*r.options.Window && w.room(2) {
+		v.Flying() < 2*r.options.Window && w.Room(2) {
 		r.give(v, r.at(c.indexes[v.next-c.first]))
 		v.next++
 		busy = true
@@ -136,38 +137,37 @@ func (r *Replica) give(v *receiver, h header) {
 	end := r.options.bufferRing().end(v.next)
 	start := end - bufferTrailer - padded(h.length)
 	if size := end - start; size <= rdmanet.InlineMax {
-		b := r.wiring.inline(size)
+		b := r.ways.Inline(size)
 		copy(b, message)
 		appendBufferTrailer(b[:padded(h.length)], h.length, v.next)
-		r.wiring.post(&v.link, postEntry, v.next, nil,
+		r.ways.Post(&v.Way, postEntry, v.next, nil,
 			rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: b, Ring: true})
 		return
 	}
-	r.wiring.post(&v.link, postMessage, v.next, lent,
+	r.ways.Post(&v.Way, postMessage, v.next, lent,
 		rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: message})
-	b := r.wiring.inline(bufferTrailer)
+	b := r.ways.Inline(bufferTrailer)
 	appendBufferTrailer(b[:0], h.length, v.next)
-	r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite,
+	r.ways.Post(&v.Way, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite,
 		Offset: end - bufferTrailer, Bytes: b, Ring: true})
 }
 
 // receiverCompleted handles the completion of a post to a receiver.
-func (r *Replica) receiverCompleted(v *receiver, p post, err error) {
+func (r *Replica) receiverCompleted(v *receiver, p protected.Post, err error) {
 	if err != nil {
 		r.options.note("loses process %d: %v", v.process, err)
 		r.lose(&v.permissionRequest)
 		return
 	}
-	switch p.kind {
+	switch p.Kind {
 	case postTaken:
-		v.reading = false
-		v.taken = max(v.taken, getWord(v.word))
+		v.taken = max(v.taken, v.Word())
 		v.child.take(v.taken)
 		if v.state == petitionReads {
 			v.state, v.next = petitionWorks, v.child.taken+1
 			r.options.note("writes to process %d from number %d on", v.process, v.next)
 		}
 	case postEntry:
-		v.tries = 0
+		v.Tries = 0
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -14,7 +15,7 @@ import (
 type Client struct {
 	options Options
 	self    order.Replica
-	wiring  *fabricLinks
+	ways    *protected.Ways
 	streams []*stream // by group, nil before the first message
 	failed  error
 }
@@ -32,7 +33,7 @@ type stream struct {
 
 // target is a replica of the group, and the way to this client's buffer there.
 type target struct {
-	link
+	protected.Way
 	stream  *stream
 	board   *board
 	state   petitionState
@@ -57,7 +58,8 @@ func NewClient(options Options, client order.ServerID, host rdmanet.RegionHost) 
 	}
 	replicas := options.number(order.Replica{Group: order.Clients})
 	var err error
-	if c.wiring, err = newWiring(host, 64+replicas*(4+2*options.Window)); err != nil {
+	if c.ways, err = protected.NewWays(host, 64+replicas*(4+2*options.Window),
+		options.Patience); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -105,11 +107,11 @@ func (c *Client) stream(group order.GroupID) *stream {
 		s := &stream{slots: make([]byte, ring.slots*ring.slot), lent: make([]int, ring.slots)}
 		for server, peer := range c.options.Replicas[group] {
 			t := &target{stream: s, board: &board{row: c.options.number(c.self) * rowSize}}
-			t.peer, t.region, t.target = peer, clientRegionName(c.self.Server), t
-			t.board.peer, t.board.region, t.board.link.board = peer, boardRegion, t.board
-			t.place = 2 * c.options.number(order.Replica{Group: group,
+			t.Peer, t.Region, t.Owner = peer, clientRegionName(c.self.Server), t
+			t.board.Peer, t.board.Region, t.board.Owner = peer, boardRegion, t.board
+			t.Place = 2 * c.options.number(order.Replica{Group: group,
 				Server: order.ServerID(server)})
-			t.board.place = t.place + 1
+			t.board.Place = t.Place + 1
 			s.targets = append(s.targets, t)
 		}
 		c.streams[group] = s
@@ -134,17 +136,17 @@ func (c *Client) Poll(now time.Duration) bool {
 		return false
 	}
 	busy := c.Complete(now)
-	w := c.wiring
+	w := c.ways
 	for _, s := range c.streams {
 		if s == nil {
 			continue
 		}
 		for _, t := range s.targets {
 			busy = c.drive(t) || busy
-			busy = w.drive(t.board) || busy
+			busy = t.board.drive(w) || busy
 		}
 	}
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		c.failed = err
 	}
 	return busy
@@ -155,25 +157,24 @@ func (c *Client) Complete(now time.Duration) bool {
 	if c.failed != nil {
 		return false
 	}
-	c.wiring.now = now
-	return c.wiring.take(c.completed)
+	return c.ways.Complete(now, c.completed)
 }
 
 // drive writes to a replica's buffer what it lacks. The client writes to all replicas together
 // [TRAM, Algorithm 1, lines 4 and 5].
 func (c *Client) drive(t *target) bool {
-	s, w := t.stream, c.wiring
+	s, w := t.stream, c.ways
 	switch t.state {
 	case petitionIdle:
-		if w.now < t.since || s.sent == s.taken {
+		if w.Now() < t.Since || s.sent == s.taken {
 			return false
 		}
-		w.attach(&t.link)
+		w.Attach(&t.Way)
 		t.state = petitionAttaches
 		return true
 	case petitionReads:
-		if !t.reading && w.room(1) {
-			w.read(&t.link, postTicket, headTicket)
+		if !t.Reading() && w.Room(1) {
+			w.ReadWord(&t.Way, postTicket, headTicket)
 		}
 		return false
 	case petitionWorks:
@@ -181,21 +182,21 @@ func (c *Client) drive(t *target) bool {
 		return false
 	}
 	slots := uint64(c.options.BufferSlots)
-	if !t.reading && s.sent > s.taken && (s.sent > t.taken+slots/2 ||
-		w.now >= t.asked+c.options.Patience) && w.room(1) {
-		t.asked = w.now
-		w.read(&t.link, postTaken, headTaken)
+	if !t.Reading() && s.sent > s.taken && (s.sent > t.taken+slots/2 ||
+		w.Now() >= t.asked+c.options.Patience) && w.Room(1) {
+		t.asked = w.Now()
+		w.ReadWord(&t.Way, postTaken, headTaken)
 	}
 	busy := false
 	ring := c.options.bufferRing()
 	t.next = max(t.next, s.taken+1)
 	for t.next <= s.sent && (t.next <= t.taken+slots ||
-		c.options.Fault == FaultBufferReusedEarly) && t.flying < 2*c.options.Window && w.room(1) {
+		c.options.Fault == FaultBufferReusedEarly) && t.Flying() < 2*c.options.Window && w.Room(1) {
 		place := ring.place(t.next)
 		slot := s.slots[place*ring.slot:][:ring.slot]
 		start := ring.slot - bufferTrailer - padded(
 			int(binary.NativeEndian.Uint64(slot[ring.slot+bufferLength:])))
-		w.post(&t.link, postEntry, t.next, &s.lent[place],
+		w.Post(&t.Way, postEntry, t.next, &s.lent[place],
 			rdmanet.Operation{Kind: rdmanet.OperationWrite,
 				Offset: ring.end(t.next) - ring.slot + start, Bytes: slot[start:], Ring: true})
 		t.next++
@@ -208,10 +209,10 @@ func (c *Client) drive(t *target) bool {
 // later messages lie. The client therefore asks the owner to grant its buffer anew before it writes
 // anything.
 func (c *Client) lose(t *target, wrote bool) {
-	c.wiring.detach(&t.link)
+	c.ways.Detach(&t.Way)
 	t.state = petitionIdle
-	t.since = c.wiring.now + c.options.longer(t.tries)
-	t.tries++
+	t.Since = c.ways.Now() + c.options.longer(t.Tries)
+	t.Tries++
 	if wrote {
 		t.request++
 	}
@@ -222,67 +223,63 @@ func (c *Client) lose(t *target, wrote bool) {
 }
 
 // completed handles the completion of a post.
-func (c *Client) completed(p post, err error) {
-	if b := p.link.board; b != nil {
-		if err != nil {
-			c.wiring.lost(b, c.options.longer(b.tries))
-		} else {
-			b.tries = 0
-		}
+func (c *Client) completed(p protected.Post, err error) {
+	if b, is := p.Way.Owner.(*board); is {
+		b.completed(c.ways, err)
 		return
 	}
-	t := p.link.target
-	if err != nil {
-		c.options.note("loses %s: %v", t.peer, err)
+	t, is := p.Way.Owner.(*target)
+	switch {
+	case !is:
+		return
+	case err != nil:
+		c.options.note("loses %s: %v", t.Peer, err)
 		c.lose(t, t.state == petitionWorks)
 		return
 	}
-	switch p.kind {
+	switch p.Kind {
 	case postTicket:
-		t.reading = false
-		if ticket(getWord(t.word)) != t.request {
+		if ticket(t.Word()) != t.request {
 			c.lose(t, false) // it is still the earlier grant
 			return
 		}
-		c.wiring.read(&t.link, postTaken, headTaken)
+		c.ways.ReadWord(&t.Way, postTaken, headTaken)
 	case postTaken:
-		t.reading = false
-		t.taken = max(t.taken, getWord(t.word))
+		t.taken = max(t.taken, t.Word())
 		t.stream.taken = max(t.stream.taken, t.taken)
 		if t.state == petitionReads {
 			t.state, t.next = petitionWorks, t.stream.taken+1
-			t.asked = c.wiring.now
+			t.asked = c.ways.Now()
 		}
 	case postEntry:
-		t.tries = 0
+		t.Tries = 0
 	}
 }
 
 // Wanted returns the attachments that the driver should make, each once. The slice is valid until
 // the next call.
-func (c *Client) Wanted() []Want { return c.wiring.wanted() }
+func (c *Client) Wanted() []protected.Want { return c.ways.Wanted() }
 
 // Attached answers a Want with the result of Attach.
 func (c *Client) Attached(number uint64, attachment rdmanet.Attachment, err error) {
-	l := c.wiring.attached(number, attachment)
-	if l == nil {
+	way, err := c.ways.Attached(number, attachment, err)
+	if way == nil {
 		return
 	}
-	if err == nil && attachment.Peer() != l.peer {
-		err = fmt.Errorf("%w: %s, not %s", rdmanet.ErrReset, attachment.Peer(), l.peer)
-	}
-	switch {
-	case l.board != nil && err != nil:
-		c.wiring.lost(l.board, c.options.longer(l.board.tries))
-	case l.target != nil && err != nil:
-		c.lose(l.target, false)
-	case l.target != nil:
-		l.target.state = petitionReads
+	switch owner := way.Owner.(type) {
+	case *board:
+		owner.attached(c.ways, err)
+	case *target:
+		if err != nil {
+			c.lose(owner, false)
+			return
+		}
+		owner.state = petitionReads
 	}
 }
 
 // Outstanding returns the number of operations under way.
-func (c *Client) Outstanding() int { return c.wiring.queue.Outstanding() }
+func (c *Client) Outstanding() int { return c.ways.Outstanding() }
 
 // String describes the client's state in one line.
 func (c *Client) String() string {
@@ -308,9 +305,9 @@ func (c *Client) Close() error {
 			continue
 		}
 		for _, t := range s.targets {
-			c.wiring.detach(&t.link)
-			c.wiring.detach(&t.board.link)
+			c.ways.Detach(&t.Way)
+			c.ways.Detach(&t.board.Way)
 		}
 	}
-	return c.wiring.queue.Close()
+	return c.ways.Close()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/tram"
 	"github.com/ledgerd/ledgerd/tram/replica"
@@ -20,7 +21,7 @@ import (
 // machine is the common interface of a replica and a client.
 type machine interface {
 	Poll(now time.Duration) bool
-	Wanted() []replica.Want
+	Wanted() []protected.Want
 	Attached(number uint64, attachment rdmanet.Attachment, err error)
 	Outstanding() int
 	String() string

@@ -1,15 +1,13 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
-	"github.com/ledgerd/ledgerd/rdmanet"
-	"github.com/ledgerd/ledgerd/sim/fabric"
+	"github.com/ledgerd/ledgerd/protected/protectedtest"
 )
 
 // TestExclude makes a member hang. Its group stops when the log has wrapped around, because the
@@ -46,7 +44,7 @@ func TestExclude(t *testing.T) {
 				}
 			}
 			client.Poll(g.network.Now())
-			attach(g.hosts[3], client)
+			protectedtest.Attach(g.hosts[3], client)
 			poll()
 			delivered += len(leader.Delivered())
 			g.replicas[1].Delivered()
@@ -57,7 +55,7 @@ func TestExclude(t *testing.T) {
 		g.poll()
 		if sent < 4 {
 			hanging.Poll(g.network.Now())
-			attach(g.hosts[2], hanging)
+			protectedtest.Attach(g.hosts[2], hanging)
 		}
 	})
 	if s := leader.Status(); s.End > s.Taken+slots || delivered == 40 || s.Halted != "" {
@@ -74,24 +72,13 @@ func TestExclude(t *testing.T) {
 	run(time.Millisecond, func() {
 		g.poll()
 		hanging.Poll(g.network.Now())
-		attach(g.hosts[2], hanging)
+		protectedtest.Attach(g.hosts[2], hanging)
 	})
 	if why := hanging.Status().Halted; !strings.Contains(why, "excluded") {
 		t.Errorf("the member halts because %q", why)
 	}
 	if hanging.Poll(g.network.Now()) {
 		t.Error("a replica that halted works")
-	}
-}
-
-// attach makes the attachments that a machine wants.
-func attach(host *fabric.Host, m interface {
-	Wanted() []Want
-	Attached(uint64, rdmanet.Attachment, error)
-}) {
-	for _, want := range m.Wanted() {
-		attachment, err := host.Attach(context.Background(), want.Peer, want.Region)
-		m.Attached(want.Number, attachment, err)
 	}
 }
 

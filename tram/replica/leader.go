@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -80,7 +81,7 @@ func (r *Replica) order() bool {
 			r.propose(s, b)
 		}
 	}
-	now := r.wiring.now
+	now := r.ways.Now()
 	if r.end > before {
 		r.ordered = now
 		return true
@@ -160,9 +161,9 @@ func (r *Replica) raise() {
 			continue
 		}
 		floor = min(floor, m.taken)
-		if m.state == petitionWorks && !m.reading && r.end-m.taken > uint64(r.options.LogSlots/4) &&
-			r.wiring.room(1) {
-			r.wiring.read(&m.link, postTaken, headTaken)
+		if m.state == petitionWorks && !m.Reading() &&
+			r.end-m.taken > uint64(r.options.LogSlots/4) && r.ways.Room(1) {
+			r.ways.ReadWord(&m.Way, postTaken, headTaken)
 		}
 	}
 	r.floor = max(r.floor, floor)
@@ -177,7 +178,7 @@ func (r *Replica) replicate() bool {
 		if m.server == r.self.Server || m.state != petitionWorks || m.excluded {
 			continue
 		}
-		for m.next <= r.end && m.flying < 2*r.options.Window && r.wiring.room(2) {
+		for m.next <= r.end && m.Flying() < 2*r.options.Window && r.ways.Room(2) {
 			r.send(m)
 			busy = true
 		}
@@ -204,29 +205,28 @@ func (r *Replica) send(m *member) {
 			operation.Offset, operation.Bytes = end+logTimestamp,
 				bytes[len(bytes)+logTimestamp:][:word]
 		case r.options.Fault != FaultRewrittenInPlace:
-			r.wiring.post(&m.link, postErase, m.next, nil,
+			r.ways.Post(&m.Way, postErase, m.next, nil,
 				rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex,
-					Bytes: r.wiring.inline(word)})
+					Bytes: r.ways.Inline(word)})
 		}
 	}
-	r.wiring.post(&m.link, postEntry, m.next, lent, operation)
+	r.ways.Post(&m.Way, postEntry, m.next, lent, operation)
 	m.next++
 }
 
 // memberCompleted handles the completion of a post to a member.
-func (r *Replica) memberCompleted(m *member, p post, err error) {
+func (r *Replica) memberCompleted(m *member, p protected.Post, err error) {
 	if err != nil {
 		r.options.note("loses server %d: %v", m.server, err)
 		r.loseMember(m)
 		return
 	}
-	switch p.kind {
+	switch p.Kind {
 	case postEntry:
-		m.acked = max(m.acked, p.number)
-		m.tries = 0
+		m.acked = max(m.acked, p.Number)
+		m.Tries = 0
 	case postTaken:
-		m.reading = false
-		taken := getWord(m.word)
+		taken := m.Word()
 		m.taken = max(m.taken, taken)
 		if !m.begun {
 			r.begin(m, taken)

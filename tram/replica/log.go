@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -120,19 +121,19 @@ func (r *Replica) applyOne(h header) {
 		r.options.note("passes over entry %d: %v", h.index, err)
 		return
 	}
-	way := r.ways.of(destinations)
-	if h.source >= sourceClients && !way.entered || !way.here && len(way.children) == 0 {
-		r.options.note("passes over entry %d: groups %v have another way", h.index, way.to)
+	course := r.courses.of(destinations)
+	if h.source >= sourceClients && !course.entered || !course.here && len(course.children) == 0 {
+		r.options.note("passes over entry %d: groups %v have another way", h.index, course.to)
 		return
 	}
-	for _, place := range way.children {
+	for _, place := range course.children {
 		r.children[place].due(h.index, r.options.LogSlots)
 	}
-	if way.here {
+	if course.here {
 		if r.options.Note != nil {
 			r.options.note("delivers entry %d", h.index)
 		}
-		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: way.to,
+		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: course.to,
 			Payload: slices.Clone(payload)})
 	}
 }
@@ -162,7 +163,7 @@ func (r *Replica) stage(h header) (entry []byte, lent *int) {
 		r.staged.indexes[place] = h.index
 		end := r.ring.end(h.index)
 		copy(slot[r.ring.slot-size:], r.log.Bytes()[end-size:end])
-		putWord(slot[r.ring.slot+logTimestamp:], uint64(r.stamp))
+		binary.NativeEndian.PutUint64(slot[r.ring.slot+logTimestamp:], uint64(r.stamp))
 	}
 	return slot[r.ring.slot-size:], &r.staged.lent[place]
 }

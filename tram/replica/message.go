@@ -71,47 +71,47 @@ func messageID(b []byte) order.MessageID {
 	}
 }
 
-// way is what a group does with messages to one destination set.
-type way struct {
+// course is what a group does with messages to one destination set.
+type course struct {
 	to       []order.GroupID
 	here     bool  // this group is a destination
 	children []int // places of the children that the message is handed on to
 	entered  bool  // this group is the lca of the destinations, as a client's message requires
 }
 
-// waysMax is the maximum number of destination sets that a replica remembers.
-const waysMax = 4096
+// coursesMax is the maximum number of destination sets that a replica remembers.
+const coursesMax = 4096
 
-// ways remembers what to do with each destination set.
-type ways struct {
+// courses remembers what to do with each destination set.
+type courses struct {
 	tree *tram.Tree
 	self order.GroupID
-	sets map[string]*way
+	sets map[string]*course
 }
 
-// of returns the way for the destinations, given as they lie in a message.
-func (w *ways) of(destinations []byte) *way {
-	if known := w.sets[string(destinations)]; known != nil {
+// of returns the course for the destinations, given as they lie in a message.
+func (c *courses) of(destinations []byte) *course {
+	if known := c.sets[string(destinations)]; known != nil {
 		return known
 	}
-	found := w.find(destinations)
-	if len(w.sets) < waysMax {
-		w.sets[string(destinations)] = found
+	found := c.find(destinations)
+	if len(c.sets) < coursesMax {
+		c.sets[string(destinations)] = found
 	}
 	return found
 }
 
-func (w *ways) find(destinations []byte) *way {
-	found := &way{}
+func (c *courses) find(destinations []byte) *course {
+	found := &course{}
 	for at := 0; at < len(destinations); at += 4 {
 		found.to = append(found.to, order.GroupID(binary.LittleEndian.Uint32(destinations[at:])))
 	}
-	if w.tree.CheckDestinations(found.to) != nil {
+	if c.tree.CheckDestinations(found.to) != nil {
 		return found
 	}
-	found.entered = w.tree.LCA(found.to) == w.self
-	route := w.tree.Route(w.self, found.to)
-	for place, child := range w.tree.Children(w.self) {
+	found.entered = c.tree.LCA(found.to) == c.self
+	route := c.tree.Route(c.self, found.to)
+	for place, child := range c.tree.Children(c.self) {
 		for _, on := range route {
 			if on == child {
 				found.children = append(found.children, place)
@@ -119,7 +119,7 @@ func (w *ways) find(destinations []byte) *way {
 		}
 	}
 	for _, group := range found.to {
-		found.here = found.here || group == w.self
+		found.here = found.here || group == c.self
 	}
 	return found
 }

@@ -72,20 +72,20 @@ func FuzzDecodeMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w := ways{tree: tree, self: 1, sets: map[string]*way{}}
-		way := w.of(destinations)
-		if again := w.of(destinations); again != way {
+		c := courses{tree: tree, self: 1, sets: map[string]*course{}}
+		course := c.of(destinations)
+		if again := c.of(destinations); again != course {
 			t.Fatal("it is not remembered")
 		}
 		decoded, err := DecodeMessage(b)
 		fits := err == nil && tree.CheckDestinations(decoded.To) == nil
-		if !fits && (way.here || way.entered || len(way.children) > 0) {
-			t.Fatalf("%v, which is nobody's, has the way %+v", b, way)
+		if !fits && (course.here || course.entered || len(course.children) > 0) {
+			t.Fatalf("%v, which is nobody's, has the course %+v", b, course)
 		}
-		if fits && (way.here != slices.Contains(decoded.To, 1) ||
-			len(way.children) != len(tree.Route(1, decoded.To)) ||
-			way.entered != (tree.LCA(decoded.To) == 1)) {
-			t.Fatalf("%v has the way %+v", decoded.To, way)
+		if fits && (course.here != slices.Contains(decoded.To, 1) ||
+			len(course.children) != len(tree.Route(1, decoded.To)) ||
+			course.entered != (tree.LCA(decoded.To) == 1)) {
+			t.Fatalf("%v has the course %+v", decoded.To, course)
 		}
 	})
 }

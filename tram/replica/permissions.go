@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -25,7 +26,7 @@ const (
 // permissionRequest is this replica's way to another member's log, or to its buffer at a child's
 // replica.
 type permissionRequest struct {
-	link
+	protected.Way
 	process int
 	state   petitionState
 	request uint64 // the last request under this timestamp
@@ -40,26 +41,26 @@ func (p *permissionRequest) String() string {
 // lose ends a petition's link and makes it ask again after a while. After an error, writes may
 // still be under way, and only a new grant stops them.
 func (r *Replica) lose(p *permissionRequest) {
-	r.wiring.detach(&p.link)
+	r.ways.Detach(&p.Way)
 	p.state = petitionIdle
-	p.since = r.wiring.now + r.options.longer(p.tries)
-	p.tries++
+	p.Since = r.ways.Now() + r.options.longer(p.Tries)
+	p.Tries++
 }
 
 // retire ends a petition's link for good, or until this replica leads again.
 func (r *Replica) retire(p *permissionRequest) {
-	r.wiring.detach(&p.link)
-	p.state, p.request, p.tries, p.since = petitionIdle, 0, 0, 0
+	r.ways.Detach(&p.Way)
+	p.state, p.request, p.Tries, p.Since = petitionIdle, 0, 0, 0
 }
 
 // ask moves a petition on until it is granted [TRAM, Algorithm 3]. It reports whether there was
 // anything to do. All petitions are asked at once, because each has a link of its own.
 func (r *Replica) ask(p *permissionRequest) bool {
-	now := r.wiring.now
+	now := r.ways.Now()
 	b := r.boards[p.process]
 	switch p.state {
 	case petitionIdle: // step 3.1
-		if now < p.since {
+		if now < p.Since {
 			return false
 		}
 		if p.request == requestsMax {
@@ -68,13 +69,13 @@ func (r *Replica) ask(p *permissionRequest) bool {
 		}
 		p.request++
 		b.put(rowTicket, uint64(r.stamp.ticket(p.request)))
-		p.state, p.until = petitionAsked, now+r.options.longer(p.tries+2)
+		p.state, p.until = petitionAsked, now+r.options.longer(p.Tries+2)
 		return true
 	case petitionAsked: // step 3.2
 		answer := ticket(r.board.Load(p.process*rowSize + rowAnswer))
 		switch mine := r.stamp.ticket(p.request); {
 		case answer == mine:
-			r.wiring.attach(&p.link)
+			r.ways.Attach(&p.Way)
 			p.state = petitionAttaches
 			return true
 		case answer > mine: // not granted: that process has seen a later leader
@@ -196,6 +197,6 @@ func (r *Replica) stepDown(why string) {
 			r.retire(&v.permissionRequest)
 		}
 	}
-	r.notLead = r.wiring.now + r.options.longer(r.failures)
+	r.notLead = r.ways.Now() + r.options.longer(r.failures)
 	r.failures++
 }

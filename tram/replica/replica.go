@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -23,8 +24,8 @@ const (
 type Replica struct {
 	options Options
 	self    order.Replica
-	wiring  *fabricLinks
-	ways    ways
+	ways    *protected.Ways
+	courses courses
 	halted  string
 	closed  bool
 
@@ -35,8 +36,8 @@ type Replica struct {
 
 	members  []*member // by server, including itself
 	children []*child
-	boards   []*board // by process, nil if this replica has nothing to tell it
-	links    []*link  // of all of these, by place
+	boards   []*board         // by process, nil if this replica has nothing to tell it
+	all      []*protected.Way // of all of these, by place
 	askers   []asker
 
 	granted ticket // the highest ticket that was granted the log here
@@ -114,11 +115,11 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 	}
 	r := &Replica{options: options, self: self, ring: options.logRing(),
 		staged: newStaged(&options), boards: make([]*board, options.processes())}
-	r.ways = ways{tree: options.Tree, self: self.Group, sets: make(map[string]*way)}
+	r.courses = courses{tree: options.Tree, self: self.Group, sets: make(map[string]*course)}
 	r.relations()
-	r.links = r.linked()
-	for place, l := range r.links {
-		l.place = place
+	r.all = r.ofAll()
+	for place, way := range r.all {
+		way.Place = place
 	}
 	posts := 0
 	for _, b := range r.boards {
@@ -127,7 +128,7 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 		}
 	}
 	var err error
-	if r.wiring, err = newWiring(host, 64+posts); err != nil {
+	if r.ways, err = protected.NewWays(host, 64+posts, options.Patience); err != nil {
 		return nil, err
 	}
 	if err := r.expose(host); err != nil {
@@ -142,7 +143,7 @@ func (r *Replica) relations() {
 	o := &r.options
 	for server, peer := range o.Replicas[r.self.Group] {
 		m := &member{server: order.ServerID(server)}
-		m.peer, m.region, m.member = peer, logRegion, m
+		m.Peer, m.Region, m.Owner = peer, logRegion, m
 		m.process = o.number(order.Replica{Group: r.self.Group, Server: m.server})
 		r.members = append(r.members, m)
 		if m.server != r.self.Server {
@@ -162,7 +163,7 @@ func (r *Replica) relations() {
 		c := &child{group: group, first: 1}
 		for server, peer := range o.Replicas[group] {
 			v := &receiver{child: c}
-			v.peer, v.region, v.receiver = peer, parentRegion, v
+			v.Peer, v.Region, v.Owner = peer, parentRegion, v
 			v.process = o.number(order.Replica{Group: group, Server: order.ServerID(server)})
 			r.addBoard(v.process, peer)
 			c.receivers = append(c.receivers, v)
@@ -177,7 +178,7 @@ func (r *Replica) relations() {
 
 func (r *Replica) addBoard(process int, peer rdmanet.Peer) {
 	b := &board{row: r.options.number(r.self) * rowSize}
-	b.peer, b.region, b.board = peer, boardRegion, b
+	b.Peer, b.Region, b.Owner = peer, boardRegion, b
 	r.boards[process] = b
 }
 
@@ -190,7 +191,7 @@ func (r *Replica) expose(host rdmanet.RegionHost) error {
 	}
 	for process, b := range r.boards {
 		if b != nil {
-			if err := r.board.Grant(b.peer, rdmanet.PermissionReadWrite); err != nil {
+			if err := r.board.Grant(b.Peer, rdmanet.PermissionReadWrite); err != nil {
 				return fmt.Errorf("grant the board to process %d: %w", process, err)
 			}
 		}
@@ -257,7 +258,7 @@ func (r *Replica) Poll(now time.Duration) bool {
 		return false
 	}
 	busy := r.Complete(now)
-	w := r.wiring
+	w := r.ways
 	busy = r.answer() || busy
 	if r.role == following {
 		busy = r.scan() || busy
@@ -274,10 +275,10 @@ func (r *Replica) Poll(now time.Duration) bool {
 	}
 	for _, b := range r.boards {
 		if b != nil {
-			busy = w.drive(b) || busy
+			busy = b.drive(w) || busy
 		}
 	}
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		r.halt(err.Error())
 	}
 	return busy && r.halted == ""
@@ -289,51 +290,46 @@ func (r *Replica) Complete(now time.Duration) bool {
 	if r.halted != "" || r.closed {
 		return false
 	}
-	r.wiring.now = now
-	return r.wiring.take(r.completed)
+	return r.ways.Complete(now, r.completed)
 }
 
 // completed handles the completion of a post of a link's present life.
-func (r *Replica) completed(p post, err error) {
-	l := p.link
-	switch {
-	case l.board != nil:
-		if err != nil {
-			r.wiring.lost(l.board, r.options.longer(l.tries))
-		} else {
-			l.tries = 0
-		}
-	case l.member != nil:
-		r.memberCompleted(l.member, p, err)
-	case l.receiver != nil:
-		r.receiverCompleted(l.receiver, p, err)
+func (r *Replica) completed(p protected.Post, err error) {
+	switch owner := p.Way.Owner.(type) {
+	case *board:
+		owner.completed(r.ways, err)
+	case *member:
+		r.memberCompleted(owner, p, err)
+	case *receiver:
+		r.receiverCompleted(owner, p, err)
 	}
 }
 
 // Wanted returns the attachments that the driver should make, each once. The slice is valid until
 // the next call.
-func (r *Replica) Wanted() []Want { return r.wiring.wanted() }
+func (r *Replica) Wanted() []protected.Want { return r.ways.Wanted() }
 
 // Attached answers a Want with the result of Attach. It may be called at any time between Polls.
 func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err error) {
-	l := r.wiring.attached(number, attachment)
-	if l == nil {
+	way, err := r.ways.Attached(number, attachment, err)
+	if way == nil {
 		return
 	}
-	if err == nil && attachment.Peer() != l.peer {
-		err = fmt.Errorf("%w: %s, not %s", rdmanet.ErrReset, attachment.Peer(), l.peer)
-	}
-	switch {
-	case l.board != nil && err != nil:
-		r.wiring.lost(l.board, r.options.longer(l.tries))
-	case l.member != nil && err != nil:
-		r.loseMember(l.member)
-	case l.receiver != nil && err != nil:
-		r.lose(&l.receiver.permissionRequest)
-	case l.member != nil:
-		r.readMember(l.member)
-	case l.receiver != nil:
-		l.receiver.state = petitionReads
+	switch owner := way.Owner.(type) {
+	case *board:
+		owner.attached(r.ways, err)
+	case *member:
+		if err != nil {
+			r.loseMember(owner)
+			return
+		}
+		r.readMember(owner)
+	case *receiver:
+		if err != nil {
+			r.lose(&owner.permissionRequest)
+			return
+		}
+		owner.state = petitionReads
 	}
 }
 
@@ -357,7 +353,7 @@ func (r *Replica) Regions() []rdmanet.Region {
 }
 
 // Outstanding returns the number of operations under way. Completions come while there are any.
-func (r *Replica) Outstanding() int { return r.wiring.queue.Outstanding() }
+func (r *Replica) Outstanding() int { return r.ways.Outstanding() }
 
 // halt ends the replica's part for good.
 func (r *Replica) halt(why string) {
@@ -377,19 +373,19 @@ func (r *Replica) Close() error {
 		}
 	}
 	for _, m := range r.members {
-		r.wiring.detach(&m.link)
+		r.ways.Detach(&m.Way)
 	}
 	for _, c := range r.children {
 		for _, v := range c.receivers {
-			r.wiring.detach(&v.link)
+			r.ways.Detach(&v.Way)
 		}
 	}
 	for _, b := range r.boards {
 		if b != nil {
-			r.wiring.detach(&b.link)
+			r.ways.Detach(&b.Way)
 		}
 	}
-	if err := r.wiring.queue.Close(); err != nil && first == nil {
+	if err := r.ways.Close(); err != nil && first == nil {
 		first = err
 	}
 	return first

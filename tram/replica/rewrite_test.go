@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected/protectedtest"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/sim/fabric"
 	"github.com/ledgerd/ledgerd/tram"
@@ -15,11 +16,19 @@ import (
 // group is one group of replicas in virtual time, polled by the test.
 type group struct {
 	network  *fabric.Network
-	hosts    []*fabric.Host
+	hosts    []rdmanet.RegionHost
 	replicas []*Replica
 }
 
 func newGroup(t *testing.T, seed uint64, size int, options Options) *group {
+	t.Helper()
+	same := func(_ int, host rdmanet.RegionHost) rdmanet.RegionHost { return host }
+	return newGroupOn(t, seed, size, options, same)
+}
+
+// newGroupOn returns a group on what wrap makes of the hosts.
+func newGroupOn(t *testing.T, seed uint64, size int, options Options,
+	wrap func(number int, host rdmanet.RegionHost) rdmanet.RegionHost) *group {
 	t.Helper()
 	g := &group{network: fabric.New(fabric.Options{Seed: seed})}
 	t.Cleanup(g.network.Close)
@@ -29,7 +38,7 @@ func newGroup(t *testing.T, seed uint64, size int, options Options) *group {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.hosts = append(g.hosts, host)
+		g.hosts = append(g.hosts, wrap(i, host))
 		if i == size {
 			options.Clients = []rdmanet.Peer{host.Peer()}
 		} else {
@@ -50,7 +59,7 @@ func newGroup(t *testing.T, seed uint64, size int, options Options) *group {
 func (g *group) poll() {
 	for i, r := range g.replicas {
 		r.Poll(g.network.Now())
-		attach(g.hosts[i], r)
+		protectedtest.Attach(g.hosts[i], r)
 	}
 }
 
