@@ -141,8 +141,9 @@ var rooms = []room{
 		modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"},
 	},
 	{folder: "protected",
-		purpose: "what engines over one-sided memory are made of: the ways to others' memory",
-		imports: []string{"rdmanet"},
+		purpose: "what engines over one-sided memory are made of: the ways to others' memory, " +
+			"tickets, boards and permissions",
+		imports: []string{"order", "rdmanet"},
 		// Durations.
 		except: []string{"time"},
 		pure:   true,

@@ -14,6 +14,23 @@
 // when they are posted. The bytes of longer writes stay where they are until the write completes,
 // even if the way was given up meanwhile, so each such place has a counter (lent).
 //
+// # Tickets and boards
+//
+// A Board is a region with a row of words for each process, which only that process writes. A word
+// is small enough never to be torn. A Ticket is a timestamp and the number of a request. A process
+// that needs a permission writes a ticket into its row on the owner's board. The owner takes the
+// memory from its holder, gives it to the process, and only then answers, in its row on the board
+// of the process that asked (Petition, Asker, Held) [TRAM, section 5.4, Algorithm 3].
+//
+// Two rules hold everywhere:
+//
+//   - One writer at a time. An owner grants to the highest ticket that it has seen. Once Held.Pass
+//     has returned, nothing that an earlier holder posted lands.
+//   - A way is given up with its first error, and taken up only under a new grant. After an error,
+//     writes may still be under way, and would land where later ones write. The owner revokes and
+//     grants anew before it answers the next ticket, so none of them lands behind it
+//     (Petition.Lose).
+//
 // # Search
 //
 // A machine can be copied, and its state appended to bytes, so that sim/multicast's search visits

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -45,8 +46,8 @@ func (r *Replica) campaign() bool {
 		if m.server == r.self.Server || m.excluded {
 			continue
 		}
-		busy = r.ask(&m.permissionRequest) || busy
-		if m.state == petitionReads && m.begun && m.waits == 0 && !m.known {
+		busy = r.ask(&m.Petition) || busy
+		if m.State == protected.PetitionReads && m.begun && m.waits == 0 && !m.known {
 			r.readMore(m)
 		}
 		if r.role == following { // it stepped down in ask
@@ -71,16 +72,16 @@ func (r *Replica) campaign() bool {
 // log at once [TRAM, Algorithm 3, step 3.1].
 func (r *Replica) begins() {
 	r.counter++
-	r.stamp = makeTimestamp(r.counter, r.self.Server)
-	if !r.regrant(r.log, &r.holder, rdmanet.Peer{}) {
+	r.stamp = protected.MakeTimestamp(r.counter, r.self.Server)
+	if !r.pass(&r.log, rdmanet.Peer{}) {
 		return
 	}
-	r.granted = r.stamp.ticket(0)
+	r.log.Granted = r.stamp.Ticket(0)
 	r.role, r.heard = gathering, 0
 	clear(r.staged.indexes)
 	r.options.note("asks for permissions under timestamp %d of server %d", r.counter, r.self.Server)
 	for _, m := range r.members {
-		r.retire(&m.permissionRequest)
+		m.Retire(r.ways)
 		m.acked, m.begun, m.known, m.held = 0, false, false, nil
 		m.taken = max(m.taken, r.floor)
 	}
@@ -89,14 +90,14 @@ func (r *Replica) begins() {
 // readMember begins to read a log that this replica was just attached to [TRAM, Algorithm 4, step
 // 4.1].
 func (r *Replica) readMember(m *member) {
-	m.state = petitionReads
+	m.State = protected.PetitionReads
 	m.begun, m.known, m.held, m.waits, m.empty = false, false, nil, 0, 0
 	m.batch = make([]byte, trailersAtOnce*logTrailer)
 	if r.ways.Room(1) {
 		r.ways.ReadWord(&m.Way, postTaken, headTaken)
 		return
 	}
-	r.lose(&m.permissionRequest)
+	m.Lose(r.ways)
 }
 
 // begin records how far the member has taken its log. The entries up to there are settled.
@@ -162,7 +163,7 @@ func (r *Replica) look(m *member) {
 
 // join makes a leader write to a member whose log it has read.
 func (r *Replica) join(m *member) {
-	m.state, m.Tries = petitionWorks, 0
+	m.State, m.Tries = protected.PetitionWorks, 0
 	if m.next <= r.end && r.at(m.next).index != m.next {
 		r.options.note("finds server %d left behind at entry %d", m.server, m.next)
 		r.exclude(m)
@@ -270,7 +271,7 @@ func (r *Replica) install() {
 		}
 	}
 	for index := r.applied + 1; index <= r.end; index++ {
-		r.log.Store(r.ring.end(index)+logTimestamp, uint64(r.stamp))
+		r.log.Region.Store(r.ring.end(index)+logTimestamp, uint64(r.stamp))
 		h := r.at(index)
 		r.learn(h)
 		if h.source == sourceNone {
@@ -288,7 +289,8 @@ func (r *Replica) install() {
 	r.role, r.told, r.failures, r.ordered = leading, 0, 0, r.ways.Now()
 	r.options.note("leads, from entry %d on", r.end+1)
 	for _, m := range r.members {
-		if m.known && m.server != r.self.Server && !m.excluded && m.state == petitionReads {
+		if m.known && m.server != r.self.Server && !m.excluded &&
+			m.State == protected.PetitionReads {
 			r.join(m)
 		}
 	}

@@ -111,8 +111,8 @@ func TestOwnMarkIsErased(t *testing.T) {
 func putsUnderNoMark(t *testing.T, fault Fault) error {
 	g := newGroup(t, 1, 1, Options{PayloadMax: 700, Fault: fault})
 	r := g.replicas[0]
-	log := &markedLog{Region: r.log, mark: r.ring.end(1) + logIndex}
-	r.log = log
+	log := &markedLog{Region: r.log.Region, mark: r.ring.end(1) + logIndex}
+	r.log.Region = log
 	for counter, text := range []string{"the first", "another one, which is longer", "short"} {
 		message := slices.Repeat([]byte(text), 20)
 		log.marks = nil
@@ -268,7 +268,7 @@ func lentOfEarlierLead(t *testing.T, fault Fault) error {
 	return l.run("all have the other entry under its new lead", func() bool {
 		return !slices.ContainsFunc(l.replicas, func(r *Replica) bool {
 			h := r.at(1)
-			return h.index != 1 || h.timestamp.server() != 0 || !bytes.Equal(r.message(h), second)
+			return h.index != 1 || h.timestamp.Server() != 0 || !bytes.Equal(r.message(h), second)
 		})
 	})
 }

@@ -25,7 +25,7 @@ type child struct {
 
 // receiver is a replica of a child, and the way to its buffer.
 type receiver struct {
-	permissionRequest
+	protected.Petition
 	child *child
 	next  uint64 // the number to write there next
 	taken uint64 // the last number that the receiver has taken
@@ -88,7 +88,7 @@ func (r *Replica) handOn() bool {
 			continue
 		}
 		for _, v := range c.receivers {
-			busy = r.ask(&v.permissionRequest) || busy
+			busy = r.ask(&v.Petition) || busy
 			if r.role != leading {
 				return true
 			}
@@ -102,13 +102,13 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	c := v.child
 	w := r.ways
 	slots := uint64(r.options.BufferSlots)
-	switch v.state {
-	case petitionReads:
+	switch v.State {
+	case protected.PetitionReads:
 		if !v.Reading() && w.Room(1) {
 			w.ReadWord(&v.Way, postTaken, headTaken)
 		}
 		return false
-	case petitionWorks:
+	case protected.PetitionWorks:
 		// Ask how far the receiver is only if that decides whether more can be written.
 		pressing := v.next <= c.out && v.next > v.taken+slots/2 || len(c.indexes) > 0 &&
 			r.end-c.indexes[0] > uint64(r.options.LogSlots/2)
@@ -155,17 +155,17 @@ func (r *Replica) give(v *receiver, h header) {
 // receiverCompleted handles the completion of a post to a receiver.
 func (r *Replica) receiverCompleted(v *receiver, p protected.Post, err error) {
 	if err != nil {
-		r.options.note("loses process %d: %v", v.process, err)
-		r.lose(&v.permissionRequest)
+		r.options.note("loses process %d: %v", v.Process, err)
+		v.Lose(r.ways)
 		return
 	}
 	switch p.Kind {
 	case postTaken:
 		v.taken = max(v.taken, v.Word())
 		v.child.take(v.taken)
-		if v.state == petitionReads {
-			v.state, v.next = petitionWorks, v.child.taken+1
-			r.options.note("writes to process %d from number %d on", v.process, v.next)
+		if v.State == protected.PetitionReads {
+			v.State, v.next = protected.PetitionWorks, v.child.taken+1
+			r.options.note("writes to process %d from number %d on", v.Process, v.next)
 		}
 	case postEntry:
 		v.Tries = 0

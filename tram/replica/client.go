@@ -35,9 +35,9 @@ type stream struct {
 type target struct {
 	protected.Way
 	stream  *stream
-	board   *board
-	state   petitionState
-	request ticket // 0 at first, when the buffer is granted without a request
+	board   *protected.Row
+	state   protected.PetitionState
+	request protected.Ticket // 0 at first, when the buffer is granted without a request
 	next    uint64
 	taken   uint64 // the last number that the replica has taken
 	asked   time.Duration
@@ -106,9 +106,9 @@ func (c *Client) stream(group order.GroupID) *stream {
 		ring := c.options.bufferRing()
 		s := &stream{slots: make([]byte, ring.slots*ring.slot), lent: make([]int, ring.slots)}
 		for server, peer := range c.options.Replicas[group] {
-			t := &target{stream: s, board: &board{row: c.options.number(c.self) * rowSize}}
+			t := &target{stream: s, board: protected.NewRow(peer, boardRegion,
+				c.options.number(c.self), rowWords)}
 			t.Peer, t.Region, t.Owner = peer, clientRegionName(c.self.Server), t
-			t.board.Peer, t.board.Region, t.board.Owner = peer, boardRegion, t.board
 			t.Place = 2 * c.options.number(order.Replica{Group: group,
 				Server: order.ServerID(server)})
 			t.board.Place = t.Place + 1
@@ -143,7 +143,7 @@ func (c *Client) Poll(now time.Duration) bool {
 		}
 		for _, t := range s.targets {
 			busy = c.drive(t) || busy
-			busy = t.board.drive(w) || busy
+			busy = t.board.Drive(w) || busy
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -165,19 +165,19 @@ func (c *Client) Complete(now time.Duration) bool {
 func (c *Client) drive(t *target) bool {
 	s, w := t.stream, c.ways
 	switch t.state {
-	case petitionIdle:
+	case protected.PetitionIdle:
 		if w.Now() < t.Since || s.sent == s.taken {
 			return false
 		}
 		w.Attach(&t.Way)
-		t.state = petitionAttaches
+		t.state = protected.PetitionAttaches
 		return true
-	case petitionReads:
+	case protected.PetitionReads:
 		if !t.Reading() && w.Room(1) {
 			w.ReadWord(&t.Way, postTicket, headTicket)
 		}
 		return false
-	case petitionWorks:
+	case protected.PetitionWorks:
 	default:
 		return false
 	}
@@ -210,22 +210,22 @@ func (c *Client) drive(t *target) bool {
 // anything.
 func (c *Client) lose(t *target, wrote bool) {
 	c.ways.Detach(&t.Way)
-	t.state = petitionIdle
-	t.Since = c.ways.Now() + c.options.longer(t.Tries)
+	t.state = protected.PetitionIdle
+	t.Since = c.ways.Now() + c.ways.Patience(t.Tries)
 	t.Tries++
 	if wrote {
 		t.request++
 	}
 	if t.request > 0 {
-		t.board.put(rowTicket, uint64(t.request))
-		t.board.again(rowTicket)
+		t.board.Put(protected.WordTicket, uint64(t.request))
+		t.board.Again(protected.WordTicket)
 	}
 }
 
 // completed handles the completion of a post.
 func (c *Client) completed(p protected.Post, err error) {
-	if b, is := p.Way.Owner.(*board); is {
-		b.completed(c.ways, err)
+	if row, is := p.Way.Owner.(*protected.Row); is {
+		row.Completed(c.ways, err)
 		return
 	}
 	t, is := p.Way.Owner.(*target)
@@ -234,12 +234,12 @@ func (c *Client) completed(p protected.Post, err error) {
 		return
 	case err != nil:
 		c.options.note("loses %s: %v", t.Peer, err)
-		c.lose(t, t.state == petitionWorks)
+		c.lose(t, t.state == protected.PetitionWorks)
 		return
 	}
 	switch p.Kind {
 	case postTicket:
-		if ticket(t.Word()) != t.request {
+		if protected.Ticket(t.Word()) != t.request {
 			c.lose(t, false) // it is still the earlier grant
 			return
 		}
@@ -247,8 +247,8 @@ func (c *Client) completed(p protected.Post, err error) {
 	case postTaken:
 		t.taken = max(t.taken, t.Word())
 		t.stream.taken = max(t.stream.taken, t.taken)
-		if t.state == petitionReads {
-			t.state, t.next = petitionWorks, t.stream.taken+1
+		if t.state == protected.PetitionReads {
+			t.state, t.next = protected.PetitionWorks, t.stream.taken+1
 			t.asked = c.ways.Now()
 		}
 	case postEntry:
@@ -267,14 +267,14 @@ func (c *Client) Attached(number uint64, attachment rdmanet.Attachment, err erro
 		return
 	}
 	switch owner := way.Owner.(type) {
-	case *board:
-		owner.attached(c.ways, err)
+	case *protected.Row:
+		owner.Answered(c.ways, err)
 	case *target:
 		if err != nil {
 			c.lose(owner, false)
 			return
 		}
-		owner.state = petitionReads
+		owner.state = protected.PetitionReads
 	}
 }
 

@@ -22,7 +22,7 @@ func (r *Replica) ofAll() []*protected.Way {
 			all = append(all, &v.Way)
 		}
 	}
-	for _, b := range r.boards {
+	for _, b := range r.boards.Rows() {
 		if b != nil {
 			all = append(all, &b.Way)
 		}
@@ -61,15 +61,7 @@ func (r *Replica) Copy() *Replica {
 		}
 		own.children[i] = &other
 	}
-	own.boards = make([]*board, len(r.boards))
-	for i, b := range r.boards {
-		if b != nil {
-			other := *b
-			other.Way = b.Way.Copy()
-			other.Owner = &other
-			own.boards[i] = &other
-		}
-	}
+	own.boards = r.boards.Copy()
 	own.all = own.ofAll()
 	own.askers = slices.Clone(r.askers)
 	own.staged = staged{bytes.Clone(r.staged.bytes), slices.Clone(r.staged.indexes),
@@ -120,7 +112,7 @@ func (r *Replica) Awaits(tag uint64) bool { return r.ways.Awaits(tag, depends) }
 
 func depends(p protected.Post) bool {
 	switch owner := p.Way.Owner.(type) {
-	case *board:
+	case *protected.Row:
 		return false
 	case *member:
 		return p.Kind != postTrailer || p.Number == owner.reached+trailersAtOnce-1
@@ -141,10 +133,10 @@ func (c *Client) Copy() *Client {
 		other.slots, other.lent, other.targets = bytes.Clone(s.slots), slices.Clone(s.lent),
 			make([]*target, len(s.targets))
 		for i, t := range s.targets {
-			way, b := *t, *t.board
-			way.Way, b.Way = t.Way.Copy(), t.board.Way.Copy()
-			way.Owner, way.stream, way.board, b.Owner = &way, &other, &b, &b
-			ways[t.Place], ways[t.board.Place] = &way.Way, &b.Way
+			way := *t
+			way.Way, way.board = t.Way.Copy(), t.board.Copy()
+			way.Owner, way.stream = &way, &other
+			ways[t.Place], ways[t.board.Place] = &way.Way, &way.board.Way
 			other.targets[i] = &way
 		}
 		own.streams[group] = &other

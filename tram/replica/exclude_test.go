@@ -132,13 +132,13 @@ func TestNobodysMessages(t *testing.T) {
 		for _, r := range g.replicas {
 			b := r.buffers[sourceClients]
 			end := ring.end(uint64(number + 1))
-			copy(b.region.Bytes()[end-bufferTrailer-padded(len(message)):], message)
+			copy(b.Region.Bytes()[end-bufferTrailer-padded(len(message)):], message)
 			length := uint64(len(message))
 			if message == nil {
 				length = 1 << 40
 			}
-			b.region.Store(end+bufferLength, length)
-			b.region.Store(end+bufferNumber, uint64(number+1))
+			b.Region.Store(end+bufferLength, length)
+			b.Region.Store(end+bufferNumber, uint64(number+1))
 		}
 	}
 	g.replicas[0].Lead(0)

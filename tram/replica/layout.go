@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/ledgerd/ledgerd/order"
-	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/protected"
 )
 
 // The names of a replica's regions. The buffer of client c is clientRegion followed by c.
@@ -20,18 +20,13 @@ func clientRegionName(client order.ServerID) string {
 	return clientRegion + strconv.FormatUint(uint64(client), 10)
 }
 
-const word = rdmanet.WordSize
+const word = protected.Word
 
-// The words of a board's row. A board has a row for each process, which only that process writes.
+// A row of a board has wordHalt besides the words that all boards have. One more word is free.
 const (
-	rowTicket = iota * word // the process asks for a permission with this ticket; the paper's perm
-	// the highest ticket that the process had granted when it answered; the paper's perm_ack
-	rowAnswer
-	rowHalt // not 0: the process leads, and excluded the board's owner
-	rowSize = 4 * word
+	wordHalt = protected.WordsShared // not 0: the process leads, and excluded the board's owner
+	rowWords = protected.WordsShared + 2
 )
-
-func boardSize(processes int) int { return processes * rowSize }
 
 // ringHeader is the size in bytes of the header before the slots of a log or a buffer: a cache line
 // that its owner writes.
@@ -107,7 +102,7 @@ const (
 
 // header is a log's entry without its message.
 type header struct {
-	timestamp timestamp
+	timestamp protected.Timestamp
 	decided   uint64 // all up to here was ordered when the entry was written, as its leader knew
 	floor     uint64 // all up to here was taken by all members that are not excluded
 	source    source
@@ -128,7 +123,7 @@ func (h header) origin() uint64 { return uint64(h.source)<<32 | uint64(h.length)
 // parse makes a header of the words of a trailer. Words that no replica writes give a header
 // without an index.
 func parse(stamp, known, origin, number, index uint64, messageMax int) header {
-	h := header{timestamp: timestamp(stamp), decided: index - known>>32,
+	h := header{timestamp: protected.Timestamp(stamp), decided: index - known>>32,
 		floor: index - known&(1<<32-1), source: source(origin >> 32),
 		length: int(origin & (1<<32 - 1)), number: number, index: index}
 	if h.length > messageMax || known>>32 > index || known&(1<<32-1) > index {

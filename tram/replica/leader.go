@@ -13,7 +13,7 @@ import (
 
 // member is a server of this replica's group, and the way to its log.
 type member struct {
-	permissionRequest
+	protected.Petition
 	server   order.ServerID
 	excluded bool
 
@@ -100,20 +100,20 @@ func (r *Replica) order() bool {
 // found reports whether the next message of a source is there [TRAM, Algorithm 2, step 2.2].
 func (r *Replica) found(s source, b *buffer) bool {
 	ring := r.options.bufferRing()
-	return b.region.Load(ring.end(b.proposed+1)+bufferNumber) == b.proposed+1
+	return b.Region.Load(ring.end(b.proposed+1)+bufferNumber) == b.proposed+1
 }
 
 // propose puts the next message of a source into the log.
 func (r *Replica) propose(s source, b *buffer) {
 	b.proposed++
 	end := r.options.bufferRing().end(b.proposed)
-	length := b.region.Load(end + bufferLength)
+	length := b.Region.Load(end + bufferLength)
 	if length > uint64(r.options.messageMax()) {
 		length = 0 // no process writes such a message; it keeps its place in the stream
 	}
 	start := end - bufferTrailer - padded(int(length))
 	r.add(header{source: s, length: int(length), number: b.proposed},
-		b.region.Bytes()[start:start+int(length)])
+		b.Region.Bytes()[start:start+int(length)])
 	r.real = r.end
 }
 
@@ -161,7 +161,7 @@ func (r *Replica) raise() {
 			continue
 		}
 		floor = min(floor, m.taken)
-		if m.state == petitionWorks && !m.Reading() &&
+		if m.State == protected.PetitionWorks && !m.Reading() &&
 			r.end-m.taken > uint64(r.options.LogSlots/4) && r.ways.Room(1) {
 			r.ways.ReadWord(&m.Way, postTaken, headTaken)
 		}
@@ -175,7 +175,7 @@ func (r *Replica) replicate() bool {
 	r.raise()
 	busy := false
 	for _, m := range r.members {
-		if m.server == r.self.Server || m.state != petitionWorks || m.excluded {
+		if m.server == r.self.Server || m.State != protected.PetitionWorks || m.excluded {
 			continue
 		}
 		for m.next <= r.end && m.Flying() < 2*r.options.Window && r.ways.Room(2) {
@@ -242,7 +242,7 @@ func (r *Replica) memberCompleted(m *member, p protected.Post, err error) {
 
 // loseMember ends the way to a member's log. What was read there no longer counts.
 func (r *Replica) loseMember(m *member) {
-	r.lose(&m.permissionRequest)
+	m.Lose(r.ways)
 	wasKnown := m.known
 	m.begun, m.known, m.held = false, false, nil
 	if wasKnown && r.role == fetching {

@@ -14,33 +14,34 @@ import (
 // is empty. Its message is complete.
 func (r *Replica) at(index uint64) header {
 	end := r.ring.end(index)
-	mark := r.log.Load(end + logIndex)
+	log := r.log.Region
+	mark := log.Load(end + logIndex)
 	if mark == 0 {
 		return header{}
 	}
-	return parse(r.log.Load(end+logTimestamp), r.log.Load(end+logKnown), r.log.Load(end+logOrigin),
-		r.log.Load(end+logNumber), mark, r.options.messageMax())
+	return parse(log.Load(end+logTimestamp), log.Load(end+logKnown), log.Load(end+logOrigin),
+		log.Load(end+logNumber), mark, r.options.messageMax())
 }
 
 // message returns the bytes of an entry's message, in the log.
 func (r *Replica) message(h header) []byte {
 	start := r.ring.end(h.index) - logTrailer - padded(h.length)
-	return r.log.Bytes()[start : start+h.length]
+	return r.log.Region.Bytes()[start : start+h.length]
 }
 
 // put writes an entry into this replica's log, its mark last. If the slot holds an entry of the
 // same index, put erases its mark first.
 func (r *Replica) put(h header, message []byte) {
 	end := r.ring.end(h.index)
-	if r.log.Load(end+logIndex) == h.index && r.options.Fault != FaultOwnMarkKept {
-		r.log.Store(end+logIndex, 0)
+	if r.log.Region.Load(end+logIndex) == h.index && r.options.Fault != FaultOwnMarkKept {
+		r.log.Region.Store(end+logIndex, 0)
 	}
-	copy(r.log.Bytes()[end-logTrailer-padded(h.length):], message)
-	r.log.Store(end+logTimestamp, uint64(h.timestamp))
-	r.log.Store(end+logKnown, h.known())
-	r.log.Store(end+logOrigin, h.origin())
-	r.log.Store(end+logNumber, h.number)
-	r.log.Store(end+logIndex, h.index)
+	copy(r.log.Region.Bytes()[end-logTrailer-padded(h.length):], message)
+	r.log.Region.Store(end+logTimestamp, uint64(h.timestamp))
+	r.log.Region.Store(end+logKnown, h.known())
+	r.log.Region.Store(end+logOrigin, h.origin())
+	r.log.Region.Store(end+logNumber, h.number)
+	r.log.Region.Store(end+logIndex, h.index)
 }
 
 // scan looks for entries that the leader wrote [TRAM, Algorithm 2, step 2.6]. Each entry says up to
@@ -57,7 +58,7 @@ func (r *Replica) scan() bool {
 				r.scanned+1, h.index))
 			return true
 		}
-		if h.index != r.scanned+1 || h.timestamp != r.granted.timestamp() {
+		if h.index != r.scanned+1 || h.timestamp != r.log.Granted.Timestamp() {
 			break
 		}
 		r.learn(h)
@@ -97,7 +98,7 @@ func (r *Replica) apply() bool {
 	if r.applied == first {
 		return false
 	}
-	r.log.Store(headTaken, r.applied)
+	r.log.Region.Store(headTaken, r.applied)
 	r.scanned = max(r.scanned, r.applied)
 	return true
 }
@@ -114,7 +115,7 @@ func (r *Replica) applyOne(h header) {
 		return
 	}
 	b.taken++
-	b.region.Store(headTaken, b.taken)
+	b.Region.Store(headTaken, b.taken)
 	message := r.message(h)
 	destinations, payload, err := splitMessage(message)
 	if err != nil {
@@ -162,7 +163,7 @@ func (r *Replica) stage(h header) (entry []byte, lent *int) {
 	if r.staged.indexes[place] != h.index {
 		r.staged.indexes[place] = h.index
 		end := r.ring.end(h.index)
-		copy(slot[r.ring.slot-size:], r.log.Bytes()[end-size:end])
+		copy(slot[r.ring.slot-size:], r.log.Region.Bytes()[end-size:end])
 		binary.NativeEndian.PutUint64(slot[r.ring.slot+logTimestamp:], uint64(r.stamp))
 	}
 	return slot[r.ring.slot-size:], &r.staged.lent[place]

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/tram"
 )
 
@@ -94,8 +95,8 @@ func FuzzDecodeMessage(f *testing.F) {
 // writes reads the same.
 func FuzzTrailer(f *testing.F) {
 	f.Add(make([]byte, logTrailer))
-	h := header{timestamp: makeTimestamp(3, 2), decided: 6, floor: 1, source: sourceClients,
-		length: 99, number: 4, index: 7}
+	h := header{timestamp: protected.MakeTimestamp(3, 2), decided: 6, floor: 1,
+		source: sourceClients, length: 99, number: 4, index: 7}
 	f.Add(appendTrailer(nil, h))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) != logTrailer {
@@ -137,25 +138,5 @@ func TestRings(t *testing.T) {
 				t.Errorf("number %d ends at %d of %d", number, end, ring.size())
 			}
 		}
-	}
-}
-
-func TestTickets(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name       string
-		low, later ticket
-	}{
-		{"a later request", makeTimestamp(4, 2).ticket(1), makeTimestamp(4, 2).ticket(2)},
-		{"another server", makeTimestamp(4, 1).ticket(requestsMax), makeTimestamp(4, 2).ticket(0)},
-		{"a higher counter", makeTimestamp(4, 255).ticket(requestsMax),
-			makeTimestamp(5, 0).ticket(0)},
-	} {
-		if test.low >= test.later {
-			t.Errorf("%s: %d is not below %d", test.name, test.low, test.later)
-		}
-	}
-	if got := makeTimestamp(9, 7).ticket(3).timestamp(); got.counter() != 9 || got.server() != 7 {
-		t.Errorf("counter %d of server %d", got.counter(), got.server())
 	}
 }

@@ -3,10 +3,10 @@ package replica
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/tram"
 )
@@ -14,7 +14,7 @@ import (
 // Bounds of a deployment.
 const (
 	// ServersMax is the maximum number of replicas of one group.
-	ServersMax = 255
+	ServersMax = protected.ServersMax
 	// ClientsMax is the maximum number of clients.
 	ClientsMax = 1 << 16
 	// SlotsMax is the maximum number of slots of one buffer.
@@ -119,6 +119,14 @@ func Faults() []Fault {
 	return all
 }
 
+// fault returns the planted bug, if it is one of package protected.
+func (o *Options) fault() protected.Fault {
+	if o.Fault == FaultNoPermissionCheck {
+		return protected.FaultNoPermissionCheck
+	}
+	return protected.FaultNone
+}
+
 // withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
 	for field, value := range map[*int]int{&o.PayloadMax: 1024, &o.BufferSlots: 256, &o.Window: 64,
@@ -213,39 +221,4 @@ func (o *Options) note(format string, arguments ...any) {
 	if o.Note != nil {
 		o.Note(format, arguments...)
 	}
-}
-
-// ticket identifies a request for a permission [TRAM, section 5.4]: the paper's timestamp, which is
-// a counter and then the server that counts, followed by the number of the request. A process that
-// lost its way to a memory asks again under the same timestamp. Tickets of two servers are never
-// equal, and a higher ticket is the later one.
-type ticket uint64
-
-// timestamp orders the leaders of a group: the paper's tmp. 0 is none.
-type timestamp uint64
-
-const (
-	requestBits = 16
-	serverBits  = 8
-)
-
-func makeTimestamp(counter uint64, server order.ServerID) timestamp {
-	return timestamp(counter<<serverBits | uint64(server))
-}
-
-func (t timestamp) counter() uint64 { return uint64(t) >> serverBits }
-
-func (t timestamp) server() order.ServerID { return order.ServerID(t & (1<<serverBits - 1)) }
-
-// ticket returns the ticket of the timestamp's request with the given number.
-func (t timestamp) ticket(request uint64) ticket { return ticket(uint64(t)<<requestBits | request) }
-
-func (t ticket) timestamp() timestamp { return timestamp(t >> requestBits) }
-
-// requestsMax is how often one timestamp can ask one replica.
-const requestsMax = 1<<requestBits - 1
-
-// longer returns how long to wait at the given try, counted from 0.
-func (o *Options) longer(try int) time.Duration {
-	return min(o.Patience<<min(try, 6), math.MaxInt64/2)
 }

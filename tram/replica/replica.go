@@ -29,23 +29,15 @@ type Replica struct {
 	halted  string
 	closed  bool
 
-	board   rdmanet.Region
-	log     rdmanet.Region
+	boards  *protected.Boards
+	log     protected.Held
 	buffers []*buffer // by source; nil for sourceNone, and for the parent where there is none
 	ring    ring      // of the log
 
 	members  []*member // by server, including itself
 	children []*child
-	boards   []*board         // by process, nil if this replica has nothing to tell it
 	all      []*protected.Way // of all of these, by place
 	askers   []asker
-
-	granted ticket // the highest ticket that was granted the log here
-	holder  rdmanet.Peer
-	parent  struct {
-		granted ticket
-		holder  rdmanet.Peer
-	}
 
 	// The fields down to scanned follow from the log. They are indexes in it.
 	applied uint64 // handled in order: delivered, and due to children
@@ -55,17 +47,17 @@ type Replica struct {
 	staged  staged
 
 	role     role
-	leader   order.ServerID // the server that the oracle names
-	oracle   bool           // the oracle has named a server
-	stamp    timestamp      // of this replica's present or last candidacy
-	counter  uint64         // the highest counter seen in a ticket
-	notLead  time.Duration  // it does not try to lead until then
-	failures int            // failed candidacies in a row
-	end      uint64         // the last entry of the log, while it leads
-	told     uint64         // the entries that the last entry declares ordered
-	real     uint64         // the last entry that is not a no-op
-	ordered  time.Duration  // when it last ordered
-	cursor   int            // the source where the next search begins
+	leader   order.ServerID      // the server that the oracle names
+	oracle   bool                // the oracle has named a server
+	stamp    protected.Timestamp // of this replica's present or last candidacy
+	counter  uint64              // the highest counter seen in a ticket
+	notLead  time.Duration       // it does not try to lead until then
+	failures int                 // failed candidacies in a row
+	end      uint64              // the last entry of the log, while it leads
+	told     uint64              // the entries that the last entry declares ordered
+	real     uint64              // the last entry that is not a no-op
+	ordered  time.Duration       // when it last ordered
+	cursor   int                 // the source where the next search begins
 	fetches  []*fetch
 	missing  int // fetches that are not complete
 	// all up to here is ordered, according to the logs that it read; its own log may lack entries
@@ -78,7 +70,7 @@ type Replica struct {
 
 // buffer is where a client, or the parent, puts its messages: the paper's HM.
 type buffer struct {
-	region rdmanet.Region
+	protected.Held
 	// the number of the last message in the applied part of the log: the paper's slot_in, on which
 	// all replicas agree
 	taken    uint64
@@ -87,11 +79,9 @@ type buffer struct {
 
 // asker is a process that may ask for a permission.
 type asker struct {
-	process int
-	peer    rdmanet.Peer
-	kind    askerKind
-	place   int // a member's server, a client's number
-	seen    ticket
+	protected.Asker
+	kind  askerKind
+	place int // a member's server, a client's number
 }
 
 type askerKind uint8
@@ -114,7 +104,9 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 		return nil, fmt.Errorf("%w: %v is no replica of the deployment", ErrOptions, self)
 	}
 	r := &Replica{options: options, self: self, ring: options.logRing(),
-		staged: newStaged(&options), boards: make([]*board, options.processes())}
+		staged: newStaged(&options)}
+	r.boards = protected.NewBoards(boardRegion, options.number(self), options.processes(), rowWords)
+	r.log.Fault = options.fault()
 	r.courses = courses{tree: options.Tree, self: self.Group, sets: make(map[string]*course)}
 	r.relations()
 	r.all = r.ofAll()
@@ -122,7 +114,7 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 		way.Place = place
 	}
 	posts := 0
-	for _, b := range r.boards {
+	for _, b := range r.boards.Rows() {
 		if b != nil {
 			posts += 4 + 3*options.Window
 		}
@@ -144,19 +136,21 @@ func (r *Replica) relations() {
 	for server, peer := range o.Replicas[r.self.Group] {
 		m := &member{server: order.ServerID(server)}
 		m.Peer, m.Region, m.Owner = peer, logRegion, m
-		m.process = o.number(order.Replica{Group: r.self.Group, Server: m.server})
+		m.Process = o.number(order.Replica{Group: r.self.Group, Server: m.server})
 		r.members = append(r.members, m)
 		if m.server != r.self.Server {
-			r.addBoard(m.process, peer)
-			r.askers = append(r.askers, asker{process: m.process, peer: peer, kind: askerMember,
-				place: server})
+			r.boards.Add(m.Process, peer)
+			own := protected.Asker{Process: m.Process, Peer: peer}
+			r.askers = append(r.askers, asker{Asker: own,
+				kind: askerMember, place: server})
 		}
 	}
 	if parent, has := o.Tree.Parent(r.self.Group); has {
 		for server, peer := range o.Replicas[parent] {
 			process := o.number(order.Replica{Group: parent, Server: order.ServerID(server)})
-			r.addBoard(process, peer)
-			r.askers = append(r.askers, asker{process: process, peer: peer, kind: askerParent})
+			r.boards.Add(process, peer)
+			r.askers = append(r.askers, asker{Asker: protected.Asker{Process: process, Peer: peer},
+				kind: askerParent})
 		}
 	}
 	for _, group := range o.Tree.Children(r.self.Group) {
@@ -164,60 +158,50 @@ func (r *Replica) relations() {
 		for server, peer := range o.Replicas[group] {
 			v := &receiver{child: c}
 			v.Peer, v.Region, v.Owner = peer, parentRegion, v
-			v.process = o.number(order.Replica{Group: group, Server: order.ServerID(server)})
-			r.addBoard(v.process, peer)
+			v.Process = o.number(order.Replica{Group: group, Server: order.ServerID(server)})
+			r.boards.Add(v.Process, peer)
 			c.receivers = append(c.receivers, v)
 		}
 		r.children = append(r.children, c)
 	}
 	for client, peer := range o.Clients {
-		r.askers = append(r.askers, asker{process: o.number(order.Replica{Group: order.Clients,
-			Server: order.ServerID(client)}), peer: peer, kind: askerClient, place: client})
+		process := o.number(order.Replica{Group: order.Clients, Server: order.ServerID(client)})
+		r.askers = append(r.askers, asker{Asker: protected.Asker{Process: process, Peer: peer},
+			kind: askerClient, place: client})
 	}
-}
-
-func (r *Replica) addBoard(process int, peer rdmanet.Peer) {
-	b := &board{row: r.options.number(r.self) * rowSize}
-	b.Peer, b.Region, b.Owner = peer, boardRegion, b
-	r.boards[process] = b
 }
 
 // expose exposes the regions.
 func (r *Replica) expose(host rdmanet.RegionHost) error {
 	o := &r.options
 	var err error
-	if r.board, err = host.Expose(boardRegion, boardSize(o.processes())); err != nil {
-		return fmt.Errorf("expose the board: %w", err)
+	if err = r.boards.Expose(host); err != nil {
+		return err
 	}
-	for process, b := range r.boards {
-		if b != nil {
-			if err := r.board.Grant(b.Peer, rdmanet.PermissionReadWrite); err != nil {
-				return fmt.Errorf("grant the board to process %d: %w", process, err)
-			}
-		}
-	}
-	if r.log, err = host.Expose(logRegion, r.ring.size()); err != nil {
+	if r.log.Region, err = host.Expose(logRegion, r.ring.size()); err != nil {
 		return fmt.Errorf("expose the log: %w", err)
 	}
 	r.buffers = make([]*buffer, int(sourceClients)+len(o.Clients))
 	if _, has := o.Tree.Parent(r.self.Group); has {
-		r.buffers[sourceParent] = &buffer{}
-		if r.buffers[sourceParent].region, err = host.Expose(parentRegion,
+		parent := &buffer{Held: protected.Held{Fault: o.fault()}}
+		r.buffers[sourceParent] = parent
+		if parent.Region, err = host.Expose(parentRegion,
 			o.bufferRing().size()); err != nil {
 			return fmt.Errorf("expose the parent's buffer: %w", err)
 		}
 	}
 	for client, peer := range o.Clients {
-		b := &buffer{}
+		b := &buffer{Held: protected.Held{Holder: peer, Fault: o.fault()}}
 		r.buffers[int(sourceClients)+client] = b
-		if b.region, err = host.Expose(clientRegionName(order.ServerID(client)),
+		if b.Region, err = host.Expose(clientRegionName(order.ServerID(client)),
 			o.bufferRing().size()); err != nil {
 			return fmt.Errorf("expose the buffer of client %d: %w", client, err)
 		}
-		for _, region := range []rdmanet.Region{b.region, r.board} {
-			if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil {
-				return fmt.Errorf("grant client %d its buffer: %w", client, err)
-			}
+		if err := b.Region.Grant(peer, rdmanet.PermissionReadWrite); err != nil {
+			return fmt.Errorf("grant client %d its buffer: %w", client, err)
+		}
+		if err := r.boards.Admit(peer); err != nil {
+			return fmt.Errorf("client %d: %w", client, err)
 		}
 	}
 	return nil
@@ -241,9 +225,9 @@ func (r *Replica) Exclude(server order.ServerID) {
 func (r *Replica) exclude(m *member) {
 	r.options.note("excludes server %d", m.server)
 	m.excluded = true
-	r.retire(&m.permissionRequest)
+	m.Retire(r.ways)
 	m.known = false
-	r.boards[m.process].put(rowHalt, 1)
+	r.boards.Put(m.Process, wordHalt, 1)
 	if r.role == fetching {
 		r.stepDown("a log that it may read from is excluded")
 	}
@@ -273,11 +257,7 @@ func (r *Replica) Poll(now time.Duration) bool {
 		busy = r.order() || busy
 		busy = r.replicate() || busy
 	}
-	for _, b := range r.boards {
-		if b != nil {
-			busy = b.drive(w) || busy
-		}
-	}
+	busy = r.boards.Drive(w) || busy
 	if err := w.Flush(); err != nil {
 		r.halt(err.Error())
 	}
@@ -296,8 +276,8 @@ func (r *Replica) Complete(now time.Duration) bool {
 // completed handles the completion of a post of a link's present life.
 func (r *Replica) completed(p protected.Post, err error) {
 	switch owner := p.Way.Owner.(type) {
-	case *board:
-		owner.completed(r.ways, err)
+	case *protected.Row:
+		owner.Completed(r.ways, err)
 	case *member:
 		r.memberCompleted(owner, p, err)
 	case *receiver:
@@ -316,8 +296,8 @@ func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err err
 		return
 	}
 	switch owner := way.Owner.(type) {
-	case *board:
-		owner.attached(r.ways, err)
+	case *protected.Row:
+		owner.Answered(r.ways, err)
 	case *member:
 		if err != nil {
 			r.loseMember(owner)
@@ -325,11 +305,7 @@ func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err err
 		}
 		r.readMember(owner)
 	case *receiver:
-		if err != nil {
-			r.lose(&owner.permissionRequest)
-			return
-		}
-		owner.state = petitionReads
+		owner.Answered(r.ways, err)
 	}
 }
 
@@ -343,10 +319,10 @@ func (r *Replica) Delivered() []order.Multicast {
 
 // Regions returns the regions to Await on. Other processes write to them, with Ring.
 func (r *Replica) Regions() []rdmanet.Region {
-	regions := []rdmanet.Region{r.board, r.log}
+	regions := []rdmanet.Region{r.boards.Region(), r.log.Region}
 	for _, b := range r.buffers {
 		if b != nil {
-			regions = append(regions, b.region)
+			regions = append(regions, b.Region)
 		}
 	}
 	return regions
@@ -380,11 +356,7 @@ func (r *Replica) Close() error {
 			r.ways.Detach(&v.Way)
 		}
 	}
-	for _, b := range r.boards {
-		if b != nil {
-			r.ways.Detach(&b.Way)
-		}
-	}
+	r.boards.Detach(r.ways)
 	if err := r.ways.Close(); err != nil && first == nil {
 		first = err
 	}
@@ -420,7 +392,7 @@ type Forwarded struct {
 
 // Status describes the replica. It allocates, so do not call it in the hot path.
 func (r *Replica) Status() Status {
-	s := Status{Leading: r.role == leading, Leader: r.granted.timestamp().server(),
+	s := Status{Leading: r.role == leading, Leader: r.log.Granted.Timestamp().Server(),
 		Applied: r.applied, Ordered: r.horizon, Taken: r.floor, Halted: r.halted}
 	if s.Leading {
 		s.End = r.end
@@ -446,7 +418,7 @@ func (r *Replica) String() string {
 	for _, m := range r.members {
 		if r.role != following && m.server != r.self.Server {
 			text += fmt.Sprintf("; member %d %s, acked %d, took %d", m.server,
-				m.permissionRequest.String(),
+				m.Petition.String(),
 				m.acked, m.taken)
 		}
 	}
@@ -454,7 +426,7 @@ func (r *Replica) String() string {
 		text += fmt.Sprintf("; child %d took %d of %d", c.group, c.taken, c.out)
 		for _, v := range c.receivers {
 			if r.role == leading {
-				text += fmt.Sprintf(" (%s, next %d)", v.permissionRequest.String(), v.next)
+				text += fmt.Sprintf(" (%s, next %d)", v.Petition.String(), v.next)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/protected/protectedtest"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/sim/fabric"
@@ -74,8 +75,8 @@ func (g *group) leaveAt(server int, counter, index uint64, message []byte) {
 }
 
 func (g *group) leaveEntry(server int, counter, index, number uint64, message []byte) {
-	g.replicas[server].put(header{timestamp: makeTimestamp(counter, 9), source: sourceClients,
-		length: len(message), number: number, index: index}, message)
+	g.replicas[server].put(header{timestamp: protected.MakeTimestamp(counter, 9),
+		source: sourceClients, length: len(message), number: number, index: index}, message)
 }
 
 // TestRewrittenEntries makes a leader take over a group in which two replicas hold different

@@ -15,38 +15,23 @@ func appendHeader(f *protected.Facts, h header) {
 		h.index)
 }
 
-func appendBoard(f *protected.Facts, b *board) {
-	f.Way(&b.Way)
-	f.Numbers(b.words[:]...)
-	f.Numbers(b.posted[:]...)
-}
-
-func appendPetition(f *protected.Facts, p *permissionRequest) {
-	f.Way(&p.Way)
-	f.Numbers(uint64(p.state), p.request)
-	if p.state == petitionAsked {
-		f.Until(p.until)
-	}
-}
-
 // AppendState appends what the replica's further behaviour depends on, except its memory and its
 // operations under way, which AppendOperation appends. Do not call it in the hot path.
 func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	f := protected.Facts{B: state, Now: now}
 	f.Truth(r.halted != "" || r.closed)
 	f.Truth(r.oracle)
-	f.Numbers(uint64(r.role), uint64(r.leader), uint64(r.stamp), r.counter, uint64(r.granted),
-		uint64(r.parent.granted))
-	f.Peer(r.holder)
-	f.Peer(r.parent.holder)
+	f.Numbers(uint64(r.role), uint64(r.leader), uint64(r.stamp), r.counter)
+	f.Held(&r.log)
 	f.Numbers(r.applied, r.horizon, r.floor, r.scanned, r.heard, uint64(r.failures),
 		uint64(r.missing), uint64(len(r.delivered)))
 	f.Until(r.notLead)
 	for i := range r.askers {
-		f.Number(uint64(r.askers[i].seen))
+		f.Number(uint64(r.askers[i].Seen))
 	}
 	for _, b := range r.buffers {
 		if b != nil {
+			f.Held(&b.Held)
 			f.Number(b.taken)
 			if r.role == leading {
 				f.Number(b.proposed)
@@ -67,7 +52,7 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		f.Number(uint64(x.member.server))
 	}
 	for _, m := range r.members {
-		appendPetition(&f, &m.permissionRequest)
+		f.Petition(&m.Petition)
 		f.Truth(m.excluded)
 		f.Number(m.taken)
 		if r.role == following {
@@ -86,18 +71,14 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		f.Numbers(c.out, c.taken, c.first, uint64(len(c.indexes)))
 		f.Numbers(c.indexes...)
 		for _, v := range c.receivers {
-			appendPetition(&f, &v.permissionRequest)
+			f.Petition(&v.Petition)
 			f.Number(v.taken)
 			if r.role == leading {
 				f.Number(v.next)
 			}
 		}
 	}
-	for _, b := range r.boards {
-		if b != nil {
-			appendBoard(&f, b)
-		}
-	}
+	f.Boards(r.boards)
 	f.Batch(r.ways)
 	f.Lent(r.staged.lent)
 	return f.B
@@ -126,7 +107,7 @@ func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 		}
 		for _, t := range s.targets {
 			f.Way(&t.Way)
-			appendBoard(&f, t.board)
+			f.Row(t.board)
 			f.Numbers(uint64(t.state), uint64(t.request), t.next, t.taken)
 			f.Since(t.asked, c.options.Patience)
 		}

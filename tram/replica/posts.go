@@ -1,0 +1,13 @@
+package replica
+
+import "github.com/ledgerd/ledgerd/protected"
+
+// The purposes of posts.
+const (
+	postTaken   protected.Kind = iota // reads headTaken
+	postTicket                        // reads headTicket
+	postTrailer                       // reads an entry's trailer
+	postMessage                       // reads an entry's message
+	postErase                         // erases an entry's mark
+	postEntry                         // writes an entry
+)
