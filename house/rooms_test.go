@@ -142,7 +142,7 @@ var rooms = []room{
 	},
 	{folder: "protected",
 		purpose: "what engines over one-sided memory are made of: the ways to others' memory, " +
-			"tickets, boards and permissions",
+			"tickets, boards and permissions, rings",
 		imports: []string{"order", "rdmanet"},
 		// Durations.
 		except: []string{"time"},

@@ -31,6 +31,20 @@
 //     grants anew before it answers the next ticket, so none of them lands behind it
 //     (Petition.Lose).
 //
+// # Rings
+//
+// Streams of messages lie in rings. A Ring numbers its entries from 1, and number n lies in slot
+// (n-1) mod slots. An entry is written from its first byte to its last, and fills its slot from the
+// back, so that the places of the words behind a message depend on no length:
+//
+//	buffer    message, zeros up to a word, length, number
+//
+// The last word, the canary, is the number itself. A reader that finds number n has all of entry n,
+// because an entry that lay there before has another number. The header before the slots is the
+// owner's, and says what the owner has taken. Buffer is the owner's end of a ring. Outbox is the
+// writer's copy, outside of all regions: the fabric may read it after the host's memory has gone.
+// All processes of a deployment have the same byte order.
+//
 // # Search
 //
 // A machine can be copied, and its state appended to bytes, so that sim/multicast's search visits

@@ -94,7 +94,7 @@ func (r *Replica) readMember(m *member) {
 	m.begun, m.known, m.held, m.waits, m.empty = false, false, nil, 0, 0
 	m.batch = make([]byte, trailersAtOnce*logTrailer)
 	if r.ways.Room(1) {
-		r.ways.ReadWord(&m.Way, postTaken, headTaken)
+		r.ways.ReadWord(&m.Way, postTaken, protected.HeadTaken)
 		return
 	}
 	m.Lose(r.ways)
@@ -115,7 +115,7 @@ func (r *Replica) readMore(m *member) {
 		return
 	}
 	for i := range trailersAtOnce {
-		end := r.ring.end(m.reached + uint64(i))
+		end := r.ring.End(m.reached + uint64(i))
 		m.waits++
 		r.ways.Post(&m.Way, postTrailer, m.reached+uint64(i),
 			nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: end - logTrailer,
@@ -251,7 +251,7 @@ func (r *Replica) fetchMore() {
 			r.missing--
 			continue
 		}
-		start := r.ring.end(f.header.index) - logTrailer - padded(f.header.length)
+		start := r.ring.End(f.header.index) - logTrailer - protected.Padded(f.header.length)
 		r.ways.Post(&f.member.Way, postMessage, f.header.index,
 			nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: start, Bytes: f.bytes})
 	}
@@ -271,7 +271,7 @@ func (r *Replica) install() {
 		}
 	}
 	for index := r.applied + 1; index <= r.end; index++ {
-		r.log.Region.Store(r.ring.end(index)+logTimestamp, uint64(r.stamp))
+		r.log.Region.Store(r.ring.End(index)+logTimestamp, uint64(r.stamp))
 		h := r.at(index)
 		r.learn(h)
 		if h.source == sourceNone {

@@ -111,7 +111,7 @@ func TestOwnMarkIsErased(t *testing.T) {
 func putsUnderNoMark(t *testing.T, fault Fault) error {
 	g := newGroup(t, 1, 1, Options{PayloadMax: 700, Fault: fault})
 	r := g.replicas[0]
-	log := &markedLog{Region: r.log.Region, mark: r.ring.end(1) + logIndex}
+	log := &markedLog{Region: r.log.Region, mark: r.ring.End(1) + logIndex}
 	r.log.Region = log
 	for counter, text := range []string{"the first", "another one, which is longer", "short"} {
 		message := slices.Repeat([]byte(text), 20)
@@ -138,7 +138,7 @@ type loans map[int][]byte
 func (l loans) poll(g *group, server int) error {
 	r := g.replicas[server]
 	r.Complete(g.network.Now())
-	slot := func(place int) []byte { return r.staged.bytes[place*r.ring.slot:][:r.ring.slot] }
+	slot := func(place int) []byte { return r.staged.bytes[place*r.ring.Slot:][:r.ring.Slot] }
 	for place := range l {
 		if r.staged.lent[place] == 0 {
 			delete(l, place)
@@ -368,7 +368,7 @@ func lentOfClient(t *testing.T, fault Fault) error {
 	}); err != nil {
 		return err
 	}
-	before := bytes.Clone(stream.slots[:client.options.bufferRing().slot])
+	before := bytes.Clone(stream.box.Slot(1))
 	if err := l.run("the other messages are taken", func() bool {
 		poll()
 		for sent < slots && send() == nil {
@@ -379,12 +379,12 @@ func lentOfClient(t *testing.T, fault Fault) error {
 		return err
 	}
 	if err := send(); !errors.Is(err, order.ErrNotNow) {
-		if !bytes.Equal(before, stream.slots[:len(before)]) {
+		if !bytes.Equal(before, stream.box.Slot(1)) {
 			return errChanged
 		}
 		t.Errorf("a message for a slot that is lent: %v", err)
 	}
-	if !bytes.Equal(before, stream.slots[:len(before)]) {
+	if !bytes.Equal(before, stream.box.Slot(1)) {
 		return errChanged
 	}
 	l.client.Held = false

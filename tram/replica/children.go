@@ -3,7 +3,6 @@ package replica
 import (
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/protected"
-	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // This file describes the way down the tree: which messages are due to the children, and how the
@@ -105,7 +104,7 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	switch v.State {
 	case protected.PetitionReads:
 		if !v.Reading() && w.Room(1) {
-			w.ReadWord(&v.Way, postTaken, headTaken)
+			w.ReadWord(&v.Way, postTaken, protected.HeadTaken)
 		}
 		return false
 	case protected.PetitionWorks:
@@ -113,7 +112,7 @@ func (r *Replica) handOnTo(v *receiver) bool {
 		pressing := v.next <= c.out && v.next > v.taken+slots/2 || len(c.indexes) > 0 &&
 			r.end-c.indexes[0] > uint64(r.options.LogSlots/2)
 		if pressing && !v.Reading() && w.Room(1) {
-			w.ReadWord(&v.Way, postTaken, headTaken)
+			w.ReadWord(&v.Way, postTaken, protected.HeadTaken)
 		}
 	default:
 		return false
@@ -129,27 +128,11 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	return busy
 }
 
-// give posts a message for a receiver's buffer: the message, from where its entry is staged, and
-// then its trailer with the number. A short message is posted in one write.
+// give posts a message for a receiver's buffer, from where its entry is staged.
 func (r *Replica) give(v *receiver, h header) {
 	bytes, lent := r.stage(h)
-	message := bytes[:h.length]
-	end := r.options.bufferRing().end(v.next)
-	start := end - bufferTrailer - padded(h.length)
-	if size := end - start; size <= rdmanet.InlineMax {
-		b := r.ways.Inline(size)
-		copy(b, message)
-		appendBufferTrailer(b[:padded(h.length)], h.length, v.next)
-		r.ways.Post(&v.Way, postEntry, v.next, nil,
-			rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: b, Ring: true})
-		return
-	}
-	r.ways.Post(&v.Way, postMessage, v.next, lent,
-		rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: message})
-	b := r.ways.Inline(bufferTrailer)
-	appendBufferTrailer(b[:0], h.length, v.next)
-	r.ways.Post(&v.Way, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite,
-		Offset: end - bufferTrailer, Bytes: b, Ring: true})
+	r.ways.PostMessage(&v.Way, r.options.bufferRing(), postMessage, postEntry, v.next,
+		bytes[:h.length], lent)
 }
 
 // receiverCompleted handles the completion of a post to a receiver.

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -25,8 +24,7 @@ type stream struct {
 	targets []*target
 	// the messages as they lie in the group's buffers, until the group is known to have ordered
 	// them
-	slots []byte
-	lent  []int  // the writes under way from each slot
+	box   *protected.Outbox
 	sent  uint64 // the number of the last message
 	taken uint64 // the group has ordered all up to here, as far as the client knows
 }
@@ -81,18 +79,13 @@ func (c *Client) Multicast(m order.Multicast) error {
 		return fmt.Errorf("multicast: %w", err)
 	}
 	s := c.stream(c.options.Tree.LCA(m.To))
-	ring := c.options.bufferRing()
 	number := s.sent + 1
-	place := ring.place(number)
-	if s.lent[place] > 0 && c.options.Fault != FaultLentReused ||
-		number > s.taken+uint64(ring.slots) {
+	if s.box.Lent(number) && c.options.Fault != FaultLentReused ||
+		number > s.taken+uint64(c.options.BufferSlots) {
 		return order.ErrNotNow
 	}
 	s.sent = number
-	length := messageSize(m)
-	slot := s.slots[place*ring.slot:][:ring.slot]
-	AppendMessage(slot[ring.slot-bufferTrailer-padded(length):][:0], m)
-	appendBufferTrailer(slot[ring.slot-bufferTrailer:][:0], length, number)
+	AppendMessage(s.box.Put(number, messageSize(m)), m)
 	if c.options.Note != nil {
 		c.options.note("multicasts %v as its number %d to group %d", m.ID, number,
 			c.options.Tree.LCA(m.To))
@@ -103,8 +96,7 @@ func (c *Client) Multicast(m order.Multicast) error {
 // stream returns the stream to a group. It makes the stream on first use.
 func (c *Client) stream(group order.GroupID) *stream {
 	if c.streams[group] == nil {
-		ring := c.options.bufferRing()
-		s := &stream{slots: make([]byte, ring.slots*ring.slot), lent: make([]int, ring.slots)}
+		s := &stream{box: protected.NewOutbox(c.options.bufferRing())}
 		for server, peer := range c.options.Replicas[group] {
 			t := &target{stream: s, board: protected.NewRow(peer, boardRegion,
 				c.options.number(c.self), rowWords)}
@@ -174,7 +166,7 @@ func (c *Client) drive(t *target) bool {
 		return true
 	case protected.PetitionReads:
 		if !t.Reading() && w.Room(1) {
-			w.ReadWord(&t.Way, postTicket, headTicket)
+			w.ReadWord(&t.Way, postTicket, protected.HeadTicket)
 		}
 		return false
 	case protected.PetitionWorks:
@@ -185,20 +177,13 @@ func (c *Client) drive(t *target) bool {
 	if !t.Reading() && s.sent > s.taken && (s.sent > t.taken+slots/2 ||
 		w.Now() >= t.asked+c.options.Patience) && w.Room(1) {
 		t.asked = w.Now()
-		w.ReadWord(&t.Way, postTaken, headTaken)
+		w.ReadWord(&t.Way, postTaken, protected.HeadTaken)
 	}
 	busy := false
-	ring := c.options.bufferRing()
 	t.next = max(t.next, s.taken+1)
 	for t.next <= s.sent && (t.next <= t.taken+slots ||
 		c.options.Fault == FaultBufferReusedEarly) && t.Flying() < 2*c.options.Window && w.Room(1) {
-		place := ring.place(t.next)
-		slot := s.slots[place*ring.slot:][:ring.slot]
-		start := ring.slot - bufferTrailer - padded(
-			int(binary.NativeEndian.Uint64(slot[ring.slot+bufferLength:])))
-		w.Post(&t.Way, postEntry, t.next, &s.lent[place],
-			rdmanet.Operation{Kind: rdmanet.OperationWrite,
-				Offset: ring.end(t.next) - ring.slot + start, Bytes: slot[start:], Ring: true})
+		s.box.Post(w, &t.Way, postEntry, t.next)
 		t.next++
 		busy = true
 	}
@@ -243,7 +228,7 @@ func (c *Client) completed(p protected.Post, err error) {
 			c.lose(t, false) // it is still the earlier grant
 			return
 		}
-		c.ways.ReadWord(&t.Way, postTaken, headTaken)
+		c.ways.ReadWord(&t.Way, postTaken, protected.HeadTaken)
 	case postTaken:
 		t.taken = max(t.taken, t.Word())
 		t.stream.taken = max(t.stream.taken, t.taken)

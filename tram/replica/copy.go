@@ -130,8 +130,7 @@ func (c *Client) Copy() *Client {
 			continue
 		}
 		other := *s
-		other.slots, other.lent, other.targets = bytes.Clone(s.slots), slices.Clone(s.lent),
-			make([]*target, len(s.targets))
+		other.box, other.targets = s.box.Copy(), make([]*target, len(s.targets))
 		for i, t := range s.targets {
 			way := *t
 			way.Way, way.board = t.Way.Copy(), t.board.Copy()
@@ -148,8 +147,7 @@ func (c *Client) Copy() *Client {
 				if s == nil {
 					continue
 				}
-				if same := protected.SameCount(lent, s.lent,
-					own.streams[group].lent); same != nil {
+				if same := s.box.SameCount(lent, own.streams[group].box); same != nil {
 					return same
 				}
 			}

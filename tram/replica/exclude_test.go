@@ -122,7 +122,6 @@ func TestRefused(t *testing.T) {
 func TestNobodysMessages(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 1, 3, Options{})
-	ring := g.replicas[0].options.bufferRing()
 	good := AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 9},
 		To: []order.GroupID{0}, Payload: []byte("good")})
 	for number, message := range [][]byte{
@@ -131,14 +130,11 @@ func TestNobodysMessages(t *testing.T) {
 	} {
 		for _, r := range g.replicas {
 			b := r.buffers[sourceClients]
-			end := ring.end(uint64(number + 1))
-			copy(b.Region.Bytes()[end-bufferTrailer-padded(len(message)):], message)
-			length := uint64(len(message))
-			if message == nil {
-				length = 1 << 40
+			b.Fill(uint64(number+1), message)
+			if message == nil { // a length that no message has
+				lengths := b.Ring.End(uint64(number+1)) - 2*word
+				b.Region.Store(lengths, 1<<40)
 			}
-			b.Region.Store(end+bufferLength, length)
-			b.Region.Store(end+bufferNumber, uint64(number+1))
 		}
 	}
 	g.replicas[0].Lead(0)

@@ -28,54 +28,12 @@ const (
 	rowWords = protected.WordsShared + 2
 )
 
-// ringHeader is the size in bytes of the header before the slots of a log or a buffer: a cache line
-// that its owner writes.
-const ringHeader = 64
-
-// The words of a header.
-const (
-	// the last entry that the owner has taken; it needs nothing up to there any more
-	headTaken  = iota * word
-	headTicket // in a client's buffer: the ticket under which it was granted
-)
-
-// ring is the layout of a log or a buffer: slots of equal size, used in turn by the numbers from 1
-// on. An entry fills its slot from the back: the message, and behind it words at places that do not
-// depend on the message's length. The last word is the entry's number, the canary. The canary is
-// therefore never where a payload was, and a reader that finds it finds everything before it.
-type ring struct {
-	slots int
-	slot  int // size of a slot, in bytes
+func (o *Options) logRing() protected.Ring {
+	return protected.Ring{Slots: o.LogSlots, Slot: protected.Padded(o.messageMax()) + logTrailer}
 }
 
-func (o *Options) logRing() ring { return ring{o.LogSlots, padded(o.messageMax()) + logTrailer} }
-
-func (o *Options) bufferRing() ring {
-	return ring{o.BufferSlots, padded(o.messageMax()) + bufferTrailer}
-}
-
-func (r ring) size() int { return ringHeader + r.slots*r.slot }
-
-// place returns the slot of a number.
-func (r ring) place(number uint64) int { return int((number - 1) % uint64(r.slots)) }
-
-// end returns the offset at which the slot of a number ends.
-func (r ring) end(number uint64) int { return ringHeader + (r.place(number)+1)*r.slot }
-
-// padded rounds a length up to whole words.
-func padded(length int) int { return (length + word - 1) / word * word }
-
-// The words behind the message of a buffer's entry, as offsets from the slot's end.
-const (
-	bufferTrailer = 2 * word
-	bufferLength  = -2 * word
-	bufferNumber  = -1 * word
-)
-
-// appendBufferTrailer appends these words.
-func appendBufferTrailer(b []byte, length int, number uint64) []byte {
-	b = binary.NativeEndian.AppendUint64(b, uint64(length))
-	return binary.NativeEndian.AppendUint64(b, number)
+func (o *Options) bufferRing() protected.Ring {
+	return protected.BufferRing(o.BufferSlots, o.messageMax())
 }
 
 // The words behind the message of a log's entry, as offsets from the slot's end.

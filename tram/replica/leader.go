@@ -99,21 +99,14 @@ func (r *Replica) order() bool {
 
 // found reports whether the next message of a source is there [TRAM, Algorithm 2, step 2.2].
 func (r *Replica) found(s source, b *buffer) bool {
-	ring := r.options.bufferRing()
-	return b.Region.Load(ring.end(b.proposed+1)+bufferNumber) == b.proposed+1
+	return b.Found(b.proposed + 1)
 }
 
 // propose puts the next message of a source into the log.
 func (r *Replica) propose(s source, b *buffer) {
 	b.proposed++
-	end := r.options.bufferRing().end(b.proposed)
-	length := b.Region.Load(end + bufferLength)
-	if length > uint64(r.options.messageMax()) {
-		length = 0 // no process writes such a message; it keeps its place in the stream
-	}
-	start := end - bufferTrailer - padded(int(length))
-	r.add(header{source: s, length: int(length), number: b.proposed},
-		b.Region.Bytes()[start:start+int(length)])
+	message := b.Message(b.proposed, r.options.messageMax())
+	r.add(header{source: s, length: len(message), number: b.proposed}, message)
 	r.real = r.end
 }
 
@@ -142,7 +135,7 @@ func (r *Replica) hasRoom() bool {
 	}
 	old := r.end + 1 - slots
 	if r.applied < old ||
-		r.staged.lent[r.ring.place(old)] > 0 && r.options.Fault != FaultLentReused {
+		r.staged.lent[r.ring.Place(old)] > 0 && r.options.Fault != FaultLentReused {
 		return false
 	}
 	for _, c := range r.children {
@@ -163,7 +156,7 @@ func (r *Replica) raise() {
 		floor = min(floor, m.taken)
 		if m.State == protected.PetitionWorks && !m.Reading() &&
 			r.end-m.taken > uint64(r.options.LogSlots/4) && r.ways.Room(1) {
-			r.ways.ReadWord(&m.Way, postTaken, headTaken)
+			r.ways.ReadWord(&m.Way, postTaken, protected.HeadTaken)
 		}
 	}
 	r.floor = max(r.floor, floor)
@@ -192,7 +185,7 @@ func (r *Replica) replicate() bool {
 // ordered then, its mark is erased first.
 func (r *Replica) send(m *member) {
 	h := r.at(m.next)
-	end := r.ring.end(m.next)
+	end := r.ring.End(m.next)
 	for len(m.held) > 0 && m.held[0].index < m.next {
 		m.held = m.held[1:]
 	}

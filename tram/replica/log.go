@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
 )
 
 // This file is the replica's own log: reading it, writing it, and acting on its entries.
@@ -13,7 +14,7 @@ import (
 // at returns the entry of an index in this replica's log, or a header without an index if the slot
 // is empty. Its message is complete.
 func (r *Replica) at(index uint64) header {
-	end := r.ring.end(index)
+	end := r.ring.End(index)
 	log := r.log.Region
 	mark := log.Load(end + logIndex)
 	if mark == 0 {
@@ -25,18 +26,18 @@ func (r *Replica) at(index uint64) header {
 
 // message returns the bytes of an entry's message, in the log.
 func (r *Replica) message(h header) []byte {
-	start := r.ring.end(h.index) - logTrailer - padded(h.length)
+	start := r.ring.End(h.index) - logTrailer - protected.Padded(h.length)
 	return r.log.Region.Bytes()[start : start+h.length]
 }
 
 // put writes an entry into this replica's log, its mark last. If the slot holds an entry of the
 // same index, put erases its mark first.
 func (r *Replica) put(h header, message []byte) {
-	end := r.ring.end(h.index)
+	end := r.ring.End(h.index)
 	if r.log.Region.Load(end+logIndex) == h.index && r.options.Fault != FaultOwnMarkKept {
 		r.log.Region.Store(end+logIndex, 0)
 	}
-	copy(r.log.Region.Bytes()[end-logTrailer-padded(h.length):], message)
+	copy(r.log.Region.Bytes()[end-logTrailer-protected.Padded(h.length):], message)
 	r.log.Region.Store(end+logTimestamp, uint64(h.timestamp))
 	r.log.Region.Store(end+logKnown, h.known())
 	r.log.Region.Store(end+logOrigin, h.origin())
@@ -98,7 +99,7 @@ func (r *Replica) apply() bool {
 	if r.applied == first {
 		return false
 	}
-	r.log.Region.Store(headTaken, r.applied)
+	r.log.Region.Store(protected.HeadTaken, r.applied)
 	r.scanned = max(r.scanned, r.applied)
 	return true
 }
@@ -115,7 +116,7 @@ func (r *Replica) applyOne(h header) {
 		return
 	}
 	b.taken++
-	b.Region.Store(headTaken, b.taken)
+	b.Take(b.taken)
 	message := r.message(h)
 	destinations, payload, err := splitMessage(message)
 	if err != nil {
@@ -149,7 +150,7 @@ type staged struct {
 }
 
 func newStaged(o *Options) staged {
-	return staged{make([]byte, o.LogSlots*o.logRing().slot), make([]uint64, o.LogSlots),
+	return staged{make([]byte, o.LogSlots*o.logRing().Slot), make([]uint64, o.LogSlots),
 		make([]int, o.LogSlots)}
 }
 
@@ -157,14 +158,14 @@ func newStaged(o *Options) staged {
 // their bytes from there. The entry has this leader's timestamp, even if this replica handled it
 // before it led. Only a leader stages; its entries do not change.
 func (r *Replica) stage(h header) (entry []byte, lent *int) {
-	place := r.ring.place(h.index)
-	slot := r.staged.bytes[place*r.ring.slot:][:r.ring.slot]
-	size := logTrailer + padded(h.length)
+	place := r.ring.Place(h.index)
+	slot := r.staged.bytes[place*r.ring.Slot:][:r.ring.Slot]
+	size := logTrailer + protected.Padded(h.length)
 	if r.staged.indexes[place] != h.index {
 		r.staged.indexes[place] = h.index
-		end := r.ring.end(h.index)
-		copy(slot[r.ring.slot-size:], r.log.Region.Bytes()[end-size:end])
-		binary.NativeEndian.PutUint64(slot[r.ring.slot+logTimestamp:], uint64(r.stamp))
+		end := r.ring.End(h.index)
+		copy(slot[r.ring.Slot-size:], r.log.Region.Bytes()[end-size:end])
+		binary.NativeEndian.PutUint64(slot[r.ring.Slot+logTimestamp:], uint64(r.stamp))
 	}
-	return slot[r.ring.slot-size:], &r.staged.lent[place]
+	return slot[r.ring.Slot-size:], &r.staged.lent[place]
 }

@@ -121,22 +121,3 @@ func appendTrailer(b []byte, h header) []byte {
 	}
 	return b
 }
-
-// TestRings: slots hold the largest message, do not overlap, and end at words.
-func TestRings(t *testing.T) {
-	t.Parallel()
-	o := Options{Tree: tram.Breadth(3), PayloadMax: 13, BufferSlots: 5, LogSlots: 7}
-	for _, ring := range []ring{o.logRing(), o.bufferRing()} {
-		if ring.slot < o.messageMax()+bufferTrailer || ring.slot%word != 0 ||
-			ring.size()%word != 0 {
-			t.Errorf("slots of %d bytes for messages of %d", ring.slot, o.messageMax())
-		}
-		for number := uint64(1); number <= 20; number++ {
-			end := ring.end(number)
-			if end != ringHeader+(int(number-1)%ring.slots+1)*ring.slot || end > ring.size() ||
-				end != ring.end(number+uint64(ring.slots)) {
-				t.Errorf("number %d ends at %d of %d", number, end, ring.size())
-			}
-		}
-	}
-}

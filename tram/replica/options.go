@@ -177,7 +177,7 @@ func (o *Options) check() error {
 	if o.Patience < 0 || o.Quiet < 0 {
 		return fmt.Errorf("%w: a negative Patience or Quiet", ErrOptions)
 	}
-	for _, size := range []int{o.logRing().size(), o.bufferRing().size()} {
+	for _, size := range []int{o.logRing().Size(), o.bufferRing().Size()} {
 		if size > rdmanet.RegionSizeMax || size < 0 {
 			return fmt.Errorf("%w: a region of %d bytes, want up to %d; use fewer slots or a "+
 				"smaller payload", ErrOptions, size, rdmanet.RegionSizeMax)

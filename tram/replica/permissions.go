@@ -78,7 +78,7 @@ func (r *Replica) answerOne(a *asker, asked protected.Ticket) {
 			return
 		}
 		a.Seen = asked
-		held.Region.Store(headTicket, uint64(asked)) // the client reads it there
+		held.Region.Store(protected.HeadTicket, uint64(asked)) // the client reads it there
 	}
 }
 

@@ -31,8 +31,8 @@ type Replica struct {
 
 	boards  *protected.Boards
 	log     protected.Held
-	buffers []*buffer // by source; nil for sourceNone, and for the parent where there is none
-	ring    ring      // of the log
+	buffers []*buffer      // by source; nil for sourceNone, and for the parent where there is none
+	ring    protected.Ring // of the log
 
 	members  []*member // by server, including itself
 	children []*child
@@ -70,7 +70,7 @@ type Replica struct {
 
 // buffer is where a client, or the parent, puts its messages: the paper's HM.
 type buffer struct {
-	protected.Held
+	protected.Buffer
 	// the number of the last message in the applied part of the log: the paper's slot_in, on which
 	// all replicas agree
 	taken    uint64
@@ -178,23 +178,25 @@ func (r *Replica) expose(host rdmanet.RegionHost) error {
 	if err = r.boards.Expose(host); err != nil {
 		return err
 	}
-	if r.log.Region, err = host.Expose(logRegion, r.ring.size()); err != nil {
+	if r.log.Region, err = host.Expose(logRegion, r.ring.Size()); err != nil {
 		return fmt.Errorf("expose the log: %w", err)
 	}
 	r.buffers = make([]*buffer, int(sourceClients)+len(o.Clients))
 	if _, has := o.Tree.Parent(r.self.Group); has {
-		parent := &buffer{Held: protected.Held{Fault: o.fault()}}
+		parent := &buffer{}
+		parent.Ring, parent.Fault = o.bufferRing(), o.fault()
 		r.buffers[sourceParent] = parent
 		if parent.Region, err = host.Expose(parentRegion,
-			o.bufferRing().size()); err != nil {
+			o.bufferRing().Size()); err != nil {
 			return fmt.Errorf("expose the parent's buffer: %w", err)
 		}
 	}
 	for client, peer := range o.Clients {
-		b := &buffer{Held: protected.Held{Holder: peer, Fault: o.fault()}}
+		b := &buffer{}
+		b.Ring, b.Holder, b.Fault = o.bufferRing(), peer, o.fault()
 		r.buffers[int(sourceClients)+client] = b
 		if b.Region, err = host.Expose(clientRegionName(order.ServerID(client)),
-			o.bufferRing().size()); err != nil {
+			o.bufferRing().Size()); err != nil {
 			return fmt.Errorf("expose the buffer of client %d: %w", client, err)
 		}
 		if err := b.Region.Grant(peer, rdmanet.PermissionReadWrite); err != nil {

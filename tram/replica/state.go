@@ -101,17 +101,13 @@ func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 			continue
 		}
 		f.Numbers(uint64(group), s.sent, s.taken)
-		ring := c.options.bufferRing()
-		for number := s.taken + 1; number <= s.sent; number++ {
-			f.Bytes(s.slots[ring.place(number)*ring.slot:][:ring.slot])
-		}
+		f.Outbox(s.box, s.taken+1, s.sent)
 		for _, t := range s.targets {
 			f.Way(&t.Way)
 			f.Row(t.board)
 			f.Numbers(uint64(t.state), uint64(t.request), t.next, t.taken)
 			f.Since(t.asked, c.options.Patience)
 		}
-		f.Lent(s.lent)
 	}
 	f.Batch(c.ways)
 	return f.B
