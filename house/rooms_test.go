@@ -142,7 +142,8 @@ var rooms = []room{
 	},
 	{folder: "protected",
 		purpose: "what engines over one-sided memory are made of: the ways to others' memory, " +
-			"tickets, boards and permissions, rings",
+			"tickets, boards and permissions, rings, and the protected log on which a " +
+			"leader's permission orders entries",
 		imports: []string{"order", "rdmanet"},
 		// Durations.
 		except: []string{"time"},
@@ -151,12 +152,12 @@ var rooms = []room{
 	{folder: "protected/protectedtest",
 		purpose: "completions that come late, for tests of engines over one-sided memory; tests " +
 			"only",
-		imports: []string{"rdmanet", "protected"},
+		imports: []string{"rdmanet"},
 	},
 	{folder: "tram/replica",
 		purpose: "TRAM as in the paper: each group has a leader, and its permission to write " +
-			"the members' logs orders messages; permissions, group and tree catch-up, " +
-			"finite buffers, clients; polled",
+			"the members' logs orders messages; tree catch-up, finite buffers, " +
+			"clients; polled",
 		imports: []string{"order", "tram", "rdmanet", "protected"},
 		// Durations.
 		except: []string{"time"},

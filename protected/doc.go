@@ -45,6 +45,71 @@
 // writer's copy, outside of all regions: the fabric may read it after the host's memory has gone.
 // All processes of a deployment have the same byte order.
 //
+// # The log
+//
+// Log is Protected Memory Paxos for a sequence of entries, as TRAM uses it in each group [TRAM,
+// Algorithms 2 to 4]. The permission to write the members' logs elects: a server that its leader
+// oracle names collects the permissions of a majority, reads those logs, makes the group's log its
+// own, and writes it to the members under its own timestamp. Each server has a region, a ring whose
+// header says what the server has handled:
+//
+//	log       bytes, zeros up to a word, timestamp, known, origin, number, index
+//
+// The words are: timestamp, of the leader that wrote the entry; known, how far below the index its
+// leader knew all entries to be ordered, and how far below all were taken by every member; origin
+// and length, and number, the entry's identity; index, the canary.
+//
+//   - Only a server that holds the permission for the logs of a majority orders. An entry is
+//     ordered once a majority has it, complete, under one timestamp. From then on every leader
+//     finds it, because it reads a majority and takes the highest timestamp of each slot.
+//   - A server handles an entry only if it knows that the entry is ordered and its own log has it.
+//     Each entry says up to where all entries were ordered when it was written. A follower passes
+//     an entry of an earlier leader only after its present leader has made it its own. Before that,
+//     the entry may be rewritten.
+//   - An ordered entry is re-stamped with one word, and never rewritten. A revocation could cut a
+//     longer write short, and this copy may be the one that a majority needs. A new leader that
+//     finds its entry already in a member's log therefore writes only the timestamp. If it finds
+//     another entry there, which cannot be ordered then, it erases the mark first, so that the
+//     beginning of the new entry is not taken for the old one.
+//   - A slot is reused only when all members that are not excluded took its entry. The log is
+//     finite, so a member that is down stops its group when the log has wrapped around, until
+//     Exclude says that the group no longer waits for it. A member that was excluded by mistake
+//     finds its slots reused, or reads the exclusion on its board, and halts.
+//
+// The entries that a leader leaves behind with several under way are the user's to judge: what
+// User.Apply does must follow from the entries alone.
+//
+// # What can go wrong, and how a test detects it
+//
+// Each Fault is one error: an owner that does not revoke, a candidate that takes its own log for
+// the group's or the first hole for its end, an entry that is treated as ordered too soon or
+// rewritten in place, a slot that is reused while a member or a write needs it. The tests of this
+// package look at all logs at every instant of virtual time; sim/multicast runs thousands of
+// deployments of tram/replica with the same faults.
+//
+// # Sources
+//
+// [TRAM] is the paper's protected LOG, permissions and group catch-up. Where this differs from it,
+// package tram/replica says why: several entries are under way, so an entry says what is ordered;
+// the members' logs are read and written from what each has taken; memory is finite.
+//
+// # The loop
+//
+// A user builds Boards, then the Log on them, numbers all its ways by Place, makes Ways, and calls
+// Use and Expose. Its Poll is:
+//
+//	busy := s.ways.Complete(now, s.completed) // Row.Completed, Log.Completed, its own
+//	answered, _ := s.log.Answer()             // and requests for memory of its own
+//	busy = s.log.Work() || answered || busy
+//	busy = s.log.Apply() || busy
+//	if s.log.Leading() {
+//		for s.log.Room() { s.log.Append(origin, number, bytes) } // while there are entries
+//		if s.log.Unannounced() && s.log.Room() { s.log.Announce() }
+//		busy = s.log.Replicate() || busy
+//	}
+//	busy = s.boards.Drive(s.ways) || busy
+//	err := s.ways.Flush()
+//
 // # Search
 //
 // A machine can be copied, and its state appended to bytes, so that sim/multicast's search visits

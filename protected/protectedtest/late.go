@@ -1,23 +1,8 @@
-// Package protectedtest helps to test machines of package protected on a fabric.
+// Package protectedtest helps to test machines of package protected: it has a host whose
+// completions come late.
 package protectedtest
 
-import (
-	"context"
-
-	"github.com/ledgerd/ledgerd/protected"
-	"github.com/ledgerd/ledgerd/rdmanet"
-)
-
-// Attach makes the attachments that a machine wants.
-func Attach(host rdmanet.RegionHost, machine interface {
-	Wanted() []protected.Want
-	Attached(number uint64, attachment rdmanet.Attachment, err error)
-}) {
-	for _, want := range machine.Wanted() {
-		attachment, err := host.Attach(context.Background(), want.Peer, want.Region)
-		machine.Attached(want.Number, attachment, err)
-	}
-}
+import "github.com/ledgerd/ledgerd/rdmanet"
 
 // LateHost is a host at whose queue the completions of one peer's operations come late: a fabric
 // may take its time with operations of an attachment that was closed. It has one queue.

@@ -66,7 +66,7 @@ func (c *child) needs(index uint64) bool { return len(c.indexes) > 0 && c.indexe
 // because their slots were reused were taken.
 func (r *Replica) treeCatchUp() {
 	for _, c := range r.children {
-		for len(c.indexes) > 0 && r.at(c.indexes[0]).index != c.indexes[0] {
+		for len(c.indexes) > 0 && !r.has(c.indexes[0]) {
 			c.take(c.first)
 		}
 		if r.options.Fault == FaultNoTreeCatchUp {
@@ -78,6 +78,12 @@ func (r *Replica) treeCatchUp() {
 	}
 }
 
+// has reports whether this replica's log has the entry of an index.
+func (r *Replica) has(index uint64) bool {
+	_, has := r.log.At(index)
+	return has
+}
+
 // handOn writes the due messages to the buffers of all replicas of all children together. It
 // reports whether there was anything to do.
 func (r *Replica) handOn() bool {
@@ -87,8 +93,8 @@ func (r *Replica) handOn() bool {
 			continue
 		}
 		for _, v := range c.receivers {
-			busy = r.ask(&v.Petition) || busy
-			if r.role != leading {
+			busy = r.log.Ask(&v.Petition) || busy
+			if !r.log.Leading() {
 				return true
 			}
 			busy = r.handOnTo(v) || busy
@@ -110,7 +116,7 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	case protected.PetitionWorks:
 		// Ask how far the receiver is only if that decides whether more can be written.
 		pressing := v.next <= c.out && v.next > v.taken+slots/2 || len(c.indexes) > 0 &&
-			r.end-c.indexes[0] > uint64(r.options.LogSlots/2)
+			r.log.End()-c.indexes[0] > uint64(r.options.LogSlots/2)
 		if pressing && !v.Reading() && w.Room(1) {
 			w.ReadWord(&v.Way, postTaken, protected.HeadTaken)
 		}
@@ -121,7 +127,8 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	v.next = max(v.next, c.first)
 	for v.next <= c.out && (v.next <= v.taken+slots || r.options.Fault == FaultBufferReusedEarly) &&
 		v.Flying() < 2*r.options.Window && w.Room(2) {
-		r.give(v, r.at(c.indexes[v.next-c.first]))
+		e, _ := r.log.At(c.indexes[v.next-c.first])
+		r.give(v, e)
 		v.next++
 		busy = true
 	}
@@ -129,10 +136,10 @@ func (r *Replica) handOnTo(v *receiver) bool {
 }
 
 // give posts a message for a receiver's buffer, from where its entry is staged.
-func (r *Replica) give(v *receiver, h header) {
-	bytes, lent := r.stage(h)
+func (r *Replica) give(v *receiver, e protected.Entry) {
+	bytes, lent := r.log.Stage(e)
 	r.ways.PostMessage(&v.Way, r.options.bufferRing(), postMessage, postEntry, v.next,
-		bytes[:h.length], lent)
+		bytes[:e.Length], lent)
 }
 
 // receiverCompleted handles the completion of a post to a receiver.

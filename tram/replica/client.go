@@ -19,6 +19,8 @@ type Client struct {
 	failed  error
 }
 
+var _ protected.Machine = (*Client)(nil)
+
 // stream is a client's stream to one group, the lca of its messages' destinations.
 type stream struct {
 	targets []*target
@@ -262,6 +264,9 @@ func (c *Client) Attached(number uint64, attachment rdmanet.Attachment, err erro
 		owner.state = protected.PetitionReads
 	}
 }
+
+// Regions returns no regions: a client has none, and waits for completions.
+func (c *Client) Regions() []rdmanet.Region { return nil }
 
 // Outstanding returns the number of operations under way.
 func (c *Client) Outstanding() int { return c.ways.Outstanding() }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/protected"
@@ -14,9 +13,7 @@ import (
 // ofAll lists a replica's ways, always in the same order.
 func (r *Replica) ofAll() []*protected.Way {
 	var all []*protected.Way
-	for _, m := range r.members {
-		all = append(all, &m.Way)
-	}
+	r.log.Ways(func(way *protected.Way) { all = append(all, way) })
 	for _, c := range r.children {
 		for _, v := range c.receivers {
 			all = append(all, &v.Way)
@@ -41,14 +38,6 @@ func (r *Replica) Copy() *Replica {
 			own.buffers[i] = &other
 		}
 	}
-	own.members = make([]*member, len(r.members))
-	for i, m := range r.members {
-		other := *m
-		other.Way = m.Way.Copy()
-		other.Owner = &other
-		other.held, other.batch = slices.Clip(m.held), bytes.Clone(m.batch)
-		own.members[i] = &other
-	}
 	own.children = make([]*child, len(r.children))
 	for i, c := range r.children {
 		other := *c
@@ -62,63 +51,30 @@ func (r *Replica) Copy() *Replica {
 		own.children[i] = &other
 	}
 	own.boards = r.boards.Copy()
+	own.log = r.log.Copy(own.boards, (*asUser)(&own))
 	own.all = own.ofAll()
 	own.askers = slices.Clone(r.askers)
-	own.staged = staged{bytes.Clone(r.staged.bytes), slices.Clone(r.staged.indexes),
-		slices.Clone(r.staged.lent)}
-	own.fetches = nil
-	for _, f := range r.fetches {
-		other := *f
-		other.bytes, other.member = bytes.Clone(f.bytes), own.members[f.member.server]
-		own.fetches = append(own.fetches, &other)
+	for i := range own.askers {
+		a := &own.askers[i]
+		a.buffer = own.buffers[slices.Index(r.buffers, a.buffer)]
 	}
 	own.delivered, own.handed = slices.Clone(r.delivered), nil
 	own.ways = r.ways.Copy(
 		func(place int) *protected.Way { return own.all[place] },
-		func(lent *int) *int {
-			return protected.SameCount(lent, r.staged.lent, own.staged.lent)
-		},
+		func(lent *int) *int { return r.log.SameCount(lent, own.log) },
 	)
-	own.ways.Redirect(own.into)
+	own.log.Use(own.ways)
+	own.ways.Redirect(own.log.Into)
 	return &own
 }
 
 // Reads calls each for every read under way, with its tag and the memory that its result should go
 // to.
-func (r *Replica) Reads(each func(tag uint64, into []byte)) { r.ways.Reads(r.into, each) }
-
-// into returns the memory that a post reads into, nil for a post that does not read.
-func (r *Replica) into(p protected.Post) []byte {
-	m, is := p.Way.Owner.(*member)
-	switch {
-	case !is:
-	case p.Kind == postTrailer:
-		return m.batch[int(p.Number-m.reached)*logTrailer:][:logTrailer]
-	case p.Kind == postMessage:
-		for _, f := range r.fetches {
-			if f.header.index == p.Number && f.member == m {
-				return f.bytes
-			}
-		}
-	}
-	return nil
-}
+func (r *Replica) Reads(each func(tag uint64, into []byte)) { r.ways.Reads(r.log.Into, each) }
 
 // Awaits reports whether the replica's behaviour depends on having handled the successful
-// completion with the given tag. It does not for a word of a board, which is posted and forgotten.
-// Nor does it for a trailer that is read before others of its batch, because the replica only looks
-// at the whole batch.
-func (r *Replica) Awaits(tag uint64) bool { return r.ways.Awaits(tag, depends) }
-
-func depends(p protected.Post) bool {
-	switch owner := p.Way.Owner.(type) {
-	case *protected.Row:
-		return false
-	case *member:
-		return p.Kind != postTrailer || p.Number == owner.reached+trailersAtOnce-1
-	}
-	return true
-}
+// completion with the given tag.
+func (r *Replica) Awaits(tag uint64) bool { return r.ways.Awaits(tag, protected.Depends) }
 
 // Copy returns a client in the same state, like Replica.Copy.
 func (c *Client) Copy() *Client {
@@ -167,4 +123,4 @@ func (c *Client) Reads(each func(tag uint64, into []byte)) {
 func noReads(protected.Post) []byte { return nil }
 
 // Awaits is like Replica.Awaits.
-func (c *Client) Awaits(tag uint64) bool { return c.ways.Awaits(tag, depends) }
+func (c *Client) Awaits(tag uint64) bool { return c.ways.Awaits(tag, protected.Depends) }

@@ -4,6 +4,11 @@
 // client (Algorithm 1). Both are machines that are polled: they have no goroutine, no clock and do
 // not wait. The leader oracle's choice, the members that are given up, and the time are inputs.
 //
+// Package protected has what the replicas share with other engines over one-sided memory: ways,
+// tickets and boards, rings, and the group's log with its permissions and its catch-up. This
+// package has what TRAM makes of them: which messages a leader takes into the log, what all
+// replicas do with its entries, the way down the tree, and the clients.
+//
 // # Memory
 //
 // Each replica exposes these regions:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
-	"github.com/ledgerd/ledgerd/protected/protectedtest"
+	"github.com/ledgerd/ledgerd/protected"
 )
 
 // TestExclude makes a member hang. Its group stops when the log has wrapped around, because the
@@ -44,7 +44,7 @@ func TestExclude(t *testing.T) {
 				}
 			}
 			client.Poll(g.network.Now())
-			protectedtest.Attach(g.hosts[3], client)
+			attach(g.hosts[3], client)
 			poll()
 			delivered += len(leader.Delivered())
 			g.replicas[1].Delivered()
@@ -55,7 +55,7 @@ func TestExclude(t *testing.T) {
 		g.poll()
 		if sent < 4 {
 			hanging.Poll(g.network.Now())
-			protectedtest.Attach(g.hosts[2], hanging)
+			attach(g.hosts[2], hanging)
 		}
 	})
 	if s := leader.Status(); s.End > s.Taken+slots || delivered == 40 || s.Halted != "" {
@@ -72,7 +72,7 @@ func TestExclude(t *testing.T) {
 	run(time.Millisecond, func() {
 		g.poll()
 		hanging.Poll(g.network.Now())
-		protectedtest.Attach(g.hosts[2], hanging)
+		attach(g.hosts[2], hanging)
 	})
 	if why := hanging.Status().Halted; !strings.Contains(why, "excluded") {
 		t.Errorf("the member halts because %q", why)
@@ -132,7 +132,7 @@ func TestNobodysMessages(t *testing.T) {
 			b := r.buffers[sourceClients]
 			b.Fill(uint64(number+1), message)
 			if message == nil { // a length that no message has
-				lengths := b.Ring.End(uint64(number+1)) - 2*word
+				lengths := b.Ring.End(uint64(number+1)) - 2*protected.Word
 				b.Region.Store(lengths, 1<<40)
 			}
 		}

@@ -5,67 +5,25 @@ import (
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/protected"
-	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is the leader's normal case: it finds messages and orders them [TRAM, Algorithm 2,
-// steps 2.2 and 2.3].
+// This file is what the group's log is used for: the leader takes messages into it [TRAM, Algorithm
+// 2, steps 2.2 and 2.3], and all replicas act on its entries.
 
-// member is a server of this replica's group, and the way to its log.
-type member struct {
-	protected.Petition
-	server   order.ServerID
-	excluded bool
+// source is where an entry of the log came from: its origin there.
+type source uint32
 
-	// The fields down to taken are in use while this replica leads, or tries to.
-	next  uint64 // the entry to write there next
-	acked uint64 // all up to here is there, under this replica's timestamp
-	taken uint64 // the member took at least all up to here
-
-	// The following fields describe what the member's log held when it was read: Algorithm 4, step
-	// 4.1.
-	held    []header // ascending; the entries that are there and were not rewritten
-	from    uint64   // the first index that was read
-	reached uint64   // the next index to read
-	empty   int      // how many in a row were empty
-	waits   int      // reads of the present batch under way
-	batch   []byte
-	begun   bool
-	known   bool // held is complete
-}
-
-// majority returns how many replicas make a quorum, the leader included.
-func (r *Replica) majority() int { return len(r.members)/2 + 1 }
-
-// decide finds the last entry that a majority has [TRAM, Algorithm 2, line 20]. A completed write
-// is a vote whether or not its writer may still write there.
-func (r *Replica) decide() {
-	var votes [ServersMax]uint64
-	all := votes[:0]
-	for _, m := range r.members {
-		if m.server == r.self.Server {
-			all = append(all, r.end)
-		} else {
-			all = append(all, m.acked)
-		}
-	}
-	slices.Sort(all)
-	decided := all[len(all)-r.majority()]
-	if r.options.Fault == FaultDecidedEarly {
-		decided = r.end
-	}
-	if decided > r.horizon {
-		if r.options.Note != nil {
-			r.options.note("entries up to %d are ordered", decided)
-		}
-		r.horizon = decided
-	}
-}
+// The sources. Client c is sourceClients+c.
+const (
+	sourceNone    source = iota // a no-op
+	sourceParent                // the parent's buffer
+	sourceClients               // the first client's buffer
+)
 
 // order takes the messages that it finds in the buffers into the log. replicate sends them to the
 // members from there. order reports whether it found anything.
 func (r *Replica) order() bool {
-	before := r.end
+	before := r.log.End()
 	for range len(r.buffers) {
 		s := source(r.cursor)
 		r.cursor = (r.cursor + 1) % len(r.buffers)
@@ -81,17 +39,11 @@ func (r *Replica) order() bool {
 			r.propose(s, b)
 		}
 	}
-	now := r.ways.Now()
-	if r.end > before {
-		r.ordered = now
+	if r.log.End() > before {
 		return true
 	}
-	// After a quiet moment, a no-op tells followers that the last entry is ordered. The paper
-	// assumes that there is always a next message [TRAM, section 6].
-	if r.told < r.real && r.horizon >= r.real && now-r.ordered >= r.options.Quiet && r.hasRoom() {
-		r.ordered = now
-		r.add(header{}, nil)
-		r.options.note("orders a no-op as entry %d", r.end)
+	if r.log.Unannounced() && r.hasRoom() {
+		r.log.Announce()
 		return true
 	}
 	return false
@@ -106,139 +58,100 @@ func (r *Replica) found(s source, b *buffer) bool {
 func (r *Replica) propose(s source, b *buffer) {
 	b.proposed++
 	message := b.Message(b.proposed, r.options.messageMax())
-	r.add(header{source: s, length: len(message), number: b.proposed}, message)
-	r.real = r.end
+	r.log.Append(uint32(s), b.proposed, message)
 }
 
-// add puts an entry at the end of the log.
-func (r *Replica) add(h header, message []byte) {
-	r.end++
-	h.timestamp, h.index, h.decided, h.floor = r.stamp, r.end, r.horizon, r.floor
-	r.put(h, message)
-	r.told = h.decided
-	if r.options.Note != nil {
-		r.options.note("proposes entry %d, message %d of source %d", h.index, h.number, h.source)
-	}
-}
-
-// hasRoom reports whether one more entry fits at the log's end: not too many entries are under way,
-// and the slot is free. A slot is free if all members that are not excluded took its old entry,
-// this replica handled it, each child has ordered what it was due from it, and no write under way
-// takes its bytes from there.
+// hasRoom reports whether one more entry fits at the log's end, and each child has ordered what it
+// was due from the entry whose slot it takes.
 func (r *Replica) hasRoom() bool {
-	if r.end-r.horizon >= uint64(r.options.Window) {
+	if !r.log.Room() {
 		return false
 	}
-	slots := uint64(r.options.LogSlots)
-	if r.end+1 <= slots {
-		return true
-	}
-	old := r.end + 1 - slots
-	if r.applied < old ||
-		r.staged.lent[r.ring.Place(old)] > 0 && r.options.Fault != FaultLentReused {
-		return false
-	}
+	old := r.log.Reuses()
 	for _, c := range r.children {
-		if c.needs(old) {
+		if old > 0 && c.needs(old) {
 			return false
 		}
 	}
-	return r.floor >= old || r.options.Fault == FaultSlotReusedEarly
+	return true
 }
 
-// raise finds up to where all members have taken the log, and asks the members that lag.
-func (r *Replica) raise() {
-	floor := r.applied
-	for _, m := range r.members {
-		if m.server == r.self.Server || m.excluded {
-			continue
-		}
-		floor = min(floor, m.taken)
-		if m.State == protected.PetitionWorks && !m.Reading() &&
-			r.end-m.taken > uint64(r.options.LogSlots/4) && r.ways.Room(1) {
-			r.ways.ReadWord(&m.Way, postTaken, protected.HeadTaken)
+// asUser is the replica as the user of its log.
+type asUser Replica
+
+// Apply handles an ordered entry. All replicas of the group handle them alike, so these results of
+// the log are the same at all of them: which messages were taken from which buffer, which are
+// delivered, and the number of each message in each child's stream.
+func (u *asUser) Apply(e protected.Entry) { (*Replica)(u).applyOne(e) }
+
+// Room reports whether the driver has taken enough of what was delivered.
+func (u *asUser) Room() bool { return len(u.delivered) < u.options.LogSlots }
+
+// Leads prepares the replica to order and to hand on. The next message of each source follows from
+// the log as Apply reads it [TRAM, Algorithm 5, step 5.1].
+func (u *asUser) Leads() {
+	for _, b := range u.buffers {
+		if b != nil {
+			b.proposed = b.taken
 		}
 	}
-	r.floor = max(r.floor, floor)
+	for index := u.log.Applied() + 1; index <= u.log.End(); index++ {
+		e, _ := u.log.At(index)
+		if b := (*Replica)(u).bufferOf(e); b != nil && b.proposed+1 == e.Number {
+			b.proposed++
+		}
+	}
+	(*Replica)(u).treeCatchUp()
 }
 
-// replicate posts what the members lack, to all together [TRAM, Algorithm 2, lines 15 to 19]. It
-// reports whether there was anything to do.
-func (r *Replica) replicate() bool {
-	r.raise()
-	busy := false
-	for _, m := range r.members {
-		if m.server == r.self.Server || m.State != protected.PetitionWorks || m.excluded {
-			continue
-		}
-		for m.next <= r.end && m.Flying() < 2*r.options.Window && r.ways.Room(2) {
-			r.send(m)
-			busy = true
+// StepsDown ends the ways to the children's buffers.
+func (u *asUser) StepsDown() {
+	for _, c := range u.children {
+		for _, v := range c.receivers {
+			v.Retire(u.ways)
 		}
 	}
-	return busy
 }
 
-// send posts the next entry for a member. If its log already holds the same message, only the
-// timestamp is written: the copy may be the last one that keeps an ordered message, and a write
-// that a revocation cuts short would damage it. If the log holds another message, which cannot be
-// ordered then, its mark is erased first.
-func (r *Replica) send(m *member) {
-	h := r.at(m.next)
-	end := r.ring.End(m.next)
-	for len(m.held) > 0 && m.held[0].index < m.next {
-		m.held = m.held[1:]
-	}
-	bytes, lent := r.stage(h)
-	operation := rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - len(bytes),
-		Bytes: bytes, Ring: true}
-	if len(m.held) > 0 && m.held[0].index == m.next {
-		switch {
-		case m.held[0].same(h):
-			operation.Offset, operation.Bytes = end+logTimestamp,
-				bytes[len(bytes)+logTimestamp:][:word]
-		case r.options.Fault != FaultRewrittenInPlace:
-			r.ways.Post(&m.Way, postErase, m.next, nil,
-				rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex,
-					Bytes: r.ways.Inline(word)})
-		}
-	}
-	r.ways.Post(&m.Way, postEntry, m.next, lent, operation)
-	m.next++
-}
-
-// memberCompleted handles the completion of a post to a member.
-func (r *Replica) memberCompleted(m *member, p protected.Post, err error) {
-	if err != nil {
-		r.options.note("loses server %d: %v", m.server, err)
-		r.loseMember(m)
+// applyOne handles an entry. An entry that is not the next of its source is a second copy, or it
+// lost its predecessor with the leader that wrote it: a leader with several entries under way can
+// leave such entries behind. It has no effect at any replica.
+func (r *Replica) applyOne(e protected.Entry) {
+	b := r.bufferOf(e)
+	if b == nil || e.Number != b.taken+1 {
 		return
 	}
-	switch p.Kind {
-	case postEntry:
-		m.acked = max(m.acked, p.Number)
-		m.Tries = 0
-	case postTaken:
-		taken := m.Word()
-		m.taken = max(m.taken, taken)
-		if !m.begun {
-			r.begin(m, taken)
+	b.taken++
+	b.Take(b.taken)
+	message := r.log.Bytes(e)
+	destinations, payload, err := splitMessage(message)
+	if err != nil {
+		r.options.note("passes over entry %d: %v", e.Index, err)
+		return
+	}
+	course := r.courses.of(destinations)
+	if source(e.Origin) >= sourceClients && !course.entered ||
+		!course.here && len(course.children) == 0 {
+		r.options.note("passes over entry %d: groups %v have another way", e.Index, course.to)
+		return
+	}
+	for _, place := range course.children {
+		r.children[place].due(e.Index, r.options.LogSlots)
+	}
+	if course.here {
+		if r.options.Note != nil {
+			r.options.note("delivers entry %d", e.Index)
 		}
-	case postTrailer:
-		if m.waits--; m.waits == 0 {
-			r.look(m)
-		}
-	case postMessage:
-		r.missing--
+		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: course.to,
+			Payload: slices.Clone(payload)})
 	}
 }
 
-// loseMember ends the way to a member's log. What was read there no longer counts.
-func (r *Replica) loseMember(m *member) {
-	m.Lose(r.ways)
-	wasKnown := m.known
-	m.begun, m.known, m.held = false, false, nil
-	if wasKnown && r.role == fetching {
-		r.stepDown("a log that it may read from is lost")
+// bufferOf returns the buffer that an entry's message came from, or nil for a no-op, and for a
+// source that this replica does not know.
+func (r *Replica) bufferOf(e protected.Entry) *buffer {
+	if e.NoOp() || int(e.Origin) >= len(r.buffers) {
+		return nil
 	}
+	return r.buffers[e.Origin]
 }

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/order"
-	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/tram"
 )
 
@@ -89,35 +88,4 @@ func FuzzDecodeMessage(f *testing.F) {
 			t.Fatalf("%v has the course %+v", decoded.To, course)
 		}
 	})
-}
-
-// FuzzTrailer: a trailer of any bytes gives a harmless header, or none, and a header that a leader
-// writes reads the same.
-func FuzzTrailer(f *testing.F) {
-	f.Add(make([]byte, logTrailer))
-	h := header{timestamp: protected.MakeTimestamp(3, 2), decided: 6, floor: 1,
-		source: sourceClients, length: 99, number: 4, index: 7}
-	f.Add(appendTrailer(nil, h))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) != logTrailer {
-			return
-		}
-		h := parseTrailer(b, 1000)
-		if h.index == 0 {
-			return
-		}
-		if h.length > 1000 || h.decided > h.index || h.floor > h.index {
-			t.Fatalf("%x reads as %+v", b, h)
-		}
-		if again := appendTrailer(nil, h); !bytes.Equal(again, b) {
-			t.Fatalf("%x reads as %x", b, again)
-		}
-	})
-}
-
-func appendTrailer(b []byte, h header) []byte {
-	for _, w := range []uint64{uint64(h.timestamp), h.known(), h.origin(), h.number, h.index} {
-		b = binary.NativeEndian.AppendUint64(b, w)
-	}
-	return b
 }

@@ -119,13 +119,20 @@ func Faults() []Fault {
 	return all
 }
 
-// fault returns the planted bug, if it is one of package protected.
-func (o *Options) fault() protected.Fault {
-	if o.Fault == FaultNoPermissionCheck {
-		return protected.FaultNoPermissionCheck
-	}
-	return protected.FaultNone
+// logFaults are the bugs that lie in package protected.
+var logFaults = map[Fault]protected.Fault{
+	FaultNoPermissionCheck: protected.FaultNoPermissionCheck,
+	FaultSlotReusedEarly:   protected.FaultSlotReusedEarly,
+	FaultNoGroupCatchUp:    protected.FaultNoGroupCatchUp,
+	FaultRewrittenInPlace:  protected.FaultRewrittenInPlace,
+	FaultDecidedEarly:      protected.FaultDecidedEarly,
+	FaultFirstHole:         protected.FaultFirstHole,
+	FaultOwnMarkKept:       protected.FaultOwnMarkKept,
+	FaultLentReused:        protected.FaultLentReused,
 }
+
+// fault returns the planted bug, if it is one of package protected.
+func (o *Options) fault() protected.Fault { return logFaults[o.Fault] }
 
 // withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
@@ -177,7 +184,8 @@ func (o *Options) check() error {
 	if o.Patience < 0 || o.Quiet < 0 {
 		return fmt.Errorf("%w: a negative Patience or Quiet", ErrOptions)
 	}
-	for _, size := range []int{o.logRing().Size(), o.bufferRing().Size()} {
+	log := protected.LogSize(o.LogSlots, o.messageMax())
+	for _, size := range []int{log, o.bufferRing().Size()} {
 		if size > rdmanet.RegionSizeMax || size < 0 {
 			return fmt.Errorf("%w: a region of %d bytes, want up to %d; use fewer slots or a "+
 				"smaller payload", ErrOptions, size, rdmanet.RegionSizeMax)

@@ -10,22 +10,13 @@ import (
 // behaviour depends on, except memory and operations under way. Instants are relative to now, and
 // all instants in the past are equal.
 
-func appendHeader(f *protected.Facts, h header) {
-	f.Numbers(uint64(h.timestamp), h.decided, h.floor, uint64(h.source), uint64(h.length), h.number,
-		h.index)
-}
-
 // AppendState appends what the replica's further behaviour depends on, except its memory and its
 // operations under way, which AppendOperation appends. Do not call it in the hot path.
 func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	f := protected.Facts{B: state, Now: now}
-	f.Truth(r.halted != "" || r.closed)
-	f.Truth(r.oracle)
-	f.Numbers(uint64(r.role), uint64(r.leader), uint64(r.stamp), r.counter)
-	f.Held(&r.log)
-	f.Numbers(r.applied, r.horizon, r.floor, r.scanned, r.heard, uint64(r.failures),
-		uint64(r.missing), uint64(len(r.delivered)))
-	f.Until(r.notLead)
+	f.Log(r.log)
+	f.Truth(r.closed)
+	f.Number(uint64(len(r.delivered)))
 	for i := range r.askers {
 		f.Number(uint64(r.askers[i].Seen))
 	}
@@ -33,39 +24,13 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		if b != nil {
 			f.Held(&b.Held)
 			f.Number(b.taken)
-			if r.role == leading {
+			if r.log.Leading() {
 				f.Number(b.proposed)
 			}
 		}
 	}
-	if r.role == leading {
-		f.Numbers(r.told, r.real, uint64(r.cursor))
-		f.Since(r.ordered, r.options.Quiet)
-	}
-	if r.role >= fetching {
-		f.Number(r.end)
-	}
-	for _, x := range r.fetches {
-		appendHeader(&f, x.header)
-		f.Bytes(x.bytes)
-		f.Truth(x.posted)
-		f.Number(uint64(x.member.server))
-	}
-	for _, m := range r.members {
-		f.Petition(&m.Petition)
-		f.Truth(m.excluded)
-		f.Number(m.taken)
-		if r.role == following {
-			continue
-		}
-		f.Truth(m.begun)
-		f.Truth(m.known)
-		f.Numbers(m.next, m.acked, m.from, m.reached, uint64(m.empty), uint64(m.waits),
-			uint64(len(m.held)))
-		for _, h := range m.held {
-			appendHeader(&f, h)
-		}
-		f.Bytes(m.batch)
+	if r.log.Leading() {
+		f.Number(uint64(r.cursor))
 	}
 	for _, c := range r.children {
 		f.Numbers(c.out, c.taken, c.first, uint64(len(c.indexes)))
@@ -73,14 +38,13 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		for _, v := range c.receivers {
 			f.Petition(&v.Petition)
 			f.Number(v.taken)
-			if r.role == leading {
+			if r.log.Leading() {
 				f.Number(v.next)
 			}
 		}
 	}
 	f.Boards(r.boards)
 	f.Batch(r.ways)
-	f.Lent(r.staged.lent)
 	return f.B
 }
 

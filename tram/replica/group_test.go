@@ -1,14 +1,12 @@
 package replica
 
 import (
+	"context"
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/protected"
-	"github.com/ledgerd/ledgerd/protected/protectedtest"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/sim/fabric"
 	"github.com/ledgerd/ledgerd/tram"
@@ -60,81 +58,16 @@ func newGroupOn(t *testing.T, seed uint64, size int, options Options,
 func (g *group) poll() {
 	for i, r := range g.replicas {
 		r.Poll(g.network.Now())
-		protectedtest.Attach(g.hosts[i], r)
+		attach(g.hosts[i], r)
 	}
 }
 
-// leave puts entry 1 into a replica's log, as if an earlier leader had left it behind.
-func (g *group) leave(server int, counter uint64, number uint64, message []byte) {
-	g.leaveEntry(server, counter, 1, number, message)
-}
-
-// leaveAt puts an entry into a replica's log, whose number is its index.
-func (g *group) leaveAt(server int, counter, index uint64, message []byte) {
-	g.leaveEntry(server, counter, index, index, message)
-}
-
-func (g *group) leaveEntry(server int, counter, index, number uint64, message []byte) {
-	g.replicas[server].put(header{timestamp: protected.MakeTimestamp(counter, 9),
-		source: sourceClients, length: len(message), number: number, index: index}, message)
-}
-
-// TestRewrittenEntries makes a leader take over a group in which two replicas hold different
-// entries of one index, and one holds the same entry as the leader. At no instant is an entry in
-// any log a mix of two, and a message that stays is never gone: a revocation may come at any
-// instant, and the entry must be intact then.
-func TestRewrittenEntries(t *testing.T) {
-	t.Parallel()
-	stays, goes := slices.Repeat([]byte("stays"), 100),
-		slices.Repeat([]byte("goes, and is longer"), 30)
-	run := func(seed uint64, fault Fault) error {
-		g := newGroup(t, seed, 3, Options{PayloadMax: 700, Fault: fault})
-		g.leave(0, 2, 2, stays)
-		g.leave(1, 1, 1, goes)
-		g.leave(2, 2, 2, stays)
-		g.replicas[0].Lead(0)
-		done := func() bool {
-			return g.replicas[0].Status().Ordered >= 2 &&
-				g.replicas[1].at(1).timestamp == g.replicas[2].at(1).timestamp
-		}
-		var tick func() // so that there is always a next event
-		tick = func() { g.network.After(5*time.Microsecond, tick) }
-		tick()
-		for g.network.Now() < 50*time.Millisecond && !done() {
-			g.network.Step()
-			g.poll()
-			for server, r := range g.replicas {
-				h := r.at(1)
-				if h.index == 0 && server != 1 {
-					return fmt.Errorf("replica %d: a message that may be ordered is gone", server)
-				}
-				if h.index == 0 {
-					continue
-				}
-				if message := string(r.message(h)); message != string(stays) &&
-					message != string(goes) {
-					return fmt.Errorf("replica %d: entry %+v is neither of the two: %.60q...",
-						server, h, message)
-				}
-			}
-		}
-		if !done() {
-			return fmt.Errorf("not done: %v", g.replicas[0])
-		}
-		return nil
+// attach makes the attachments that a machine wants.
+func attach(host rdmanet.RegionHost, machine protected.Machine) {
+	for _, want := range machine.Wanted() {
+		attachment, err := host.Attach(context.Background(), want.Peer, want.Region)
+		machine.Attached(want.Number, attachment, err)
 	}
-	for seed := range uint64(30) {
-		if err := run(seed, FaultNone); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-	}
-	for seed := range uint64(30) {
-		if err := run(seed, FaultRewrittenInPlace); err != nil {
-			t.Logf("planted: %v", err)
-			return
-		}
-	}
-	t.Error("entries that are rewritten in place are not noticed")
 }
 
 // TestOptions checks that inconsistent options are refused with the reason.
