@@ -107,11 +107,11 @@ type Engine struct {
 	// frame.
 	FrameRun func(frame []byte) (uint64, error)
 	// FrameHead reads what a frame's header says, for people who watch. It reports false for bytes
-	// that are no frame.
+	// that are no frame. Only engines that nodes run have it.
 	FrameHead func(frame []byte) (order.FrameHead, bool)
 	// FrameMessage reads the message in a frame. It keeps the payload in the frame's memory, and
 	// does not examine the rest: whether the engine takes the frame is another question. It reports
-	// false for other frames, and for bytes that are no frame.
+	// false for other frames, and for bytes that are no frame. Only engines that nodes run have it.
 	FrameMessage func(frame []byte) (Message, bool)
 }
 

@@ -30,8 +30,6 @@ var engines = List{
 	{
 		Name: trains.EngineName, Story: "a ring: few nodes, one network, most transactions",
 		Kind: Frames, InFlightMax: 1, New: newTrains, FrameRun: trains.FrameGeneration,
-		FrameHead:    func([]byte) (order.FrameHead, bool) { return order.FrameHead{}, false },
-		FrameMessage: func([]byte) (Message, bool) { return Message{}, false },
 	},
 }
 
@@ -70,8 +68,7 @@ func allConcurMessage(frame []byte) (Message, bool) {
 		Payload: payload}, is
 }
 
-// newTrains makes TRAINS' engine. No node runs it, and nobody watches its frames: one has the
-// wagons of many servers.
+// newTrains makes TRAINS' engine.
 func newTrains(c Config) (order.Broadcaster, error) {
 	detector := trains.DetectorEventual
 	if c.Perfect {
