@@ -500,9 +500,13 @@ func TestHangs(t *testing.T) {
 		}
 		return nil
 	})
-	if got := size(agree(t, r)); got != 2 {
-		t.Errorf("kvstore executed %d transactions, want 2", got)
-	}
+	// The adapter knows of the block once the application has answered.
+	eventually(t, "the adapter has both transactions", func() error {
+		if got := size(agree(t, r)); got != 2 {
+			return fmt.Errorf("kvstore executed %d transactions, want 2", got)
+		}
+		return nil
+	})
 }
 
 // The node that the adapter reads from dies while clients post: the adapter goes on with another
