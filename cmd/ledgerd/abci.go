@@ -218,9 +218,13 @@ func (p *abciProgress) take(notice abci.Notice) {
 	_, _ = fmt.Fprintln(p.errs, text)
 }
 
-// tookSeconds returns a number of seconds as text.
+// tookSeconds returns a number of seconds as text: few of them to a tenth of one.
 func tookSeconds(number float64) string {
-	return time.Duration(number * float64(time.Second)).Round(time.Second).String()
+	unit := time.Second
+	if number < 10 {
+		unit /= 10
+	}
+	return time.Duration(number * float64(time.Second)).Round(unit).String()
 }
 
 // end prints how far the application is.
