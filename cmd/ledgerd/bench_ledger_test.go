@@ -56,8 +56,8 @@ func checkLedgerBench(t *testing.T, report map[string]any) {
 	if number("bytes_on_disk_per_request") > 1<<14 {
 		t.Errorf("%v bytes on disk for each transaction", number("bytes_on_disk_per_request"))
 	}
-	// A block has a transaction at least. The two readings of the counters are not of one moment, so
-	// they say little of a few transactions, as a busy machine gets done.
+	// A block has a transaction at least. The two readings of the counters are not of one moment,
+	// so they say little of a few transactions, as a busy machine gets done.
 	if number("acknowledged") > 50 &&
 		number("flushes_per_block") < number("flushes_per_request")/2 {
 		t.Errorf("%v flushes a block, %v a transaction", number("flushes_per_block"),
