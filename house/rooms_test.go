@@ -193,10 +193,17 @@ var rooms = []room{
 			"engines",
 		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave"},
 	},
+	{folder: "sim/network",
+		purpose: "models of the networks of the dissertation's figures",
+		imports: []string{"order", "sim/timeline"},
+		// Virtual time is a duration.
+		except: []string{"time"},
+		pure:   true,
+	},
 	{folder: "sim/fabric",
 		purpose: "regions in virtual time, as slow, uneven and hostile as the memory contract " +
-			"allows",
-		imports: []string{"rdmanet", "rdmanet/segment", "sim/timeline"},
+			"allows, or as quick as a LogGP model says",
+		imports: []string{"rdmanet", "rdmanet/segment", "sim/timeline", "sim/network"},
 	},
 	{folder: "sim/multicast",
 		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
@@ -209,13 +216,6 @@ var rooms = []room{
 		purpose: "the algorithms that the dissertation measures AllConcur against",
 		imports: []string{"digraph", "order"},
 		pure:    true,
-	},
-	{folder: "sim/network",
-		purpose: "models of the networks of the dissertation's figures",
-		imports: []string{"order", "sim/timeline"},
-		// Virtual time is a duration.
-		except: []string{"time"},
-		pure:   true,
 	},
 	{folder: "internal/figure",
 		purpose: "the dissertation's figures over these models",

@@ -6,8 +6,8 @@
 //
 // It keeps rdmanet's memory contract and uses every liberty that the contract leaves:
 //
-//   - Each operation takes a time of its own. Operations of one attachment take place in order,
-//     those to different peers in any order.
+//   - Each operation takes a time of its own, which a seed draws. Operations of one attachment take
+//     place in order, those to different peers in any order.
 //   - A write lands in pieces, from its first word to its last. Reads, and a revocation by the
 //     owner, may come between two pieces.
 //   - If a write is longer than rdmanet.InlineMax, its bytes are read as it lands, not as it is
@@ -21,6 +21,17 @@
 //     zombie).
 //   - Attach is decided at once and takes no time. It belongs to the control plane, which is not
 //     tested here.
+//
+// # Operations in time
+//
+// With Options.Timing, a model gives the time of each operation, and nothing is drawn but what a
+// crash loses. This is for figures and not for faults. LogGP is such a model, with the parameters
+// that were measured for DARE:
+//
+//	timing := fabric.LogGP{RDMA: network.InfiniBandRDMA} // of package sim/network
+//	timed := fabric.New(fabric.Options{Timing: timing})
+//
+// A program must then take its steps when its processor is free: Host.BusyUntil says when.
 //
 // # The loop
 //

@@ -21,6 +21,7 @@ type Host struct {
 	ended   bool
 	regions map[string]*Region
 	queues  []*Queue
+	occupied
 }
 
 var _ rdmanet.RegionHost = (*Host)(nil)

@@ -27,6 +27,8 @@ type Options struct {
 	// Delay is the longest time that an operation takes one way, in virtual time. The default is 10
 	// microseconds. One operation in 16 takes up to 32 times that.
 	Delay time.Duration
+	// Timing replaces the delays that the seed draws by a model; nil keeps them.
+	Timing Timing
 	// OperationTimeout is the time after which an operation completes at the latest. The default is
 	// 10 milliseconds.
 	OperationTimeout time.Duration

@@ -76,6 +76,7 @@ type operation struct {
 	queue      *Queue
 	bytes      []byte // the bytes to write: a copy, or the caller's bytes if they are long
 	landed     int    // bytes that have landed
+	cost       Cost   // under a Timing
 	done       bool
 	err        error
 }
@@ -136,9 +137,10 @@ func (q *Queue) post(posted rdmanet.Operation) {
 		q.finish(o, a.err)
 		return
 	}
-	a.arrival = max(a.arrival, n.now+n.delay())
+	left, arrives := q.depart(o)
+	a.arrival = max(a.arrival, arrives)
 	n.schedule(a.arrival-n.now, func() { n.travel(o) })
-	n.schedule(n.options.OperationTimeout, func() {
+	n.schedule(left-n.now+n.options.OperationTimeout, func() {
 		if !o.done {
 			a.fail(fmt.Errorf("%w: %s completed no operation within %s", rdmanet.ErrUnreachable,
 				peer,
@@ -170,7 +172,7 @@ func (n *Network) travel(o *operation) {
 	default:
 		a.inbox = append(a.inbox, o)
 		if len(a.inbox) == 1 {
-			n.land(o)
+			n.serve(o)
 		}
 	}
 }
@@ -211,19 +213,19 @@ func (n *Network) land(o *operation) {
 	if err == nil && o.Ring {
 		r.ring()
 	}
-	a.answer = max(a.answer, n.now+n.delay())
+	a.answer = max(a.answer, n.now+n.back(o))
 	n.schedule(a.answer-n.now, func() { n.answer(o, err) })
 	a.inbox = slices.Delete(a.inbox, 0, 1)
 	if len(a.inbox) > 0 {
 		next := a.inbox[0]
-		n.schedule(1, func() { n.land(next) })
+		n.schedule(1, func() { n.serve(next) })
 	}
 }
 
 // piece returns how many bytes take place next: all that are left, or up to a word's end.
 func (n *Network) piece(o *operation) int {
 	left := len(o.Bytes) - o.landed
-	if left <= rdmanet.WordSize || n.random.IntN(3) == 0 {
+	if n.options.Timing != nil || left <= rdmanet.WordSize || n.random.IntN(3) == 0 {
 		return left
 	}
 	words := 1 + n.random.IntN(left/rdmanet.WordSize)
@@ -270,8 +272,7 @@ func (q *Queue) finish(o *operation, err error) {
 		list[0], list[at] = list[at], list[0]
 	}
 	for len(list) > 0 && list[0].done {
-		q.ready = append(q.ready, rdmanet.Completion{Tag: list[0].Tag, Peer: peer,
-			Err: list[0].err})
+		q.release(rdmanet.Completion{Tag: list[0].Tag, Peer: peer, Err: list[0].err})
 		list = list[1:]
 	}
 	q.posted[peer] = list

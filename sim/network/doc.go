@@ -26,6 +26,8 @@
 //
 //	LogP  latency, overhead and a rate [Poke19, sections 5.6 and 5.7; figure 5.10's parameters]:
 //	      logp.go, with the closed forms of section 5.6
+//	LogGP accesses of remote memory and datagrams, for package sim/fabric and for formulas alone
+//	      [Poke19, section 4.5.1; Table 4.1's parameters]: loggp.go
 //	SDC   one datacentre, a fat-tree of k-port switches with one server a subnet [Poke19,
 //	      section 6.5]: fattree.go
 //	MDC   five datacentres across Europe, each a fat-tree, connected by fibres [Poke19,
