@@ -1,6 +1,7 @@
 // Package plan estimates the properties of a shard before it is built: its overlay, the failures it
 // survives, the speed of its rounds, and the settings of its failure detector. It computes them
-// from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2].
+// from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2]. It also has the models of DARE,
+// whose leader writes into its followers' memory [Poke19, sections 4.5 and 4.6].
 //
 //	deployment, err := plan.DeploymentOf("dc")
 //	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})
@@ -15,6 +16,11 @@
 //	               Pr[𝒟 > D_f] [Poke19, section 5.6.2.2], ρ_G [Poke19, section 5.6.4]
 //	heartbeat.go   the probability that no server is wrongly suspected [Poke19, section 5.2.1.1],
 //	               and the timeout for a wanted probability
+//	dare.go        lower bounds of the latency of DARE's reads and writes, by LogGP's parameters
+//	               of remote memory [Poke19, section 4.5.2]
+//	memory.go      the components of a server and how often they fail, zombies, and the
+//	               probability that entries get lost that are only in memory [Poke19, section
+//	               4.6]
 //	deployment.go  the networks: the cluster of figure 5.10, and the datacentres of section 6.5
 //
 // # Extensions of the models
