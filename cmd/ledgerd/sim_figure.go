@@ -36,7 +36,7 @@ func newSimFigureCommand() *cobra.Command {
 		Short: "Make a figure of the dissertation again, with the production engines",
 		Long: `Make a figure of the dissertation again, with the production engines.
 
-AllConcur and AllConcur+ come from a dissertation (M. Poke, Algorithms for
+AllConcur, AllConcur+ and DARE come from a dissertation (M. Poke, Algorithms for
 High-Performance State-Machine Replication). This command runs the experiments
 behind its figures in virtual time: the engines that nodes run, beside
 AllGather, LCR, Paxos and MPI's unreliable exchange, over a model of the network
@@ -46,9 +46,9 @@ at links and at the ports of switches, and TCP's window holds senders back.
 ` + list.String() + `
 The models: LogP with the parameters of figure 5.10, for InfiniBand and for TCP
 (figures 5.x); one datacentre, a fat-tree of Gigabit switches, and five
-(figures 5.x); one datacentre, a fat-tree of Gigabit switches, and five
 datacentres across Europe with fibres between them (figures 6.x). The latter
-include no processor time, as in the dissertation.
+include no processor time, as in the dissertation. Figures 4.x run nothing: they
+draw the dissertation's models of remote memory and of how often its parts fail.
 
 The output is a table; with --json one JSON object for each point, on a line of
 its own; with --out the files figure-NUMBER.txt, .json and .svg in a directory.

@@ -1,7 +1,7 @@
-// Package figure reproduces the dissertation's figures [Poke19, figures 5.10 to 5.14 and 6.5 to
-// 6.8]. It drives order.Broadcaster engines, ledgerd's own and those of package comparator, in
-// virtual time over the models of package network. It measures latency and throughput as the
-// dissertation does, and writes a table, the points as JSON and a plot as SVG.
+// Package figure reproduces the dissertation's figures [Poke19, figures 4.6 to 4.8, 5.10 to 5.14
+// and 6.5 to 6.8]. It drives order.Broadcaster engines, ledgerd's own and those of package
+// comparator, in virtual time over the models of package network. It measures latency and
+// throughput as the dissertation does, and writes a table, the points as JSON and a plot as SVG.
 //
 // # An experiment
 //
@@ -16,6 +16,7 @@
 //
 // # Figures
 //
+//	memory_figures.go      4.6, 4.7, 4.8: from the models of package plan alone, without a run
 //	logp_figures.go        5.10, 5.12, 5.13, 5.14: over the LogP models
 //	membership_figure.go   5.11: servers fail and join
 //	ledger_figures.go      6.5, 6.6: one datacentre and five

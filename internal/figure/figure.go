@@ -60,15 +60,24 @@ type Figure struct {
 	Notes []string
 }
 
-// plan describes how to make the figure with a number.
-type plan struct {
+// recipe describes how to make the figure with a number.
+type recipe struct {
 	number, title, about string
 	make                 func(context.Context, *Figure, Options) error
 }
 
-// plans returns all figures, in the dissertation's order.
-func plans() []plan {
-	return []plan{
+// recipes returns all figures, in the dissertation's order.
+func recipes() []recipe {
+	return []recipe{
+		{"4.6", "The RDMA performance models",
+			`how long reads and writes of remote memory and datagrams take, by the LogGP models`,
+			remoteAccesses},
+		{"4.7", "The reliability of DARE's in-memory approach",
+			`how reliable entries are that are only in memory, by servers, from table 4.2`,
+			memoryReliability},
+		{"4.8", "DARE's latency: the model's bounds",
+			`how quick a request to DARE's leader can be at best, by size and by servers`,
+			leaderLatency},
 		{"5.10", "Agreement latency for a single (64-byte) request",
 			`how long a group takes to agree on one request, beside the LogP models' bounds`,
 			singleRequest},
@@ -99,17 +108,17 @@ func plans() []plan {
 // Numbers lists the numbers of the figures, in the dissertation's order.
 func Numbers() []string {
 	var numbers []string
-	for _, p := range plans() {
-		numbers = append(numbers, p.number)
+	for _, r := range recipes() {
+		numbers = append(numbers, r.number)
 	}
 	return numbers
 }
 
 // About describes a figure in a line. It returns "" for an unknown number.
 func About(number string) string {
-	for _, p := range plans() {
-		if p.number == number {
-			return p.about
+	for _, r := range recipes() {
+		if r.number == number {
+			return r.about
 		}
 	}
 	return ""
@@ -118,10 +127,10 @@ func About(number string) string {
 // Make runs a figure's experiments. The same options give the same figure on every machine. The
 // error wraps ErrUnknown, or is the context's.
 func Make(ctx context.Context, number string, options Options) (*Figure, error) {
-	for _, p := range plans() {
-		if p.number == number {
-			f := &Figure{Number: p.number, Title: p.title}
-			if err := p.make(ctx, f, options); err != nil {
+	for _, r := range recipes() {
+		if r.number == number {
+			f := &Figure{Number: r.number, Title: r.title}
+			if err := r.make(ctx, f, options); err != nil {
 				return nil, fmt.Errorf("figure %s: %w", number, err)
 			}
 			return f, nil
