@@ -105,9 +105,13 @@ func (s scale) ticks() []float64 {
 	return ticks
 }
 
-// tickLabel returns a short label.
+// tickLabel returns a short label: three significant digits, or all of a whole number below 10,000,
+// so that a size of 1,024 bytes is not said to be 1,020.
 func tickLabel(v float64) string {
 	size := math.Abs(v)
+	if size == math.Trunc(size) && size < 1e4 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
 	for _, unit := range []struct {
 		from float64
 		name string
