@@ -257,6 +257,9 @@ func (s *simulation) live(e event) {
 	case settling:
 		s.look()
 		return
+	case arming:
+		s.armCrash(e.number)
+		return
 	case restarting:
 		s.life.pending--
 		s.trace.Note(s.now, uint64(restarting), uint64(e.server))

@@ -390,3 +390,29 @@ func TestLivesThatStoodStill(t *testing.T) {
 		}
 	}
 }
+
+// TestPlannedCrashesStrike requires that servers crash at the moments that the adversary plans, also
+// where more than a minority crashes. There, nothing else makes servers crash.
+func TestPlannedCrashesStrike(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{3, 5, 8} {
+		options := Group{Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
+			Servers: servers}.options(t)
+		options.Crashes = servers
+		crashes, most := 0, 0
+		err := sweep.Seeds(t.Context(), 1, 40, options.RunSeed, func(r Result) bool {
+			crashes += len(r.Crashed)
+			most = max(most, len(r.Crashed))
+			if len(r.Violations) > 0 {
+				t.Errorf("%d servers, seed %d, %s:\n%v", servers, r.Seed, r.Schedule, r.Violations[0])
+			}
+			return len(r.Violations) == 0
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if crashes < 40 || most <= (servers-1)/2 {
+			t.Errorf("%d servers: %d crashes in 40 runs, %d of them in one", servers, crashes, most)
+		}
+	}
+}
