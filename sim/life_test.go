@@ -391,8 +391,8 @@ func TestLivesThatStoodStill(t *testing.T) {
 	}
 }
 
-// TestPlannedCrashesStrike requires that servers crash at the moments that the adversary plans, also
-// where more than a minority crashes. There, nothing else makes servers crash.
+// TestPlannedCrashesStrike requires that servers crash at the moments that the adversary plans,
+// also where more than a minority crashes. There, nothing else makes servers crash.
 func TestPlannedCrashesStrike(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5, 8} {
@@ -404,7 +404,8 @@ func TestPlannedCrashesStrike(t *testing.T) {
 			crashes += len(r.Crashed)
 			most = max(most, len(r.Crashed))
 			if len(r.Violations) > 0 {
-				t.Errorf("%d servers, seed %d, %s:\n%v", servers, r.Seed, r.Schedule, r.Violations[0])
+				t.Errorf("%d servers, seed %d, %s:\n%v", servers, r.Seed, r.Schedule,
+					r.Violations[0])
 			}
 			return len(r.Violations) == 0
 		})
