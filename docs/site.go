@@ -70,7 +70,7 @@ func sections() []section {
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/cuts",
 			"design/moves", "design/tree", "design/storage", "design/lone", "design/rounds",
 			"design/prompt", "design/interleaving", "design/invariants", "design/deviations",
-			"design/extending", "design/planted-bugs"}},
+			"design/extending", "design/planted-bugs", "design/engines"}},
 	}
 }
 

@@ -212,6 +212,12 @@ var rooms = []room{
 		imports: []string{"order", "rdmanet", "sim/trace", "sim/faults", "sim/sweep", "sim/fabric",
 			"protected", "tram/..."},
 	},
+	{folder: "sim/conformance",
+		purpose: "one table of what all engines keep: properties by faults by engine, with the " +
+			"bugs that break each",
+		imports: []string{"order", "allconcur", "allconcur/interleave", "trains", "shard/turn",
+			"sim", "sim/multicast", "sim/sweep"},
+	},
 	{folder: "sim/comparator",
 		purpose: "the algorithms that the dissertation measures AllConcur against",
 		imports: []string{"digraph", "order"},

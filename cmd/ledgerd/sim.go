@@ -139,6 +139,7 @@ on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
 	}
 	return newGroupCommand(command, newSimBookCommand(), newSimCheckCommand(),
+		newSimConformanceCommand(),
 		newSimFigureCommand(), newSimMulticastCommand(), newSimSearchCommand())
 }
 
