@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,7 +26,7 @@ const benchServerName = "engine-server"
 // newBenchEngineCommand returns the `ledgerd bench engine` command.
 func newBenchEngineCommand() *cobra.Command {
 	var p bench.Parameters
-	var asJSON, compare bool
+	var asJSON, compare, inTurns bool
 	command := &cobra.Command{
 		Use:   "engine",
 		Short: "Measure an atomic broadcast engine with the production round driver",
@@ -71,6 +72,19 @@ This takes five minutes, or two with --for 2s. With --json, "loads" has for each
                       stream, divided by the number of servers but one, as each byte has to reach
                       that many
 
+With --compare-engines, the command measures the same load with all engines that can have it, in
+turns: each engine three times, for a third of --for each time. It shows medians, and their ratio to
+those of the first engine. The documentation says which engine to choose (choosing-an-engine). With
+--json, "loopback" is as above, and "engines" has for each engine:
+  engine              its name
+  not_measured        why the engine cannot have the load; nothing else is measured then
+  requests_per_second, gbit_per_second, latency_p50_us, latency_p99_us, wire_bytes_per_byte,
+  latency_p50_round_trips, loopback_share
+                      medians of the turns, as above and below
+  throughput_ratio, latency_ratio
+                      requests_per_second and latency_p50_us divided by those of the first engine
+  turns               the results of the turns, with the keys below
+
 The keys of --json, besides the parameters:
   requests_per_second   the agreed throughput: requests of all servers that server 0 A-delivers in
                         one second
@@ -102,7 +116,8 @@ At the end, the command compares the deliveries of all servers; a difference is 
   ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s \
                        --fabric p2p --json
   ledgerd bench engine --fabric p2p-trusted --size 100 --batch 1024 --each
-  ledgerd bench engine --compare --for 2s`,
+  ledgerd bench engine --compare --for 2s
+  ledgerd bench engine --compare-engines --servers 5 --size 100 --batch 64 --fabric p2p-trusted`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
@@ -135,6 +150,27 @@ At the end, the command compares the deliveries of all servers; a difference is 
 				}
 				return writeEngineComparison(command.OutOrStdout(), result)
 			}
+			if inTurns {
+				if command.Flags().Changed("engine") {
+					return usagef("--engine is not for --compare-engines, which measures all of " +
+						"them: leave one of the two out")
+				}
+				told := command.ErrOrStderr()
+				if asJSON {
+					told = io.Discard
+				}
+				result, err := bench.CompareInTurns(ctx, p, server, logger,
+					func(name string, turn, turns int) {
+						fmt.Fprintf(told, "measuring %s, turn %d of %d\n", name, turn, turns)
+					})
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeBenchJSON(command.OutOrStdout(), result)
+				}
+				return writeEnginesInTurns(command.OutOrStdout(), result)
+			}
 			result, err := bench.Run(ctx, p, server, logger)
 			if err != nil {
 				return err
@@ -163,10 +199,13 @@ At the end, the command compares the deliveries of all servers; a difference is 
 		"a goroutine then reads each lane", bench.DelayMax))
 	flags.BoolVar(&compare, "compare", false,
 		"measure several loads beside loopback, with and without the poller")
+	flags.BoolVar(&inTurns, "compare-engines", false,
+		"measure the same load with all engines, in turns")
 	flags.DurationVar(&p.For, "for", 5*time.Second,
 		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	command.MarkFlagsMutuallyExclusive("compare", "compare-engines")
 	return command
 }
 
@@ -273,6 +312,36 @@ the median in round trips. SHARE is GBIT/S as a share of the stream divided by t
 US A FRAME is processor time of all servers. CALLS and SWITCHES are system calls and context
 switches of a server for each message that it delivers. Servers hash payloads by sampling.
 `)
+	return err
+}
+
+// writeEnginesInTurns writes the results of --compare-engines as text.
+func writeEnginesInTurns(out io.Writer, c bench.EnginesInTurns) error {
+	rows := table{header: []string{"ENGINE", "REQUESTS/S", "RATIO", "MEDIAN US", "RATIO", "99 % US",
+		"TRIPS", "GBIT/S", "SHARE", "BYTES A BYTE"},
+		right: []bool{false, true, true, true, true, true, true, true, true, true}}
+	var missing []string
+	for _, e := range c.Engines {
+		if e.NotMeasured != "" {
+			missing = append(missing, fmt.Sprintf("%s is not measured: %s\n", e.Engine,
+				e.NotMeasured))
+			continue
+		}
+		rows.add(e.Engine, fmt.Sprintf("%.0f", e.RequestsPerSecond),
+			threeDigits(e.ThroughputRatio), fmt.Sprintf("%.0f", e.LatencyP50),
+			threeDigits(e.LatencyRatio), fmt.Sprintf("%.0f", e.LatencyP99),
+			threeDigits(e.RoundTrips), threeDigits(e.GbitPerSecond),
+			fmt.Sprintf("%.2f", e.LoopbackShare), threeDigits(e.WireBytesPerByte))
+	}
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, `%s
+Medians of turns. RATIO is to the first engine. Loopback: %s us there and back, %s Gbit/s. TRIPS is
+the median latency in such round trips. SHARE is GBIT/S as a share of the stream divided by the
+servers but one. BYTES A BYTE is what all servers put on lanes for each payload byte.
+`, strings.Join(missing, ""), threeDigits(c.Loopback.RoundTripP50),
+		threeDigits(c.Loopback.GbitPerSecond))
 	return err
 }
 

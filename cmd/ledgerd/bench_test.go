@@ -143,6 +143,52 @@ func TestBenchEngineRefusesWrongFlags(t *testing.T) {
 	if _, err := runBench(t, "engine", "--compare", "--servers", "3"); !errors.As(err, &misused) {
 		t.Errorf("--compare with a number of servers: %v", err)
 	}
+	if _, err := runBench(t, "engine", "--compare-engines", "--engine",
+		"trains"); !errors.As(err, &misused) {
+		t.Errorf("--compare-engines with an engine: %v", err)
+	}
+	if _, err := runBench(t, "engine", "--compare-engines", "--compare"); err == nil {
+		t.Error("--compare-engines with --compare")
+	}
+}
+
+func TestBenchCompareEngines(t *testing.T) {
+	t.Parallel()
+	for _, window := range windows {
+		var text bytes.Buffer
+		command := newBenchCommand()
+		command.SetOut(&text)
+		command.SetErr(io.Discard)
+		command.SilenceUsage = true
+		command.SetArgs([]string{"engine", "--compare-engines", "--servers", "3", "--in-flight",
+			"2", "--for", window, "--json"})
+		if err := command.ExecuteContext(t.Context()); err != nil && nothingMeasured(err.Error()) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		var compared bench.EnginesInTurns
+		decoder := json.NewDecoder(bytes.NewReader(text.Bytes()))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&compared); err != nil {
+			t.Fatalf("%v\n%s", err, &text)
+		}
+		if len(compared.Engines) != len(bench.Engines()) ||
+			compared.Engines[0].ThroughputRatio != 1 {
+			t.Errorf("%+v", compared)
+		}
+		text.Reset()
+		if err := writeEnginesInTurns(&text, compared); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"REQUESTS/S", "allconcur+", "trains is not measured: "} {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("%q is not in\n%s", want, &text)
+			}
+		}
+		return
+	}
+	t.Fatal("nothing was measured")
 }
 
 func TestBenchEngineCompare(t *testing.T) {
