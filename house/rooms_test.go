@@ -191,7 +191,7 @@ var rooms = []room{
 	{folder: "sim/search",
 		purpose: "the explicit-state search: every schedule of a small group, on the same " +
 			"engines",
-		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave"},
+		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains"},
 	},
 	{folder: "sim/network",
 		purpose: "models of the networks of the dissertation's figures",

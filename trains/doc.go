@@ -52,6 +52,7 @@
 //	eon.go       the end of an eon
 //	flow.go      flow control [TRAINS, Algorithms 5 and 6]
 //	wire.go      the frames, byte by byte, in the house's layout and the paper's
+//	check.go     what holds in every state, for searches
 //	status.go    the state for people, for searches, and for a new generation
 //
 // # What always holds

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/search"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // The faults that ledgerd sim search accepts.
@@ -35,6 +36,8 @@ type searchOptions struct {
 	idle       bool
 	prompt     bool
 	inFlight   int
+	trains     int
+	eonEnds    bool
 	states     int
 	limit      time.Duration
 	plant      string
@@ -53,6 +56,8 @@ type searchReport struct {
 	Detector     string            `json:"detector"`
 	Prompt       bool              `json:"prompt,omitempty"`
 	InFlight     int               `json:"in_flight"`
+	Trains       int               `json:"trains,omitempty"`
+	EonEnds      bool              `json:"eon_ends,omitempty"`
 	Plant        string            `json:"plant,omitempty"`
 	States       int               `json:"states"`
 	Transitions  int               `json:"transitions"`
@@ -103,6 +108,10 @@ In every state it checks
   contract          no assertion of an engine fails, no right frame is refused
   invariants I1 to I4, both specifications, and the RTD invariant
                     of the tracking digraphs
+  invariants of rings
+                    with --engine trains: trains and wagons in each server
+  votes of rings    with an eventual detector: any server left shows what was
+                    A-delivered
   promises          with --prompt: the promises of each majority show what was
                     A-delivered
 and where nothing is left to do
@@ -127,6 +136,12 @@ With --in-flight K, a server has K engines with a round each in flight, and
 --rounds counts the rounds of all of them (docs/design/interleaving.md). Two in
 flight have far more schedules than one.
 
+With --engine trains, the servers form a ring that --trains T trains go round.
+With a perfect detector all servers but one may crash. With an eventual one the
+ring stands still with the first crash, and the servers' votes show what a new
+generation begins with. --eon-ends makes the first message a change of the group,
+with which the ring's eon ends.
+
 --plant puts a bug into every engine, to see that it is found.`,
 		Example: `  # Three servers, two rounds, every crash: the default engine
   ledgerd sim search --engine allconcur+ --servers 3 --rounds 2
@@ -136,6 +151,9 @@ flight have far more schedules than one.
 
   # Does it find a bug? (exit status 1: yes)
   ledgerd sim search --engine allconcur --servers 3 --detector perfect --plant dropped-forward
+
+  # A ring of three servers and two trains, of which two servers may crash
+  ledgerd sim search --engine trains --trains 2 --servers 3 --detector perfect
 
   # Four servers, as far as ten seconds go
   ledgerd sim search --engine allconcur+ --servers 4 --for 10s`,
@@ -171,6 +189,11 @@ flight have far more schedules than one.
 		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
 	flags.IntVar(&options.inFlight, "in-flight", 1,
 		fmt.Sprintf("rounds in flight, up to %d", search.InFlightMax))
+	flags.IntVar(&options.trains, "trains", 0,
+		fmt.Sprintf("trains of a ring, up to %d; for --engine trains (default %d)",
+			trains.TrainsMax, trains.TrainsDefault))
+	flags.BoolVar(&options.eonEnds, "eon-ends", false,
+		"end the ring's eon with its first message; for --engine trains")
 	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)",
 		search.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
@@ -199,6 +222,9 @@ func searchPlantNames() []string {
 		names = append(names, fault.String())
 	}
 	for _, fault := range interleave.Faults() {
+		names = append(names, fault.String())
+	}
+	for _, fault := range trains.Faults() {
 		names = append(names, fault.String())
 	}
 	return names
@@ -235,6 +261,11 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	case isGiven("suspicions") && (!suspect || o.suspicions < 1):
 		return refuse("--suspicions is %d: let at least one suspicion be false, with --faults "+
 			"suspect", o.suspicions)
+	case (o.trains != 0 || o.eonEnds) && o.engine != trains.EngineName:
+		return refuse("--trains and --eon-ends are for rings: use --engine trains, or leave " +
+			"them out")
+	case o.trains < 0 || o.trains > trains.TrainsMax:
+		return refuse("--trains is %d: let 1 to %d go round", o.trains, trains.TrainsMax)
 	case detector < 0:
 		return refuse("--detector %q is unknown: use one of %s", o.detector,
 			strings.Join(simDetectorNames(), ", "))
@@ -253,31 +284,56 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	run := search.Options{
 		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle, Prompt: o.prompt,
 		Detector: simDetectors[detector], StatesMax: o.states, DepthFirst: o.servers > 3,
-		InFlight: o.inFlight,
+		InFlight: o.inFlight, Trains: o.trains, EonEnds: o.eonEnds,
 	}
+	interleaved := len(simPlants) + len(interleave.Faults())
 	switch {
 	case o.plant == "":
 	case plant < len(simPlants):
 		run.Fault = simPlants[plant]
 		o.prompt = o.prompt || slices.Contains(allconcur.PromptFaults(), run.Fault)
 		run.Prompt = o.prompt
-	default:
+	case plant < interleaved:
 		run.InterleaveFault = interleave.Faults()[plant-len(simPlants)]
 		o.inFlight = max(o.inFlight, 2)
 		run.InFlight = o.inFlight
+	default:
+		run.TrainsFault = trains.Faults()[plant-interleaved]
+		if o.engine != trains.EngineName {
+			return refuse("--plant %s is a bug of rings: use --engine trains", o.plant)
+		}
+	}
+	if o.plant != "" && plant < interleaved && o.engine == trains.EngineName {
+		return refuse("--plant %s is no bug of rings: use another --engine", o.plant)
 	}
 	if crash && !isGiven("crashes") {
-		reliable, err := digraph.Reliable(o.servers, digraph.Target{})
+		crashes, err := o.tolerated(run.Detector)
 		if err != nil {
 			return search.Options{}, err
 		}
-		o.crashes = digraph.Tolerated(reliable)
+		o.crashes = crashes
 	}
 	if suspect && !isGiven("suspicions") {
 		o.suspicions = 1
 	}
 	run.Crashes, run.Suspicions = o.crashes, o.suspicions
 	return run, run.Validate()
+}
+
+// tolerated returns how many crashes a group is searched with: as many as it tolerates, and one of
+// a ring that tolerates none.
+func (o *searchOptions) tolerated(detector allconcur.Detector) (int, error) {
+	if o.engine == trains.EngineName {
+		if detector == allconcur.DetectorPerfect {
+			return o.servers - 1, nil
+		}
+		return 1, nil
+	}
+	reliable, err := digraph.Reliable(o.servers, digraph.Target{})
+	if err != nil {
+		return 0, err
+	}
+	return digraph.Tolerated(reliable), nil
 }
 
 // run searches and prints the result.
@@ -314,7 +370,8 @@ func (o *searchOptions) report(r search.Result, took time.Duration) searchReport
 	report := searchReport{
 		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Faults: strings.Join(o.faults, ","),
 		Crashes: o.crashes, Suspicions: o.suspicions,
-		Detector: o.detector, Prompt: o.prompt, InFlight: o.inFlight, Plant: o.plant,
+		Detector: o.detector, Prompt: o.prompt, InFlight: o.inFlight, Trains: o.trains,
+		EonEnds: o.eonEnds, Plant: o.plant,
 		States:      r.States,
 		Transitions: r.Transitions,
 		Duplicates:  r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
@@ -342,6 +399,12 @@ func (o *searchOptions) replayCommand(schedule string) string {
 	}
 	if o.inFlight > 1 {
 		text += fmt.Sprintf(" --in-flight %d", o.inFlight)
+	}
+	if o.trains != 0 {
+		text += fmt.Sprintf(" --trains %d", o.trains)
+	}
+	if o.eonEnds {
+		text += " --eon-ends"
 	}
 	if o.plant != "" {
 		text += " --plant " + o.plant

@@ -72,6 +72,35 @@ func TestSimSearchFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	}
 }
 
+// Every schedule of a ring is looked at, a bug planted in it is found, and the printed command
+// replays it.
+func TestSimSearchRings(t *testing.T) {
+	t.Parallel()
+	out, err := runSim(t, "search", "--engine", "trains", "--trains", "2", "--servers", "3",
+		"--detector", "perfect")
+	if err != nil || !strings.Contains(out, "up to 2 crashes") ||
+		!strings.Contains(out, "complete: every schedule") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, flags := range []string{
+		"--detector perfect --plant filter-by-view --trains 1", "--plant one-rotation",
+		"--plant last-round-short --eon-ends --trains 1 --faults none",
+	} {
+		out, err := runSim(t, append([]string{"search", "--engine", "trains", "--servers", "3",
+			"--json"}, strings.Fields(flags)...)...)
+		var report searchReport
+		if err == nil || json.Unmarshal([]byte(out), &report) != nil ||
+			len(report.Violations) != 1 {
+			t.Fatalf("%s: %v\n%s", flags, err, out)
+		}
+		v := report.Violations[0]
+		replayed, again := runSim(t, strings.Fields(v.Replay)[2:]...)
+		if again == nil || !strings.Contains(replayed, v.Property+" is broken") {
+			t.Errorf("%s: %v\n%s", v.Replay, again, replayed)
+		}
+	}
+}
+
 func TestSimSearchRefusesFlags(t *testing.T) {
 	t.Parallel()
 	for _, flags := range []string{
@@ -80,7 +109,10 @@ func TestSimSearchRefusesFlags(t *testing.T) {
 		"--servers 3 --faults none --crashes 1", "--servers 3 --suspicions 1",
 		"--servers 3 --detector psychic", "--servers 3 --plant moss",
 		"--servers 3 --states -1", "--servers 3 --for -1s", "--servers 3 --replay c7:",
-		"--servers 3 --faults crash --crashes 4",
+		"--servers 3 --faults crash --crashes 4", "--servers 3 --trains 2",
+		"--servers 3 --eon-ends", "--servers 3 --engine trains --trains 65",
+		"--servers 3 --plant one-rotation", "--servers 3 --engine trains --plant early-delivery",
+		"--servers 3 --engine trains --detector eventual-paper",
 	} {
 		if out, err := runSim(t, append([]string{"search"},
 			strings.Fields(flags)...)...); err == nil {

@@ -7,10 +7,14 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // allConcurGroup returns a group of one of AllConcur's engines, or of several side by side.
 func allConcurGroup(o Options) (*model, error) {
+	if o.Trains != 0 || o.EonEnds || o.TrainsFault != trains.FaultNone {
+		return nil, fmt.Errorf("%w: %s has no trains", ErrOptions, o.Engine)
+	}
 	reliable, err := digraph.Reliable(o.Servers, digraph.Target{})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
@@ -25,6 +29,7 @@ func allConcurGroup(o Options) (*model, error) {
 	}
 	g := &model{
 		watch: reliable, tolerated: digraph.Tolerated(reliable),
+		votes: o.Prompt,
 		sends: func(from, to int) bool { return allConcurSends(config, from, to) },
 		// In trees of G_U with inner vertices, these forward waiting messages by ascending origin,
 		// which depends on the names.

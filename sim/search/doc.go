@@ -5,8 +5,9 @@
 //
 // # What is explored
 //
-// A state of the group is the state of each server, including its engine, and the frames under way
-// on each channel. From each state, each of these is a step:
+// engines.go has the table of the engines: AllConcur's, and the rings of package trains. A state of
+// the group is the state of each server, including its engine, and the frames under way on each
+// channel. From each state, each of these is a step:
 //
 //   - a server takes the first frame of a channel (channels are reliable and FIFO, as in the
 //     papers);
@@ -16,6 +17,7 @@
 //     Then each channel gets a prefix of the frames meant for it, in all combinations;
 //   - a server's detector suspects a crashed predecessor, at any moment after its last frame (P's
 //     accuracy on that edge);
+//   - a server sends what its engine has to send before its first input;
 //   - with false suspicions, a server's detector suspects a predecessor that may be correct, at any
 //     moment, and trusts it again at any later moment.
 //
@@ -33,6 +35,8 @@
 //	               section 6.2.4.2]), no frame of a correct peer is refused
 //	records.go     with Options.Records, what docs/design/rounds.md builds a log of rounds on
 //	promises.go    with Options.Prompt, what the promises of each majority show
+//	ring.go        of rings (package trains): trains and wagons in each server; and under ◇P,
+//	               what any server that is left votes for
 //	invariants.go  I1 to I4 of tracking digraphs, agreement of both specifications, the RTD
 //	               invariant [Poke19, sections 5.5.1.2 and 5.5.2]
 //

@@ -7,6 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // machine is an engine that a search can explore.
@@ -29,6 +30,9 @@ type model struct {
 	copyOf func(machine) machine
 	// sends reports whether a server may ever send to another.
 	sends func(from, to int) bool
+	// votes says that servers vote for rounds which they have not A-delivered, and that the votes
+	// are judged.
+	votes bool
 	// nameless says that engines treat the names of servers alike. Servers may then be renamed if
 	// that changes neither watch nor sends.
 	nameless bool
@@ -49,6 +53,7 @@ type engineRow struct {
 var engineRows = []engineRow{
 	{allconcur.EngineAllConcurPlus, allConcurGroup},
 	{allconcur.EngineAllConcur, allConcurGroup},
+	{trains.EngineName, ringGroup},
 }
 
 // Engines lists the names of the engines that a search can explore.

@@ -167,7 +167,7 @@ func explore(options Options, model *model) *explorer {
 	x := &explorer{
 		options: options, model: model, n: n,
 		channels: make([]int, n*n), sources: make([][]int, n),
-		contents: newContents(), judge: newJudge(options, model.tolerated),
+		contents: newContents(), judge: newJudge(options, model),
 		serverIDs: map[string]uint32{}, stepIDs: map[uint64]uint32{}, claims: newClaims(),
 		sending: make([][]uint32, n), outcomes: make([]uint32, n),
 	}
@@ -199,7 +199,8 @@ func (x *explorer) firstServer(s scenario, p int) uint32 {
 	if err != nil {
 		panic(fmt.Sprintf("search: a valid configuration makes no engine: %v", err))
 	}
-	first := server{id: self, engine: engine}
+	first := server{id: self, engine: engine,
+		starting: len(x.model.copyOf(engine).Ready().Sends) > 0}
 	for _, crashed := range s.crashes {
 		first.mayCrash = first.mayCrash || crashed == p
 	}

@@ -27,7 +27,9 @@ type judge struct {
 	servers    int
 	nonUniform bool
 	prompt     bool
-	tolerated  int
+	// ringVotes says that servers vote as those of rings do.
+	ringVotes bool
+	tolerated int
 	// deaf makes the judge find nothing wrong.
 	deaf bool
 
@@ -82,10 +84,11 @@ type verdict struct {
 	stalled bool
 }
 
-func newJudge(o Options, tolerated int) *judge {
+func newJudge(o Options, m *model) *judge {
 	return &judge{
-		servers: o.Servers, tolerated: tolerated, nonUniform: o.NonUniform && !o.JudgeUniform,
-		prompt: o.Prompt, closings: make([]closedRound, 1), closingIDs: map[string]uint32{},
+		servers: o.Servers, tolerated: m.tolerated, ringVotes: m.votes && !o.Prompt,
+		nonUniform: o.NonUniform && !o.JudgeUniform,
+		prompt:     o.Prompt, closings: make([]closedRound, 1), closingIDs: map[string]uint32{},
 		promises: make([]promise, 1), promiseIDs: map[string]uint32{},
 		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1),
 		roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
@@ -235,6 +238,11 @@ func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
 	}
 	if j.prompt {
 		if broken := j.judgePromises(outcomes); broken != nil {
+			return verdict{broken: broken}
+		}
+	}
+	if j.ringVotes {
+		if broken := j.judgeVotes(outcomes); broken != nil {
 			return verdict{broken: broken}
 		}
 	}

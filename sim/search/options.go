@@ -7,6 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 const (
@@ -51,6 +52,12 @@ type Options struct {
 	// in how several engines work together.
 	InFlight        int
 	InterleaveFault interleave.Fault
+	// Trains is the number of trains of a ring, for package trains; 0 means trains.TrainsDefault.
+	// EonEnds lets the ring's eon end: its first round with a payload changes the group.
+	// TrainsFault plants a bug in every server of a ring.
+	Trains      int
+	EonEnds     bool
+	TrainsFault trains.Fault
 	// JudgeUniform requires uniform agreement even of non-uniform broadcast, to show what it lacks.
 	JudgeUniform bool
 	// Fault plants a bug in every engine.
@@ -61,8 +68,8 @@ type Options struct {
 	// server, and judges what the records of a majority say (RecordedRounds). RecordsAnyGroup is a
 	// bug to plant: servers record in other groups, too.
 	Records, RecordsAnyGroup bool
-	// WithoutTracking leaves the tracking digraphs unchecked, to show what a fault in them does to
-	// the group.
+	// WithoutTracking leaves the tracking digraphs of AllConcur and the invariants of rings
+	// unchecked, to show what a fault in them does to the group.
 	WithoutTracking bool
 	// DepthFirst expands the newest states first and goes back to an old state from time to time. A
 	// search that cannot be complete then sees whole runs from all parts of the state space.

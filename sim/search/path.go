@@ -133,6 +133,8 @@ func (x *explorer) tell(state []uint32, a action) (next []uint32, line, short st
 	case inputTrust:
 		short, line = fmt.Sprintf("%dt%d", p, a.peer()),
 			fmt.Sprintf("server %d trusts %d again", p, a.peer())
+	case inputStart:
+		short, line = fmt.Sprintf("%dg", p), fmt.Sprintf("server %d begins", p)
 	case inputCrash:
 		short, line = fmt.Sprintf("%dx", p), fmt.Sprintf("server %d crashes", p)
 	}

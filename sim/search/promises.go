@@ -21,15 +21,12 @@ type promise struct {
 	held  []order.Held
 }
 
-// promiser is an engine that says what it voted for and holds.
-type promiser interface {
-	order.Voter
-	order.Holder
-}
-
 // promise numbers what a server would report if it stopped now.
-func (j *judge) promise(engine promiser) uint32 {
-	p := promise{engine.Votes(), engine.Held()}
+func (j *judge) promise(engine order.Voter) uint32 {
+	p := promise{votes: engine.Votes()}
+	if holder, holds := engine.(order.Holder); holds {
+		p.held = holder.Held()
+	}
 	k := j.key[:0]
 	for _, v := range p.votes {
 		k = binary.LittleEndian.AppendUint64(append(k, 'v', flag(v.Reliable), flag(v.Confirmed)),

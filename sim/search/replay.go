@@ -20,6 +20,7 @@ import (
 //	1r0        server 1 takes the next frame from server 0, or the end of the channel, a suspicion
 //	1s2, 1t2   server 1 suspects server 2 falsely, and withdraws that
 //	0x         server 0 crashes
+//	0g         server 0 sends what it has to send before its first input
 //	1r0x3      server 1 takes a frame and crashes in it, in the third of the possible ways
 func Replay(options Options, schedule string) (Violation, error) {
 	x, err := newExplorer(options)
@@ -136,7 +137,7 @@ func (x *explorer) parseServer(text string) (int, error) {
 }
 
 // letters are the kinds of inputs as written in schedules.
-const letters = "rbestx"
+const letters = "rbestxg"
 
 // parseAction returns the action that a step of a schedule names, and checks that it is possible in
 // a state.
@@ -145,7 +146,7 @@ func (x *explorer) parseAction(state []uint32, text string) (action, error) {
 		return 0, fmt.Errorf("%w: the step %q of a schedule: %s", ErrOptions, text, why)
 	}
 	if len(text) < 2 || strings.IndexByte(letters, text[1]) < 0 {
-		return wrong("write a step such as 0b, 0e, 1r0, 1s0, 1t0 or 0x")
+		return wrong("write a step such as 0b, 0e, 1r0, 1s0, 1t0, 0x or 0g")
 	}
 	p, err := x.parseServer(text[:1])
 	if err != nil {

@@ -19,6 +19,9 @@ type server struct {
 	stopped bool
 	halted  string
 	crashed bool
+	// starting reports that the engine has frames to send before its first input. They are sent
+	// with that input, or by inputStart.
+	starting bool
 	// mayCrash reports that this server crashes at some time.
 	mayCrash bool
 	// lies[q] is how often this server may still suspect q falsely. suspects has a bit for each
@@ -65,6 +68,8 @@ const (
 	inputTrust
 	// inputCrash is a crash between two other inputs.
 	inputCrash
+	// inputStart sends what an engine has to send before its first input.
+	inputStart
 )
 
 const (
@@ -108,6 +113,9 @@ func (x *explorer) prepare(s *server) {
 			s.inputs = append(s.inputs, newInput(inputSuspect, peer, 0))
 		}
 	}
+	if s.starting {
+		s.inputs = append(s.inputs, newInput(inputStart, 0, 0))
+	}
 	if s.mayCrash {
 		s.inputs = append(s.inputs, newInput(inputCrash, 0, 0))
 	}
@@ -115,7 +123,8 @@ func (x *explorer) prepare(s *server) {
 
 // intern numbers a server's state.
 func (x *explorer) intern(s server) uint32 {
-	k := append(x.key[:0], byte(s.id), flag(s.stopped), flag(s.crashed), flag(s.mayCrash))
+	k := append(x.key[:0], byte(s.id), flag(s.stopped), flag(s.crashed), flag(s.mayCrash),
+		flag(s.starting))
 	k = append(k, s.lies[:]...)
 	k = binary.LittleEndian.AppendUint16(k, s.suspects)
 	k = binary.LittleEndian.AppendUint16(k, s.closed)
@@ -199,6 +208,7 @@ func (x *explorer) take(s server, in input) step {
 	}
 	x.engineSteps++
 	s.engine = x.model.copyOf(s.engine)
+	s.starting = false
 	ready, broken := x.drive(&s, in)
 	if broken != nil {
 		return step{broken: broken}
@@ -220,8 +230,8 @@ func (x *explorer) take(s server, in input) step {
 	for _, c := range ready.Closings {
 		s.concluded = x.judge.close(s.concluded, c)
 	}
-	if x.options.Prompt {
-		s.promise = x.judge.promise(s.engine.(promiser))
+	if x.model.votes {
+		s.promise = x.judge.promise(s.engine.(order.Voter))
 		result.delivers = result.delivers || s.promise != before.promise
 	}
 	if x.options.Records {
@@ -309,6 +319,7 @@ func (x *explorer) send() uint32 {
 func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	s.engine, s.inputs, s.stopped, s.crashed, s.mayCrash = nil, nil, true, true, false
 	s.lies, s.suspects, s.closed, s.promise = [ServersMax]uint8{}, 0, 0, 0
+	s.starting = false
 	place := uint32(len(x.sent))
 	for to := range x.n {
 		x.prefix = x.prefix[:0]
