@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,11 +30,7 @@ func newBenchMulticastCommand() *cobra.Command {
 --destinations of the --groups groups, drawn anew for each message. All replicas and clients live in
 this process, over the fabric of your choice.
 
-  tram             groups with a leader each, in one-sided memory; clients write into the replicas'
-                   memory
-  tram-leaderless  groups that run AllConcur+, whose logs go down the tree in numbered streams; each
-                   client sits beside a server of the group where its message enters
-
+` + multicastStories() + `
 A message enters at the lowest common ancestor of its destinations and walks down the tree. If
 --destinations equals --groups, it always enters at the root. A file for --tree has a line for each
 group: its number and its parent's. The root names itself as its parent.
@@ -95,7 +92,8 @@ The keys of --json, besides the parameters:
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&p.Engine, "engine", bench.EngineTRAM, `engine, "tram" or "tram-leaderless"`)
+	flags.StringVar(&p.Engine, "engine", bench.MulticastEngines()[0],
+		"engine: "+strings.Join(bench.MulticastEngines(), " or "))
 	flags.StringVar(&p.Tree, "tree", "breadth",
 		"the tree of the groups: breadth, binary, chain or a file")
 	flags.IntVar(&p.Groups, "groups", 4, "number of groups")
@@ -105,7 +103,7 @@ The keys of --json, besides the parameters:
 	flags.IntVar(&p.Clients, "clients", 1, "number of clients")
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "messages that each client has under way")
 	flags.StringVar(&p.Failover, "failover", "",
-		`take leaders away meanwhile, by "crash" or "change"; engine tram only`)
+		`take leaders away meanwhile, by "crash" or "change"; engines with leaders only`)
 	flags.DurationVar(&p.For, "for", 5*time.Second,
 		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
@@ -115,8 +113,36 @@ The keys of --json, besides the parameters:
 		"RDMA device, for verbs (default: the first that is active)")
 	flags.StringVar(&gid, "gid", "", "the RDMA device's address or its index, for verbs")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	var values []string
+	for _, name := range bench.MulticastEngines() {
+		values = append(values, cobra.CompletionWithDesc(name, bench.MulticastStory(name)))
+	}
+	if err := command.RegisterFlagCompletionFunc("engine",
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("bench multicast: no such flag: engine")
+	}
 	return command
 }
+
+// multicastStories lists the engines, a story each.
+func multicastStories() string {
+	var text strings.Builder
+	for _, name := range bench.MulticastEngines() {
+		line := fmt.Sprintf("  %-16s", name)
+		for _, word := range strings.Fields(bench.MulticastStory(name)) {
+			if len(line)+1+len(word) > storyColumns {
+				text.WriteString(line + "\n")
+				line = strings.Repeat(" ", 18)
+			}
+			line += " " + word
+		}
+		text.WriteString(line + "\n")
+	}
+	return text.String()
+}
+
+// storyColumns is the width of help texts.
+const storyColumns = 100
 
 // writeMulticast writes a result as text.
 func writeMulticast(out io.Writer, r bench.MulticastResult) error {

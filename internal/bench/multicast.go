@@ -13,15 +13,6 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// The engines of an atomic multicast.
-const (
-	// EngineTRAM is package tram/replica: groups with a leader, in one-sided memory.
-	EngineTRAM = "tram"
-	// EngineTRAMLeaderless is AllConcur+ in each group, package tram's relay behind it and package
-	// tram/stream between the groups.
-	EngineTRAMLeaderless = "tram-leaderless"
-)
-
 // The ways to take a leader away, for MulticastParameters.Failover.
 const (
 	FailoverCrash  = "crash"
@@ -41,7 +32,7 @@ const replicasOfGroupMax = 64
 
 // MulticastParameters are the parameters of a run.
 type MulticastParameters struct {
-	// Engine is EngineTRAM or EngineTRAMLeaderless.
+	// Engine is one of MulticastEngines.
 	Engine string `json:"engine"`
 	// Tree names the tree's shape or file; Shape is the tree.
 	Tree  string     `json:"tree"`
@@ -68,9 +59,10 @@ func (p MulticastParameters) Validate() error {
 	refuse := func(format string, arguments ...any) error {
 		return fmt.Errorf("%w: %s", ErrParameters, fmt.Sprintf(format, arguments...))
 	}
+	row, known := multicastRowOf(p.Engine)
 	switch {
-	case p.Engine != EngineTRAM && p.Engine != EngineTRAMLeaderless:
-		return refuse("engine %q, want %q or %q", p.Engine, EngineTRAM, EngineTRAMLeaderless)
+	case !known:
+		return refuse("engine %q, want one of %q", p.Engine, MulticastEngines())
 	case p.Shape == nil || p.Shape.Groups() != p.Groups:
 		return refuse("no tree of %d groups", p.Groups)
 	case p.Replicas < 1 || p.Replicas > replicasOfGroupMax ||
@@ -88,9 +80,9 @@ func (p MulticastParameters) Validate() error {
 		return refuse("%d messages under way, want 1 to %d", p.Outstanding, MulticastOutstandingMax)
 	case p.Failover != "" && p.Failover != FailoverCrash && p.Failover != FailoverChange:
 		return refuse("failover %q, want %q or %q", p.Failover, FailoverCrash, FailoverChange)
-	case p.Failover != "" && p.Engine == EngineTRAMLeaderless:
-		return refuse("failover is measured with engine %q only: the other engine has no "+
-			"leaders to take away", EngineTRAM)
+	case p.Failover != "" && !row.led:
+		return refuse("engine %q has no leaders to take away: leave failover out, or measure "+
+			"engine %q", p.Engine, EngineTRAM)
 	case p.Failover != "" && p.Replicas < 3:
 		return refuse("failover with %d replicas a group, want at least 3: fewer do not survive "+
 			"the loss of their leader", p.Replicas)
@@ -100,10 +92,10 @@ func (p MulticastParameters) Validate() error {
 	return checkFabric(p.Fabric)
 }
 
-// Hosts returns the number of hosts that a run needs: one for each replica and, with EngineTRAM,
-// whose clients write to the replicas' memory, one for each client.
+// Hosts returns the number of hosts that a run needs: one for each replica and, if clients write to
+// the replicas' memory, one for each client.
 func (p MulticastParameters) Hosts() int {
-	if p.Engine == EngineTRAM {
+	if row, _ := multicastRowOf(p.Engine); row.clientsHaveHosts {
 		return p.Groups*p.Replicas + p.Clients
 	}
 	return p.Groups * p.Replicas
@@ -180,12 +172,8 @@ func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Ho
 			p.Hosts())
 	}
 	load := newMulticastLoad(p)
-	var engine multicastEngine
-	if p.Engine == EngineTRAM {
-		engine, err = newTRAM(p, regions, load)
-	} else {
-		engine, err = newLeaderless(p, regions, load, logger)
-	}
+	row, _ := multicastRowOf(p.Engine)
+	engine, err := row.make(p, regions, load, logger)
 	if err != nil {
 		return MulticastResult{}, err
 	}

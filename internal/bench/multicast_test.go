@@ -17,6 +17,38 @@ func testMulticastLoad() *multicastLoad {
 		Fabric:      fabric.Memory, For: time.Second})
 }
 
+// TestMulticastEngines: every engine of the table has a story, and parameters that name it say how
+// many hosts it needs and whether leaders can be taken away.
+func TestMulticastEngines(t *testing.T) {
+	t.Parallel()
+	good := MulticastParameters{Shape: tram.Breadth(2), Groups: 2, Replicas: 3, Destinations: 2,
+		Size: 8, Clients: 5, Outstanding: 1, Fabric: fabric.Memory, For: time.Second}
+	hosts, led := map[string]int{}, map[string]bool{}
+	for _, name := range MulticastEngines() {
+		p := good
+		p.Engine = name
+		if err := p.Validate(); err != nil || MulticastStory(name) == "" {
+			t.Errorf("%s: %v, story %q", name, err, MulticastStory(name))
+		}
+		hosts[name] = p.Hosts()
+		p.Failover = FailoverChange
+		led[name] = p.Validate() == nil
+	}
+	if hosts[EngineTRAM] != 11 || hosts[EngineTRAMLeaderless] != 6 || len(hosts) != 2 {
+		t.Errorf("hosts %v", hosts)
+	}
+	if !led[EngineTRAM] || led[EngineTRAMLeaderless] {
+		t.Errorf("leaders %v", led)
+	}
+	for _, name := range []string{"", "raft"} {
+		p := good
+		p.Engine = name
+		if err := p.Validate(); !errors.Is(err, ErrParameters) {
+			t.Errorf("%q: %v, want ErrParameters", name, err)
+		}
+	}
+}
+
 func TestMulticastLoadCountsFirstReplicas(t *testing.T) {
 	t.Parallel()
 	l := testMulticastLoad()
