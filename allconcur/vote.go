@@ -33,6 +33,13 @@ import (
 // N - c for both values in turn. Then 2t ≤ c + 2(N - c), so t ≤ N - c/2; and t = m votes for one
 // value leave none for another. A change of the generation builds on that.
 
+// votesMax is how many rounds a server may have voted for without having A-delivered them: the
+// current one, and the unreliable one before it.
+const votesMax = 2
+
+// VotesMax returns the maximum number of votes that Votes returns.
+func (e *Engine) VotesMax() int { return votesMax }
+
 // Votes lists this server's votes for rounds that it has not A-delivered, at most two, by ascending
 // round. It allocates.
 func (e *Engine) Votes() []order.Vote {

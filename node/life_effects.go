@@ -191,6 +191,9 @@ func (l *life) freezeEngine() {
 			}
 		}
 		var report generation.Report
+		if remains.VotesMax > 0 {
+			report.Bound = generation.BoundOf(remains.VotesMax)
+		}
 		for i := range remains.Votes {
 			report.Votes = append(report.Votes, l.vote(&remains.Votes[i]))
 		}

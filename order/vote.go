@@ -46,7 +46,12 @@ type Held struct {
 
 // Voter is an engine that returns its votes: for rounds that it has not A-delivered itself, but may
 // have enabled others to A-deliver, by ascending round.
-type Voter interface{ Votes() []Vote }
+type Voter interface {
+	Votes() []Vote
+	// VotesMax returns how many rounds a server may have voted for without having A-delivered them.
+	// It is the same at all servers of a group, at all times.
+	VotesMax() int
+}
 
 // Witness is an engine that saw the votes of others.
 type Witness interface{ KnownVotes() []KnownVote }

@@ -153,6 +153,7 @@ func (p *process) freeze() {
 // report adds what the engine voted for, saw and holds.
 func (p *process) report(report *generation.Report) {
 	if voter, votes := p.engine.(order.Voter); votes {
+		report.Bound = generation.BoundOf(voter.VotesMax())
 		for _, v := range voter.Votes() {
 			report.Votes = append(report.Votes, p.vote(v))
 		}

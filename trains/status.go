@@ -38,6 +38,9 @@ func (e *Engine) complete() order.Round {
 	return complete
 }
 
+// VotesMax returns the maximum number of votes that Votes returns: one for each train.
+func (e *Engine) VotesMax() int { return e.config.Trains }
+
 // Votes returns the rounds that this server has not A-delivered and that another server may have
 // A-delivered: those of which it has all wagons, at most Config.Trains. A server A-delivers a round
 // after its train came to all servers once more, so each of them has the vote. A new generation

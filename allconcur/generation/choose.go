@@ -7,14 +7,6 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// votesMax is how many rounds a server may have voted for without having A-delivered them. tailMax
-// is how many may have been A-delivered after the furthest head; with prompt delivery it is one
-// more.
-const (
-	votesMax = 2
-	tailMax  = 3
-)
-
 // choose determines the point from which a shard goes on: after which block, and with which rounds
 // after that block, so that nothing that may have been A-delivered is lost. It is a pure function
 // of the reports of the servers that promised, which are frozen since, and of the decision that is
@@ -33,11 +25,23 @@ const (
 //	         confirmed it), or
 //	     (c) it is a complete unreliable round, and a decided set of the round r+1 that follows
 //	         it in the same lineage is A-delivered by (a) or (b).
-//	(V3) A server that votes for round r has A-delivered round r-2. It has also A-delivered r-1
-//	     unless it voted for r-1; in that case r-1 is unreliable, and r a decided set.
+//	(V3) A server that votes for round r has A-delivered round r-T. It has also A-delivered each
+//	     round after that one unless it voted for it.
 //	(V4) Rounds are A-delivered in order.
 //	(V5) A new run begins where the last one ended. Votes in it come only from servers that have
 //	     A-delivered all rounds of the run before, and have them on disk.
+//
+// T is the bound of the run's kind of engine (Bound). These are the kinds:
+//
+//   - AllConcur and AllConcur+: T = 2. If a server votes for rounds r-1 and r, then r-1 is
+//     unreliable, and r a decided set.
+//   - TRAINS: T is the number of trains. No member is removed, so m is the size of the group. A
+//     server votes for r when it has the wagons of all members: there is one value of r, and (V1)
+//     holds. A server A-delivers r when the train of r has been at all servers once more, so all m
+//     voted for it. m ≥ c, so m ≥ t, and (V2a) holds. Its train came to a voter for the second
+//     time, as did those of the rounds before r. A server A-delivers the rounds of which the train
+//     comes for the third time. The trains come in turns. So of the rounds up to r, only the last T
+//     have not come for the third time, which is (V3). There are no confirmations.
 //
 // # What is required
 //
@@ -52,10 +56,10 @@ const (
 // of a round is known gave none for another. Let u be the number of voters that are not in K and
 // have no known vote for the round.
 //
-// Lemma 1: nothing later than d+2 was A-delivered anywhere, and nothing in a later run. An
+// Lemma 1: nothing later than d+T was A-delivered anywhere, and nothing in a later run. An
 // A-delivered round r has c voters by (V2), so one of them is in K. By (V3), that voter A-delivered
-// all rounds up to r except the last two, so r-2 ≤ d. A vote in a later run would make that run the
-// newest in K.
+// all rounds up to r except the last T, so r-T ≤ d. A vote in a later run would make that run the
+// newest in K. T is in the reports of all servers in K that voted in the run (Report.Bound).
 //
 // Lemma 2: a value that was A-delivered for d+1 passes. A value passes if a confirmation for it is
 // known, or a confirmation for a set that follows it as in (c), or if its known votes and the u
@@ -64,8 +68,8 @@ const (
 //   - (a) Each of its t voters is known as such or is among the u, because no other vote of that
 //     voter for the round can be known.
 //   - (b) c servers confirmed it, so one of them is in K.
-//   - (c) Case (a) or (b) holds for the set that follows, and all voters of that set have voted for
-//     this value by (V3).
+//   - (c) This is AllConcur+'s alone. Case (a) or (b) holds for the set that follows, and all
+//     voters of that set have voted for this value by (V3).
 //
 // Moreover, c servers voted for a value that was A-delivered, so a server in K did. Values for
 // which only servers outside of K are known to have voted therefore need not be considered.
@@ -88,9 +92,10 @@ const (
 // require k = 0, and t = q would require q ≤ u ≤ N-c, but q > N - c/2.
 //
 // Theorem: if a value was A-delivered for d+1, choose takes it (Lemmas 2 and 3), and then the same
-// holds for d+2. If no value passes for d+1, none was A-delivered, so none was for d+2 (V4). Values
-// that choose takes beyond that were not A-delivered anywhere, but neither was any other value, and
-// the servers in Origins A-broadcast them. Taking them does no harm.
+// holds for d+2, and so on up to d+T. If no value passes for a round, none was A-delivered, so none
+// was for later rounds (V4). Values that choose takes beyond that were not A-delivered anywhere,
+// but neither was any other value, and the servers in Origins A-broadcast them. Taking them does no
+// harm.
 //
 // A learner's head may be further than the heads in K. It then shows that much more of what was
 // A-delivered, and the same holds for the rounds after it.
@@ -114,7 +119,7 @@ const (
 // round in the last state. docs/design/prompt.md has the proof that this is what was A-delivered
 // promptly, if anything was, and that a value that passes has the same messages. A server in K has
 // perhaps not A-delivered the last two rounds before one that was A-delivered promptly. So tails
-// have up to three rounds.
+// have up to three rounds after a run of AllConcur+ (Bound.Tail).
 func choose(promises []Promised, follows *Decision, fault Fault) (Head, []TailRound) {
 	v := furthestSurvey(promises, follows, fault)
 	return v.choose(follows)
@@ -131,7 +136,7 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 	}
 	e := election{shard: v.shard}
 	for _, p := range v.promises {
-		if !v.remembers(p) || v.shard.Includes(p.Server) && !v.counts(v.shard, p) {
+		if !v.votes(p) {
 			continue
 		}
 		e.known = append(e.known, p.Server)
@@ -148,7 +153,7 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 		return tells
 	})
 	var tail []TailRound
-	for len(tail) < tailMax {
+	for len(tail) < v.longest(v.bound(follows)) {
 		round := v.head.Round + order.Round(len(tail)) + 1
 		next, found := e.elect(round, tail)
 		if !found && v.fault != FaultVouchedIgnored {
@@ -160,6 +165,37 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 		tail = append(tail, next)
 	}
 	return v.head, tail
+}
+
+// votes reports whether the votes of a server count, or that it has none.
+func (v *survey) votes(p Promised) bool {
+	return v.remembers(p) && (!v.shard.Includes(p.Server) || v.counts(v.shard, p))
+}
+
+// bound returns the bound of the run that choose goes on from. All servers of a run report the same
+// one, or 0 if they have no votes.
+func (v *survey) bound(follows *Decision) (bound Bound) {
+	if follows != nil && v.head.Generation < follows.Generation {
+		return follows.Bound
+	}
+	for _, p := range v.promises {
+		if p.Report.Run == v.run && v.votes(p) && bound.Votes() < p.Report.Bound.Votes() {
+			bound = p.Report.Bound
+		}
+	}
+	return bound
+}
+
+// longest returns how many rounds a tail may have.
+func (v *survey) longest(bound Bound) int {
+	switch v.fault {
+	case FaultTailShort:
+		return bound.Votes() - 1
+	case FaultTailOfAllConcur:
+		return Bound(0).Tail()
+	default:
+		return bound.Tail()
+	}
 }
 
 // records lists the rounds that the disks recorded in the newest run, if they matter: the promises

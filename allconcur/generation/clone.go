@@ -25,7 +25,7 @@ func (s *Synod) Clone() *Synod {
 // alike. It is for searches.
 func (s *Synod) AppendState(b []byte) []byte {
 	b = append(b, s.state.Encode()...)
-	b = appendReport(b, s.report)
+	b = appendReport(b, s.report, true)
 	for _, flag := range []bool{s.remembers, s.stalled, s.givingUp, s.prompt, s.broken != nil,
 		s.counted} {
 		b = appendBool(b, flag)
@@ -53,11 +53,11 @@ func (s *Synod) AppendState(b []byte) []byte {
 		b = appendBool(append(b, a.disk[:]...), a.original)
 	}
 	if s.phase == phaseAccepting {
-		b = appendDecision(b, &s.value)
+		b = appendDecision(b, &s.value, true)
 	}
 	for i := range s.stated {
 		b = binary.LittleEndian.AppendUint32(b, uint32(s.stated[i].server))
-		b = appendBool(appendDecision(b, &s.stated[i].decision), s.stated[i].turned)
+		b = appendBool(appendDecision(b, &s.stated[i].decision, true), s.stated[i].turned)
 	}
 	ids := slices.SortedFunc(maps.Keys(s.held), func(a, b [32]byte) int {
 		return slices.Compare(a[:], b[:])

@@ -36,7 +36,7 @@ func frozenSettings() (list []frozenSetting) {
 // frozenTally counts the outcomes of schedules.
 type frozenTally struct {
 	runs, frozen, beyond, two, followed, eons, older, removed, halted, forced, seen int
-	prompt, third                                                                   int
+	prompt, third, bound                                                            int
 }
 
 func (c *frozenTally) count(out frozenOutcome) {
@@ -49,6 +49,7 @@ func (c *frozenTally) count(out frozenOutcome) {
 		{&c.older, out.older},
 		{&c.removed, out.removed}, {&c.halted, out.halted}, {&c.forced, out.forced},
 		{&c.seen, out.seen > 0}, {&c.prompt, out.prompt}, {&c.third, out.third},
+		{&c.bound, out.bound},
 	} {
 		if k.holds {
 			*k.counter++
@@ -102,6 +103,7 @@ func TestFrozenEnginesCatch(t *testing.T) {
 		by    []error
 	}{
 		"tail forgotten":        {frozenPlant{choose: FaultTailForgotten}, []error{errLost}},
+		"tail short":            {frozenPlant{choose: FaultTailShort}, []error{errLost}},
 		"votes dropped":         {frozenPlant{dropVotes: true}, []error{errLost}},
 		"confirmations dropped": {frozenPlant{dropConfirmed: true}, []error{errLost}},
 		"no forward-backward":   {frozenPlant{engine: allconcur.FaultNoForwardBackward}, disagree},

@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // frozenSetting is a kind of shard whose engines are frozen at random.
@@ -25,11 +26,23 @@ type frozenSetting struct {
 	records bool
 	// prompt makes engines deliver promptly.
 	prompt bool
+	// trains is the number of trains of TRAINS' engine.
+	trains int
+}
+
+// ring reports whether the engines are TRAINS'.
+func (s frozenSetting) ring() bool { return s.engine == trains.EngineName }
+
+// frozenEngine is an engine that can be frozen.
+type frozenEngine interface {
+	order.Broadcaster
+	order.Voter
 }
 
 // frozenPlant is a bug to plant: in the engines, in choose, or in the report of a promise.
 type frozenPlant struct {
 	engine        allconcur.Fault
+	trains        trains.Fault
 	choose        Fault
 	dropConfirmed bool
 	dropVotes     bool
@@ -44,6 +57,7 @@ var (
 	errTwice    = errors.New("a server votes for two values of a round")
 	errVoters   = errors.New("a vote's voters are not those of its round")
 	errSeen     = errors.New("a server saw a vote that was not given")
+	errVotes    = errors.New("a server has more votes than its engine's bound")
 	errDisks    = errors.New("a majority has on disk what is behind the base")
 )
 
@@ -63,6 +77,8 @@ type frozenOutcome struct {
 	prompt   bool // a round was A-delivered promptly
 	// third says that some server A-delivered the third round beyond the base.
 	third bool
+	// bound says that some server A-delivered as many rounds beyond the base as there are trains.
+	bound bool
 	// recorded is how many rounds beyond the base were durable by records alone.
 	recorded int
 }
@@ -70,7 +86,7 @@ type frozenOutcome struct {
 // frozenServer is one process and its chain.
 type frozenServer struct {
 	id     order.ServerID
-	engine *allconcur.Engine
+	engine frozenEngine
 	run    Run
 	group  []order.ServerID // of the run, by place
 	shard  Membership       // the membership that counts in the run
@@ -196,25 +212,36 @@ func (w *frozenWorld) start(s *frozenServer, run Run, group []order.ServerID) er
 	if place < 0 || n < s.membership.Quorum() {
 		return nil
 	}
+	s.run, s.group, s.shard, s.remaining, s.last = run, group, s.membership, slices.Clone(group), 0
+	s.first = order.Round(len(s.delivered) + 1)
+	s.suspected, s.voted = map[order.ServerID]bool{}, map[order.Round]ballotKey{}
+	var err error
+	s.engine, err = w.newEngine(s, order.ServerID(place))
+	s.records = frozenRecords{synced: s.first - 1, last: s.first - 1}
+	w.out.eons = max(w.out.eons, int(run.Eon()))
+	return err
+}
+
+// newEngine makes the engine of a server's run.
+func (w *frozenWorld) newEngine(s *frozenServer, place order.ServerID) (frozenEngine, error) {
+	n := len(s.group)
+	if w.ring() {
+		return trains.New(trains.Config{Self: place, Servers: n, Trains: w.trains,
+			Generation: uint64(s.run), FirstRound: s.first, Change: w.change(s.shard),
+			Fault: w.plant.trains})
+	}
 	g, err := digraph.Complete(n)
 	if w.degree > 0 && n >= 2*w.degree {
 		g, err = digraph.GS(n, w.degree)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.run, s.group, s.shard, s.remaining, s.last = run, group, s.membership, slices.Clone(group), 0
-	s.first = order.Round(len(s.delivered) + 1)
-	s.suspected, s.voted = map[order.ServerID]bool{}, map[order.Round]ballotKey{}
-	shard := s.membership
-	s.engine, err = allconcur.New(allconcur.Config{
-		Engine: w.engine, Self: order.ServerID(place), Servers: n, Shard: len(shard.Members),
-		Reliable: g, Generation: uint64(run), FirstRound: s.first,
-		Fault: w.plant.engine, Change: w.change(shard), Prompt: w.prompt,
+	return allconcur.New(allconcur.Config{
+		Engine: w.engine, Self: place, Servers: n, Shard: len(s.shard.Members), Reliable: g,
+		Generation: uint64(s.run), FirstRound: s.first,
+		Fault: w.plant.engine, Change: w.change(s.shard), Prompt: w.prompt,
 	})
-	s.records = frozenRecords{synced: s.first - 1, last: s.first - 1}
-	w.out.eons = max(w.out.eons, int(run.Eon()))
-	return err
 }
 
 func (w *frozenWorld) change(shard Membership) func(order.Delivery) bool {
@@ -246,6 +273,9 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 		w.out.prompt = w.out.prompt || w.prompt && len(ready.Closings) == 0
 		if after, changes := changed(d, s.shard, len(w.servers)); w.eons && changes && s.last == 0 {
 			s.membership, s.last = after, d.Round+2
+			if w.ring() {
+				s.last = d.Round + order.Round(2*w.trains) - 1
+			}
 		}
 	}
 	for _, c := range ready.Closings {
@@ -292,7 +322,12 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 
 // voteOnce compares the server's votes with its earlier ones.
 func (s *frozenServer) voteOnce() error {
-	for _, v := range s.engine.Votes() {
+	votes := s.engine.Votes()
+	if len(votes) > s.engine.VotesMax() {
+		return fmt.Errorf("%w: server %d has %d, and the bound is %d", errVotes, s.id, len(votes),
+			s.engine.VotesMax())
+	}
+	for _, v := range votes {
 		key := ballotKey{v.Epoch, v.Reliable, len(v.Origins)}
 		if before, voted := s.voted[v.Round]; voted && before != key {
 			return fmt.Errorf("%w: server %d, round %d, %+v and %+v", errTwice, s.id, v.Round,
@@ -306,7 +341,11 @@ func (s *frozenServer) voteOnce() error {
 // receive handles a frame as a driver does: it keeps frames of later runs, and drops those of
 // earlier ones.
 func (w *frozenWorld) receive(s *frozenServer, f frozenFrame) {
-	run, err := allconcur.FrameGeneration(f.frame)
+	runOf := allconcur.FrameGeneration
+	if w.ring() {
+		runOf = trains.FrameGeneration
+	}
+	run, err := runOf(f.frame)
 	if err != nil || s.engine == nil || Run(run) > s.run {
 		s.early = append(s.early, f)
 		return
@@ -414,6 +453,7 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 	}
 	s.promised = true
 	if s.engine != nil && !r.Restarted && !w.plant.dropVotes {
+		r.Bound = BoundOf(s.engine.VotesMax())
 		for _, v := range s.engine.Votes() {
 			value := contentOf(v.Delivery, s.group)
 			value.Epoch, value.Reliable, value.Origins = v.Epoch, v.Reliable,
@@ -432,10 +472,12 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 			}
 			r.Votes = append(r.Votes, vote)
 		}
-		for _, h := range s.engine.Held() {
-			held := contentOf(h.Delivery, s.group)
-			held.Epoch, held.Reliable = h.Epoch, h.Reliable
-			r.Vouched = append(r.Vouched, held)
+		if holder, holds := s.engine.(order.Holder); holds {
+			for _, h := range holder.Held() {
+				held := contentOf(h.Delivery, s.group)
+				held.Epoch, held.Reliable = h.Epoch, h.Reliable
+				r.Vouched = append(r.Vouched, held)
+			}
 		}
 		known, err := w.known(s)
 		if err != nil {
@@ -450,7 +492,11 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 
 // known lists the votes of others that a server saw, and compares them with what these servers did.
 func (w *frozenWorld) known(s *frozenServer) (list []KnownVote, err error) {
-	for _, v := range s.engine.KnownVotes() {
+	witness, sees := s.engine.(order.Witness)
+	if !sees {
+		return nil, nil
+	}
+	for _, v := range witness.KnownVotes() {
 		k := KnownVote{Voter: s.group[v.Voter], Round: v.Round, Epoch: v.Epoch,
 			Reliable:  v.Reliable,
 			Confirmed: v.Confirmed, Origins: outside(v.Origins, s.group)}
@@ -613,6 +659,7 @@ func (w *frozenWorld) judge() error {
 		}
 	}
 	w.out.third = w.out.beyond > 2
+	w.out.bound = w.ring() && w.out.beyond == w.trains
 	w.out.followed = w.out.beyond == 2 && !tail[0].Reliable && tail[1].Reliable
 	return nil
 }

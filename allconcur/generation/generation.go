@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -80,6 +81,50 @@ type Vote struct {
 	Voters []order.ServerID
 }
 
+// Bound is how many rounds a server may have voted for in a run without having A-delivered them. It
+// is a property of the kind of engine that the run has (order.Voter). So it bounds the rounds that
+// may have been A-delivered after the furthest head. The zero value is AllConcur's bound.
+type Bound uint8
+
+const (
+	// votesOfAllConcur is what the zero Bound stands for.
+	votesOfAllConcur = 2
+	// boundMax is the greatest bound.
+	boundMax = 64
+)
+
+// BoundOf returns the bound of an engine that votes for up to so many rounds, at least 1 and at
+// most 64.
+func BoundOf(votes int) Bound {
+	if votes < 1 || votes > boundMax {
+		panic(fmt.Sprintf("generation: invariant broken: an engine votes for %d rounds", votes))
+	}
+	if votes == votesOfAllConcur {
+		return 0
+	}
+	return Bound(votes)
+}
+
+// Votes returns how many rounds a server may have voted for without having A-delivered them.
+func (b Bound) Votes() int {
+	if b == 0 {
+		return votesOfAllConcur
+	}
+	return int(b)
+}
+
+// Tail returns how many rounds may have been A-delivered after the furthest head. AllConcur+ has
+// prompt delivery, with which it is one more than the votes (choose.go).
+func (b Bound) Tail() int {
+	if b == 0 {
+		return votesOfAllConcur + 1
+	}
+	return int(b)
+}
+
+// sound reports whether b could be a BoundOf.
+func (b Bound) sound() bool { return b <= boundMax && b != votesOfAllConcur }
+
 // TailRound is a round that the generation begins with because it may have been A-delivered. Two of
 // them are the same value only if all fields are equal.
 type TailRound struct {
@@ -148,8 +193,10 @@ type Report struct {
 	// Restarted says that the process that took part in Run is gone, and its votes with it. The
 	// synod fills it in.
 	Restarted bool
-	// Votes are the votes that this node had in Run when its engine stopped, by ascending round, at
-	// most two.
+	// Bound is that of the engine of Run. It is 0 for a node without votes of that engine.
+	Bound Bound
+	// Votes are the votes that this node had in Run when its engine stopped, by ascending round, as
+	// many as Bound allows.
 	Votes []Vote
 	// Known are all votes and confirmations of others in Run that the node's engine saw for rounds
 	// that it had not A-delivered.
@@ -189,11 +236,12 @@ func (r Report) hadPerhaps(head Head) bool {
 // Decision is the value that the synod decides for a generation.
 type Decision struct {
 	Generation Generation
-	// Base is the block after which the generation begins. The rounds of Tail follow it, at most
-	// two, or three with prompt delivery. All members hold and have executed both before they take
-	// part.
+	// Base is the block after which the generation begins. The rounds of Tail follow it. All
+	// members hold and have executed both before they take part.
 	Base Head
 	Tail []TailRound
+	// Bound is that of the run that Tail is of. Tail has no more rounds than it allows.
+	Bound Bound
 	// Members are the nodes that form the group, ascending. A driver leaves out a node that is no
 	// longer a member after Tail.
 	Members []order.ServerID
@@ -207,7 +255,7 @@ func (d Decision) First() order.Round { return d.Base.Round + order.Round(len(d.
 
 // Equal reports whether two decisions are the same.
 func (d Decision) Equal(other Decision) bool {
-	return d.Generation == other.Generation && d.Base == other.Base &&
+	return d.Generation == other.Generation && d.Base == other.Base && d.Bound == other.Bound &&
 		slices.Equal(d.Members, other.Members) && slices.Equal(d.Disks, other.Disks) &&
 		slices.EqualFunc(d.Tail, other.Tail, TailRound.Equal)
 }
@@ -247,7 +295,8 @@ func (d Decision) lost(server order.ServerID, disk DiskID) bool {
 // sound reports whether a decision could be one of a chain's.
 func (d Decision) sound() bool {
 	if d.Generation == 0 || d.Base.Generation >= d.Generation || len(d.Members) == 0 ||
-		len(d.Disks) != len(d.Members) || !ascending(d.Members) || len(d.Tail) > tailMax {
+		len(d.Disks) != len(d.Members) || !ascending(d.Members) || !d.Bound.sound() ||
+		len(d.Tail) > d.Bound.Tail() {
 		return false
 	}
 	if d.First() <= d.Base.Round {
@@ -351,4 +400,8 @@ const (
 	FaultVouchedIgnored
 	// FaultVouchedEarliest takes what a server held that A-broadcast in an earlier state.
 	FaultVouchedEarliest
+	// FaultTailShort takes one round less than servers may have voted for.
+	FaultTailShort
+	// FaultTailOfAllConcur takes no more rounds than after a run of AllConcur's.
+	FaultTailOfAllConcur
 )

@@ -288,6 +288,7 @@ func (s *Synod) propose(v survey) Decision {
 		}
 	}
 	fresh.Base, fresh.Tail = v.choose(s.state.Decided)
+	fresh.Bound = v.bound(s.state.Decided)
 	return fresh
 }
 

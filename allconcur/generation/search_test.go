@@ -113,7 +113,7 @@ func (x *search) key(w *searchWorld) (key [16]byte) {
 		b = append(b, w.nodes[i].sum[:]...)
 	}
 	if w.decided != nil {
-		b = appendDecision(b, w.decided)
+		b = appendDecision(b, w.decided, true)
 	}
 	x.scratch = b
 	sum := sha256.Sum256(b)

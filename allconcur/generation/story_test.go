@@ -13,7 +13,7 @@ import (
 // -rewrite and read the difference.
 //
 //	choose shard=5          the point from which a shard goes on; one line for each promise:
-//	  0 round=7 run=1 [restarted] [votes=8:U,9:Rx] [confirmed] [voters=0,1,2]
+//	  0 round=7 run=1 [restarted] [bound=4] [votes=8:U,9:Rx] [confirmed] [voters=0,1,2]
 //
 // A vote is a round, and U or R with the name of a set. With confirmed, the last vote is confirmed.
 func TestStories(t *testing.T) {
@@ -49,6 +49,10 @@ func chooseStory(t *testing.T, d *datadriven.TestData) string {
 				p.Report.Run = NewRun(1, eon)
 			case "restarted":
 				p.Report.Restarted = true
+			case "bound":
+				var most int
+				scan(t, value, "%d", &most)
+				p.Report.Bound = BoundOf(most)
 			case "votes":
 				votes = value
 			case "confirmed":

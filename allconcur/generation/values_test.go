@@ -62,6 +62,7 @@ func TestEqualValues(t *testing.T) {
 			d.Tail[0].Epoch++
 		}, "members": func(d *Decision) { d.Members[1] = 7 },
 		"disks": func(d *Decision) { d.Disks[1] = DiskID{3} },
+		"bound": func(d *Decision) { d.Bound = BoundOf(3) },
 	} {
 		other := decision()
 		change(&other)

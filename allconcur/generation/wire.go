@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -17,11 +18,13 @@ const serversMax = 1024
 
 // wireVersion is the first byte of a message, so that nodes of other versions drop it.
 // wireVersionRecords is that of a promise with recorded rounds, wireVersionVouched that of one with
-// rounds that prompt delivery may have A-delivered. Nodes that know of none drop it.
+// rounds that prompt delivery may have A-delivered, and wireVersionBound that of a message about a
+// run with another bound than AllConcur's. Nodes that know of none drop it.
 const (
 	wireVersion        = 2
 	wireVersionRecords = 3
 	wireVersionVouched = 4
+	wireVersionBound   = 5
 )
 
 // The layout. All numbers are little-endian.
@@ -37,10 +40,11 @@ const (
 //	vote        round, confirmed u8, voters
 //	known vote  voter u32, round u64, epoch u64, reliable u8, confirmed u8, origins
 //	report      head, disk, original u8, durable u64, perhaps u8, perhaps-to u64, run u64,
-//	            restarted u8, shard, membership, count u8, votes, count u16, known votes,
-//	            count u16, former memberships with their heights; in versions 3 and 4 also
-//	            count u8, the recorded rounds; in version 4 also count u8, the vouched rounds
-//	decision    generation u64, head, count u8, rounds, members, disks
+//	            restarted u8, shard, membership, in version 5 bound u8, count u8, votes, count
+//	            u16, known votes, count u16, former memberships with their heights; in versions 3
+//	            to 5 also count u8, the recorded rounds; in versions 4 and 5 also count u8, the
+//	            vouched rounds
+//	decision    generation u64, head, in version 5 bound u8, count u8, rounds, members, disks
 const (
 	flagRegroup = 1 << iota
 	flagValue
@@ -91,7 +95,8 @@ func appendRound(b []byte, r TailRound) []byte {
 	return append(b, r.Content[:]...)
 }
 
-func appendReport(b []byte, r Report) []byte {
+// appendReport appends a report, with its bound and all lists if it is bounded.
+func appendReport(b []byte, r Report, bounded bool) []byte {
 	b = appendHead(b, r.Head)
 	b = append(b, r.Disk[:]...)
 	b = appendBool(b, r.Original)
@@ -102,6 +107,9 @@ func appendReport(b []byte, r Report) []byte {
 	b = appendBool(b, r.Restarted)
 	b = appendMembership(b, r.Shard)
 	b = appendMembership(b, r.Membership)
+	if bounded {
+		b = append(b, byte(r.Bound))
+	}
 	b = append(b, byte(len(r.Votes)))
 	for _, v := range r.Votes {
 		b = appendRound(b, v.TailRound)
@@ -122,10 +130,10 @@ func appendReport(b []byte, r Report) []byte {
 		b = appendMembership(b, former.Membership)
 		b = binary.LittleEndian.AppendUint64(b, former.Until)
 	}
-	if len(r.Recorded)+len(r.Vouched) > 0 {
+	if bounded || len(r.Recorded)+len(r.Vouched) > 0 {
 		b = appendRounds(b, r.Recorded)
 	}
-	if len(r.Vouched) > 0 {
+	if bounded || len(r.Vouched) > 0 {
 		b = appendRounds(b, r.Vouched)
 	}
 	return b
@@ -139,9 +147,13 @@ func appendRounds(b []byte, rounds []TailRound) []byte {
 	return b
 }
 
-func appendDecision(b []byte, d *Decision) []byte {
+// appendDecision appends a decision, with its bound if it is bounded.
+func appendDecision(b []byte, d *Decision, bounded bool) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Generation))
 	b = appendHead(b, d.Base)
+	if bounded {
+		b = append(b, byte(d.Bound))
+	}
 	b = append(b, byte(len(d.Tail)))
 	for _, r := range d.Tail {
 		b = appendRound(b, r)
@@ -171,8 +183,10 @@ func (m Message) Encode(b []byte) []byte {
 	if m.Kind == KindAccepted {
 		flags |= flagDisk
 	}
-	version := byte(wireVersion)
+	version, bounded := byte(wireVersion), m.bounded()
 	switch {
+	case bounded:
+		version = wireVersionBound
 	case m.Kind != KindPromise:
 	case len(m.Report.Vouched) > 0:
 		version = wireVersionVouched
@@ -189,15 +203,27 @@ func (m Message) Encode(b []byte) []byte {
 		b = appendBool(append(b, m.Disk[:]...), m.Original)
 	}
 	if m.Kind == KindPromise {
-		b = appendReport(b, m.Report)
+		b = appendReport(b, m.Report, bounded)
 	}
 	if m.Value != nil {
-		b = appendDecision(b, m.Value)
+		b = appendDecision(b, m.Value, bounded)
 	}
 	if m.Known != nil {
-		b = appendDecision(b, m.Known)
+		b = appendDecision(b, m.Known, bounded)
 	}
 	return b
+}
+
+// bounded reports whether a message is about a run with another bound than AllConcur's.
+func (m Message) bounded() bool {
+	return m.Kind == KindPromise && m.Report.Bound != 0 || anyBounded(m.Value, m.Known)
+}
+
+// anyBounded reports whether a decision has another bound than AllConcur's.
+func anyBounded(decisions ...*Decision) bool {
+	return slices.ContainsFunc(decisions, func(d *Decision) bool {
+		return d != nil && d.Bound != 0
+	})
 }
 
 // DecodeMessage decodes a message. It accepts exactly the bytes that Encode returns for valid
@@ -210,9 +236,11 @@ func DecodeMessage(b []byte) (Message, error) {
 		r.records = true
 	case wireVersionVouched:
 		r.records, r.vouched = true, true
+	case wireVersionBound:
+		r.records, r.vouched, r.bounded = true, true, true
 	default:
 		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d to %d", ErrMessage,
-			version, wireVersion, wireVersionVouched)
+			version, wireVersion, wireVersionBound)
 	}
 	m := Message{Kind: Kind(r.u8())}
 	flags := r.u8()
@@ -240,24 +268,30 @@ func DecodeMessage(b []byte) (Message, error) {
 	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 ||
 		flags&flagReport != 0 != (m.Kind == KindPromise) ||
 		flags&flagDisk != 0 != (m.Kind == KindAccepted) ||
-		r.vouched != (len(m.Report.Vouched) > 0) ||
+		r.bounded != m.bounded() ||
+		!r.bounded && r.vouched != (len(m.Report.Vouched) > 0) ||
 		r.records && !r.vouched && len(m.Report.Recorded) == 0 {
 		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
 	}
 	return m, nil
 }
 
-// stateMagic begins the state's file and names its format. stateMagicV2 is the previous format. In
-// it, a disk took 8 bytes, which are the first 8 of the 16 here, and memberships and ballots named
-// no disk.
+// stateMagic begins the state's file and names its format. stateMagicBound is that of a state with
+// a decision after a run with another bound than AllConcur's. Programs that know of none refuse it.
+// stateMagicV2 is an older format. In it, a disk took 8 bytes, which are the first 8 of the 16
+// here, and memberships and ballots named no disk.
 const (
-	stateMagic   = "ledgerd generation 3\n"
-	stateMagicV2 = "ledgerd generation 2\n"
+	stateMagic      = "ledgerd generation 3\n"
+	stateMagicBound = "ledgerd generation 4\n"
+	stateMagicV2    = "ledgerd generation 2\n"
 )
 
 // Encode returns the bytes of the state's file: magic, fields, CRC-32C.
 func (s State) Encode() []byte {
-	b := []byte(stateMagic)
+	b, bounded := []byte(stateMagic), anyBounded(s.AcceptedValue, s.Decided)
+	if bounded {
+		b = []byte(stateMagicBound)
+	}
 	var flags byte
 	if s.AcceptedValue != nil {
 		flags |= flagValue
@@ -274,10 +308,10 @@ func (s State) Encode() []byte {
 	b = appendBallot(b, s.Promised)
 	b = appendBallot(b, s.Accepted)
 	if s.AcceptedValue != nil {
-		b = appendDecision(b, s.AcceptedValue)
+		b = appendDecision(b, s.AcceptedValue, bounded)
 	}
 	if s.Decided != nil {
-		b = appendDecision(b, s.Decided)
+		b = appendDecision(b, s.Decided, bounded)
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -285,8 +319,8 @@ func (s State) Encode() []byte {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // DecodeState decodes the bytes of a state's file. No bytes decode to the zero value, the state of
-// a new node. It returns ErrMessage for bytes that are not from Encode, in this version or the
-// previous one.
+// a new node. It returns ErrMessage for bytes that are not from Encode, in this version or an older
+// one.
 func DecodeState(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil
@@ -295,14 +329,15 @@ func DecodeState(b []byte) (State, error) {
 	if len(b) >= len(stateMagic)+4 {
 		magic = string(b[:len(stateMagic)])
 	}
-	if magic != stateMagic && magic != stateMagicV2 {
+	if magic != stateMagic && magic != stateMagicBound && magic != stateMagicV2 {
 		return State{}, fmt.Errorf("%w: no generation file of this version", ErrMessage)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
 		return State{}, fmt.Errorf("%w: the generation file is damaged", ErrMessage)
 	}
-	r := reader{bytes: body[len(stateMagic):], v2: magic == stateMagicV2}
+	r := reader{bytes: body[len(stateMagic):], v2: magic == stateMagicV2,
+		bounded: magic == stateMagicBound}
 	flags := r.u8()
 	s := State{Disk: r.disk(), Activated: Run(r.u64()), Shard: r.membership()}
 	if !r.v2 {
@@ -318,8 +353,9 @@ func DecodeState(b []byte) (State, error) {
 	if err := r.end(); err != nil {
 		return State{}, err
 	}
-	if flags&^byte(flagValue|flagKnown) != 0 {
-		return State{}, fmt.Errorf("%w: flags %#x", ErrMessage, flags)
+	if flags&^byte(flagValue|flagKnown) != 0 ||
+		r.bounded != anyBounded(s.AcceptedValue, s.Decided) {
+		return State{}, fmt.Errorf("%w: flags %#x, format %q", ErrMessage, flags, magic)
 	}
 	return s, nil
 }
@@ -332,6 +368,8 @@ type reader struct {
 	v2     bool // a state of version 2
 	// records says that a report has recorded rounds, vouched that it also has vouched ones.
 	records, vouched bool
+	// bounded says that reports and decisions have bounds.
+	bounded bool
 }
 
 func (r *reader) fail(why string) {
@@ -435,6 +473,19 @@ func (r *reader) round() TailRound {
 	return t
 }
 
+// bound reads a bound, if there are any.
+func (r *reader) bound() Bound {
+	if !r.bounded {
+		return 0
+	}
+	b := Bound(r.u8())
+	if !b.sound() {
+		r.fail("no engine has this bound")
+		return 0
+	}
+	return b
+}
+
 // rounds reads a number of rounds.
 func (r *reader) rounds(most int) int {
 	count := int(r.u8())
@@ -449,8 +500,8 @@ func (r *reader) report() Report {
 	p := Report{Head: r.head(), Disk: r.disk(), Original: r.bool(), Durable: r.u64(),
 		Perhaps: r.bool(), PerhapsTo: r.u64(), Run: Run(r.u64()), Restarted: r.bool(),
 		Shard:      r.membership(),
-		Membership: r.membership()}
-	for i := range r.rounds(votesMax) {
+		Membership: r.membership(), Bound: r.bound()}
+	for i := range r.rounds(p.Bound.Votes()) {
 		v := Vote{TailRound: r.round(), Confirmed: r.bool(), Voters: r.servers()}
 		if i > 0 && v.Round != p.Votes[i-1].Round+1 {
 			r.fail("votes are not for successive rounds")
@@ -469,7 +520,7 @@ func (r *reader) report() Report {
 	if !r.records {
 		return p
 	}
-	for i := range r.rounds(votesMax) {
+	for i := range r.rounds(votesOfAllConcur) {
 		recorded := r.round()
 		if i > 0 && recorded.Round != p.Recorded[i-1].Round+1 {
 			r.fail("recorded rounds are not successive")
@@ -482,7 +533,7 @@ func (r *reader) report() Report {
 	if !r.vouched {
 		return p
 	}
-	for i := range r.rounds(votesMax) {
+	for i := range r.rounds(votesOfAllConcur) {
 		vouched := r.round()
 		if i > 0 && vouched.Round <= p.Vouched[i-1].Round || len(vouched.Removed) > 0 {
 			r.fail("vouched rounds are not ascending, or remove servers")
@@ -493,8 +544,8 @@ func (r *reader) report() Report {
 }
 
 func (r *reader) decision() *Decision {
-	d := &Decision{Generation: Generation(r.u64()), Base: r.head()}
-	for range r.rounds(tailMax) {
+	d := &Decision{Generation: Generation(r.u64()), Base: r.head(), Bound: r.bound()}
+	for range r.rounds(d.Bound.Tail()) {
 		d.Tail = append(d.Tail, r.round())
 	}
 	d.Members = r.servers()

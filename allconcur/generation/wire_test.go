@@ -1,6 +1,8 @@
 package generation
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"reflect"
 	"testing"
@@ -14,6 +16,16 @@ func exampleDecision() *Decision {
 		Tail: []TailRound{{Round: 12, Epoch: 4, Origins: []order.ServerID{0, 1, 2}},
 			{Round: 13, Epoch: 5, Reliable: true, Origins: []order.ServerID{0, 2},
 				Removed: []order.ServerID{1}, Content: [32]byte{7}}}}
+}
+
+// exampleLong is a decision with as many rounds as its bound allows, more than after AllConcur.
+func exampleLong() *Decision {
+	d := exampleDecision()
+	d.Bound = BoundOf(5)
+	for round := order.Round(14); round < 17; round++ {
+		d.Tail = append(d.Tail, TailRound{Round: round, Epoch: 5})
+	}
+	return d
 }
 
 func exampleMessages() []Message {
@@ -36,7 +48,19 @@ func exampleMessages() []Message {
 	vouched.Vouched = []TailRound{{Round: 12, Epoch: 5, Reliable: true, Content: [32]byte{9}}}
 	both.Vouched = append(vouched.Vouched, TailRound{Round: 14, Epoch: 4,
 		Origins: []order.ServerID{1}, Content: [32]byte{8}})
+	long, bounded := *exampleLong(), report
+	bounded.Bound, bounded.Votes = long.Bound, nil
+	for _, r := range long.Tail {
+		bounded.Votes = append(bounded.Votes, Vote{TailRound: r, Voters: shard.Members})
+	}
+	one := bounded
+	one.Bound, one.Votes = BoundOf(1), one.Votes[:1]
 	return []Message{
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: bounded},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: one},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: both,
+			Value: &long, Known: d},
+		{Kind: KindAccept, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Value: &long},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: recorded},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: vouched},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: both},
@@ -76,6 +100,7 @@ func FuzzDecodeState(f *testing.F) {
 	f.Add(State{Disk: DiskID{4}, Activated: NewRun(2, 3),
 		Shard: Membership{Number: 1, Members: []order.ServerID{3}}, Instance: 3,
 		Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d}.Encode())
+	f.Add(State{Disk: DiskID{4}, AcceptedValue: d, Decided: exampleLong()}.Encode())
 	f.Add([]byte(stateMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodeState(b)
@@ -168,6 +193,8 @@ func TestRoundTrips(t *testing.T) {
 		{Disk: DiskID{4}, Activated: NewRun(2, 3), Instance: 3, Start: d.Base,
 			Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d},
 		{Disk: DiskID{4}, Promised: Ballot{3, 1, DiskID{7}}, AcceptedValue: d},
+		{Disk: DiskID{4}, AcceptedValue: d, Decided: exampleLong()},
+		{Disk: DiskID{4}, AcceptedValue: exampleLong()},
 		{Disk: DiskID{4}, Shard: Membership{Number: 1, Members: []order.ServerID{3},
 			Disks: []DiskID{{8}}}, Decided: d},
 	} {
@@ -222,7 +249,8 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-// Only promises with recorded or vouched rounds have versions that older nodes drop.
+// Only promises with recorded or vouched rounds, and messages about runs with another bound than
+// AllConcur's, have versions that older nodes drop.
 func TestVersionOfRecords(t *testing.T) {
 	t.Parallel()
 	for _, m := range exampleMessages() {
@@ -233,6 +261,9 @@ func TestVersionOfRecords(t *testing.T) {
 		if len(m.Report.Vouched) > 0 {
 			want = wireVersionVouched
 		}
+		if m.bounded() {
+			want = wireVersionBound
+		}
 		b := m.Encode(nil)
 		if b[0] != want {
 			t.Errorf("a message of kind %d has version %d, want %d", m.Kind, b[0], want)
@@ -242,6 +273,83 @@ func TestVersionOfRecords(t *testing.T) {
 			if _, err := DecodeMessage(b); (err == nil) != (version == want) {
 				t.Errorf("kind %d as version %d: %v", m.Kind, version, err)
 			}
+		}
+	}
+}
+
+// TestOldFormatStays: states and messages that are about AllConcur's runs alone have the bytes that
+// programs wrote before there were bounds. Other states say so in their first line.
+func TestOldFormatStays(t *testing.T) {
+	t.Parallel()
+	d, messages := exampleDecision(), sha256.New()
+	for _, m := range exampleMessages() {
+		if !m.bounded() {
+			messages.Write(m.Encode(nil))
+		}
+	}
+	state := State{Disk: DiskID{4}, Activated: NewRun(2, 3), Start: d.Base, Instance: 3,
+		AcceptedValue: d, Decided: d}
+	before := sha256.Sum256(state.Encode())
+	for name, c := range map[string]struct{ got, want string }{
+		"messages": {hex.EncodeToString(messages.Sum(nil)),
+			"9f54ead8ffde71055ad27d40068bd053186d4df5c3eb546411e94475de7e83fc"},
+		"state": {hex.EncodeToString(before[:]),
+			"3223daf734067b2855e3c8339b8ec3e3a182767697a927c4dc6282e8286e73e6"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %s", name, c.got)
+		}
+	}
+	state.Decided = exampleLong()
+	if b := state.Encode(); string(b[:len(stateMagicBound)]) != stateMagicBound {
+		t.Errorf("a state with a bound begins with %q", b[:len(stateMagicBound)])
+	}
+}
+
+// TestBounds: a report has no more votes, and a decision no more rounds, than its bound allows, and
+// no bound has two forms.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for votes, want := range map[int][2]int{1: {1, 1}, 2: {2, 3}, 3: {3, 3}, 64: {64, 64}} {
+		b := BoundOf(votes)
+		if b.Votes() != want[0] || b.Tail() != want[1] || !b.sound() {
+			t.Errorf("%d votes: %d, and a tail of %d", votes, b.Votes(), b.Tail())
+		}
+	}
+	long := func(rounds int, bound Bound) *Decision {
+		d := exampleDecision()
+		d.Bound, d.Tail = bound, nil
+		for i := range rounds {
+			d.Tail = append(d.Tail, TailRound{Round: d.Base.Round + 1 + order.Round(i)})
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		d    *Decision
+		good bool
+	}{
+		"as long as allowed":         {long(64, 64), true},
+		"too long":                   {long(5, 4), false},
+		"too long after AllConcur":   {long(4, 0), false},
+		"a bound that is too great":  {long(1, 65), false},
+		"AllConcur's, in a new form": {long(1, 2), false},
+	} {
+		m := Message{Kind: KindAccept, Generation: 3, Value: c.d}
+		if _, err := DecodeMessage(m.Encode(nil)); (err == nil) != c.good || c.d.sound() != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := DecodeState(State{Decided: c.d}.Encode()); (err == nil) != c.good {
+			t.Errorf("%s, in a state: %v", name, err)
+		}
+	}
+	for votes, good := range map[int]bool{0: true, 4: true, 5: false} {
+		m := Message{Kind: KindPromise, Report: Report{Bound: 4}}
+		for i := range votes {
+			m.Report.Votes = append(m.Report.Votes, Vote{TailRound: TailRound{
+				Round: order.Round(i + 1)}})
+		}
+		if _, err := DecodeMessage(m.Encode(nil)); (err == nil) != good {
+			t.Errorf("%d votes of 4: %v", votes, err)
 		}
 	}
 }

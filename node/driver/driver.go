@@ -93,9 +93,11 @@ type Group struct {
 
 // Remains is what a run leaves behind on a server that is no longer in it.
 type Remains struct {
-	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, at most two.
-	// Servers are places in Config.Peers.
-	Votes []order.Vote
+	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, and VotesMax
+	// how many such votes a server of the run may have; 0 if the engine has none. Servers are
+	// places in Config.Peers.
+	Votes    []order.Vote
+	VotesMax int
 	// Known are the votes of others that the engine saw for such rounds. Servers are places in
 	// Config.Peers.
 	Known []order.KnownVote

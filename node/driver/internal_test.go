@@ -70,6 +70,7 @@ func (s *scripted) Trust(server order.ServerID) error {
 }
 
 func (s *scripted) Votes() []order.Vote { defer s.lock()(); return s.votes }
+func (s *scripted) VotesMax() int       { return 5 }
 
 func (s *scripted) Ready() order.Ready {
 	defer s.lock()()
@@ -455,7 +456,7 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 		if len(remains.Untaken) != 1 || remains.Untaken[0].Messages[0].Origin != 3 {
 			t.Errorf("untaken: %+v", remains.Untaken)
 		}
-		if len(remains.Votes) != 1 || remains.Votes[0].Members[1] != 3 ||
+		if remains.VotesMax != 5 || len(remains.Votes) != 1 || remains.Votes[0].Members[1] != 3 ||
 			remains.Votes[0].Delivery.Messages[0].Origin != 3 {
 			t.Errorf("votes: %+v", remains.Votes)
 		}

@@ -122,7 +122,7 @@ func (r *running) remains() Remains {
 	if w, sees := r.engine.(order.Witness); sees {
 		remains.Known = w.KnownVotes()
 	}
-	remains.Votes = v.Votes()
+	remains.Votes, remains.VotesMax = v.Votes(), v.VotesMax()
 	for i := range remains.Known {
 		vote := &remains.Known[i]
 		vote.Voter, vote.Origins = r.group.Members[vote.Voter], r.peerPlaces(vote.Origins)
