@@ -98,10 +98,11 @@ func TestEonsCatch(t *testing.T) {
 }
 
 // TestVotes stops a ring at any moment. What a server A-delivered, each of the others has
-// A-delivered or votes for, with equal contents, in order.
+// A-delivered or votes for, with equal contents, in order. Nobody has more votes than VotesMax, and
+// with one less a server would not know what another one A-delivered.
 func TestVotes(t *testing.T) {
 	t.Parallel()
-	voted := 0
+	voted, needed := 0, false
 	for seed := uint64(1); seed <= 1500; seed++ {
 		choose := seeded(seed)
 		w, err := newNetwork(Config{Servers: 1 + choose(5), Trains: 1 + choose(4)}, choose)
@@ -116,8 +117,11 @@ func TestVotes(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for p, engine := range w.engines {
-			known := slices.Clone(w.rounds[p])
-			for _, vote := range engine.Votes() {
+			known, votes := slices.Clone(w.rounds[p]), engine.Votes()
+			if len(votes) > engine.VotesMax() || engine.VotesMax() != int(engine.trains) {
+				t.Fatalf("seed %d: %d votes, of %d", seed, len(votes), engine.VotesMax())
+			}
+			for _, vote := range votes {
 				known = append(known, vote.Delivery)
 				voted++
 			}
@@ -127,10 +131,12 @@ func TestVotes(t *testing.T) {
 					t.Fatalf("seed %d: %d A-delivered %v, %d knows of %v", seed, q, w.rounds[q], p,
 						known)
 				}
+				needed = needed || engine.VotesMax() > 1 && len(votes) == engine.VotesMax() &&
+					len(w.rounds[q]) == len(known)
 			}
 		}
 	}
-	if voted == 0 {
-		t.Error("nobody ever voted")
+	if voted == 0 || !needed {
+		t.Errorf("%d votes, and all that a server may have were needed: %v", voted, needed)
 	}
 }
