@@ -140,6 +140,15 @@ type Broadcaster interface {
 	Status() Status
 }
 
+// Prober is an engine that may rest without noticing that a server is gone, under an eventually
+// perfect detector.
+type Prober interface {
+	// Probe makes the group show whether it still goes on, even if nobody has anything to say. A
+	// driver calls it when a server that it suspects already shows that it left the run: if the
+	// suspicion was false before, the engine was told nothing new.
+	Probe()
+}
+
 // Borrower is a Broadcaster that can say when it has no further use for a frame.
 type Borrower interface {
 	Broadcaster

@@ -68,9 +68,10 @@
 //     been everywhere.
 //   - There is at most one copy of each train that a server takes.
 //
-// Under ◇P (DetectorEventual) no member is removed in a run. If one fails, the ring stands still.
+// Under ◇P (DetectorEventual) no member is removed in a run. If one fails, the ring stands still. A
+// suspicion makes resting trains go round, so that a ring at rest shows it, too (rest.go).
 // What was A-delivered anywhere is held by every member, so the votes of any of them (Engine.Votes)
-// show what a new generation of the group has to begin with. Suspicions change nothing, so no
+// show what a new generation of the group has to begin with. Suspicions change nothing else, so no
 // mistake of a detector does harm.
 //
 // Always: an idle group is silent (rest.go). Memory is bounded: the wagons of 2·Trains rounds, and

@@ -98,7 +98,10 @@ type heldRound struct {
 	wagons [][]byte
 }
 
-var _ order.Borrower = (*Engine)(nil)
+var (
+	_ order.Borrower = (*Engine)(nil)
+	_ order.Prober   = (*Engine)(nil)
+)
 
 // New returns the engine of one server, before its first round. An error wraps ErrConfig.
 func New(config Config) (*Engine, error) {
@@ -109,7 +112,7 @@ func New(config Config) (*Engine, error) {
 	e := &Engine{
 		config: config, self: config.Self, n: config.Servers,
 		trains:  order.Round(config.Trains),
-		perfect: config.Detector == DetectorPerfect,
+		perfect: config.Detector == DetectorPerfect || config.Fault == FaultSuspicionBelieved,
 		ring:    firstServers(config.Servers), members: firstServers(config.Servers),
 		arrived: config.FirstRound - 1, attached: config.FirstRound - 1,
 		delivered: config.FirstRound - 1, restsFrom: config.FirstRound, epoch: 1,
@@ -258,7 +261,8 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 }
 
 // Suspect reports that the failure detector suspects a server. Under P the ring goes on without it.
-// Under ◇P nothing changes but the status.
+// Under ◇P the status changes, and trains that rest go round, to show whether the ring still goes
+// on.
 func (e *Engine) Suspect(server order.ServerID) error {
 	e.begin()
 	switch {
@@ -270,8 +274,18 @@ func (e *Engine) Suspect(server order.ServerID) error {
 		e.leaveRing(e.ring & one(server))
 	default:
 		e.suspected |= one(server)
+		e.probe()
 	}
 	return nil
+}
+
+// Probe makes the trains go round under ◇P, as a suspicion does. A driver calls it when a server
+// that it suspects already shows that it left the run: the suspicion may have been false before, so
+// that the trains came back and rest.
+func (e *Engine) Probe() {
+	if e.begin(); e.halted == "" && !e.perfect {
+		e.probe()
+	}
 }
 
 // Trust reports that the detector no longer suspects a server. Under P it is ignored.

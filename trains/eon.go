@@ -20,10 +20,20 @@ func (e *Engine) noteChange(d order.Delivery) {
 	if e.config.Change == nil || !e.config.Change(d) || e.last != 0 {
 		return
 	}
-	e.last = d.Round + rotationsHeld*e.trains - 1
+	e.last = d.Round + ChangeRounds(e.config.Trains) - 1
 	if e.config.Fault == FaultLastRoundShort {
 		e.last--
 	}
+}
+
+// ChangeRounds returns how many rounds a run of a ring may have from that of a change on: the
+// change's round to the last one. A further change in them is A-delivered in the same eon, so a
+// chain whose changes take effect one eon at a time ignores it. 0 trains mean TrainsDefault.
+func ChangeRounds(trains int) order.Round {
+	if trains == 0 {
+		trains = TrainsDefault
+	}
+	return rotationsHeld * order.Round(trains)
 }
 
 // inEon reports whether servers attach wagons to the train of a round.

@@ -97,46 +97,120 @@ func TestEonsCatch(t *testing.T) {
 	}
 }
 
-// TestVotes stops a ring at any moment. What a server A-delivered, each of the others has
-// A-delivered or votes for, with equal contents, in order. Nobody has more votes than VotesMax, and
-// with one less a server would not know what another one A-delivered.
-func TestVotes(t *testing.T) {
-	t.Parallel()
-	voted, needed := 0, false
-	for seed := uint64(1); seed <= 1500; seed++ {
-		choose := seeded(seed)
-		w, err := newNetwork(Config{Servers: 1 + choose(5), Trains: 1 + choose(4)}, choose)
-		if err != nil {
-			t.Fatal(err)
+// votes stops a ring under ◇P at any moment. What a server A-delivered, each of the others has
+// A-delivered or votes for, with equal contents, in order. Nobody has more votes than VotesMax.
+// needed says that a server that votes for so many would not know what another one A-delivered if
+// it had one less.
+func votes(choose func(n int) int, fault Fault) (needed bool, err error) {
+	w, err := newNetwork(Config{Servers: 1 + choose(5), Trains: 1 + choose(4), Fault: fault},
+		choose)
+	if err != nil {
+		return false, err
+	}
+	for p := range w.n() {
+		w.submit(p, choose(8))
+	}
+	w.enough = 1 + choose(200)
+	if err := w.play(0); err != nil {
+		return false, err
+	}
+	for p, engine := range w.engines {
+		known, voted := slices.Clone(w.rounds[p]), engine.Votes()
+		if len(voted) > engine.VotesMax() || engine.VotesMax() != w.config.Trains {
+			return false, fmt.Errorf("%d votes for %d rounds of %d, with %d trains", p, len(voted),
+				engine.VotesMax(), w.config.Trains)
 		}
-		for p := range w.n() {
-			w.submit(p, choose(8))
+		for _, vote := range voted {
+			known = append(known, vote.Delivery)
 		}
-		w.enough = 1 + choose(200)
-		if err := w.play(0); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		for p, engine := range w.engines {
-			known, votes := slices.Clone(w.rounds[p]), engine.Votes()
-			if len(votes) > engine.VotesMax() || engine.VotesMax() != int(engine.trains) {
-				t.Fatalf("seed %d: %d votes, of %d", seed, len(votes), engine.VotesMax())
+		for q := range w.n() {
+			if len(w.rounds[q]) > len(known) ||
+				!equalRounds(w.rounds[q], known[:len(w.rounds[q])]) {
+				return false, fmt.Errorf("%d A-delivered %v, %d knows of %v", q, w.rounds[q], p,
+					known)
 			}
-			for _, vote := range votes {
-				known = append(known, vote.Delivery)
-				voted++
-			}
-			for q := range w.n() {
-				if len(w.rounds[q]) > len(known) ||
-					!equalRounds(w.rounds[q], known[:len(w.rounds[q])]) {
-					t.Fatalf("seed %d: %d A-delivered %v, %d knows of %v", seed, q, w.rounds[q], p,
-						known)
-				}
-				needed = needed || engine.VotesMax() > 1 && len(votes) == engine.VotesMax() &&
-					len(w.rounds[q]) == len(known)
-			}
+			needed = needed || engine.VotesMax() > 1 && len(voted) == engine.VotesMax() &&
+				len(w.rounds[q]) == len(known)
 		}
 	}
-	if voted == 0 || !needed {
-		t.Errorf("%d votes, and all that a server may have were needed: %v", voted, needed)
+	return needed, nil
+}
+
+func TestVotes(t *testing.T) {
+	t.Parallel()
+	needed := false
+	for seed := uint64(1); seed <= 1500; seed++ {
+		all, err := votes(seeded(seed), FaultNone)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		needed = needed || all
+	}
+	if !needed {
+		t.Error("no server needed all the votes that it may have")
+	}
+}
+
+// standstill crashes servers of a ring under ◇P. As soon as the detectors of the others know, each
+// of them waits for a train that does not come, at work or at rest, so its driver sees that the
+// ring stands still.
+func standstill(choose func(n int) int, fault Fault) error {
+	w, err := newNetwork(Config{Servers: 2 + choose(4), Trains: 1 + choose(4), Fault: fault},
+		choose)
+	if err != nil {
+		return err
+	}
+	w.errless = true
+	for p := range w.n() {
+		w.submit(p, choose(4))
+	}
+	w.enough = 1 + choose(200)
+	if err := w.play(choose(2)); err != nil {
+		return err
+	}
+	w.crash(choose(w.n()))
+	w.enough = 0
+	if err := w.play(0); err != nil {
+		return err
+	}
+	for p, engine := range w.engines {
+		status := engine.Status()
+		if !w.crashed[p] && (engine.CanBroadcast() || len(status.Awaited) != 1) {
+			return fmt.Errorf("%d does not wait for a train: %+v", p, status)
+		}
+	}
+	return nil
+}
+
+func TestStandstill(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(1); seed <= 600; seed++ {
+		if err := standstill(seeded(seed), FaultNone); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	for seed := uint64(1); standstill(seeded(seed), FaultSuspicionIgnored) == nil; seed++ {
+		if seed == 100 {
+			t.Fatal("a suspicion that is ignored is not caught")
+		}
+	}
+}
+
+// TestVotesCatch plants bugs that make votes worthless to a new generation, and one with which a
+// ring goes on without a working member.
+func TestVotesCatch(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultVotesShort, FaultOneRotation, FaultJoinerDelivers,
+		FaultSuspicionBelieved} {
+		caught := uint64(0)
+		for seed := uint64(1); seed <= 300 && caught == 0; seed++ {
+			if _, err := votes(seeded(seed), fault); err != nil {
+				caught = seed
+				t.Logf("%v, seed %d: %v", fault, seed, err)
+			}
+		}
+		if caught == 0 {
+			t.Errorf("%v is not caught", fault)
+		}
 	}
 }

@@ -40,13 +40,22 @@ const (
 	// FaultRestsEarly lets trains rest a rotation too soon, before all servers have A-delivered the
 	// last payload.
 	FaultRestsEarly
+	// FaultSuspicionBelieved goes on without a suspected server under ◇P, as under P. The published
+	// algorithm does so with any detector.
+	FaultSuspicionBelieved
+	// FaultSuspicionIgnored lets trains rest under ◇P while a member that they have to pass is
+	// gone.
+	FaultSuspicionIgnored
+	// FaultVotesShort leaves the last round out of the votes.
+	FaultVotesShort
 	faultEnd
 )
 
 // faultNames are the names on a command line.
 var faultNames = [faultEnd]string{"none", "filter-by-view", "stale-answered", "clock-not-strict",
 	"dead-heard", "joiner-delivers", "one-maker", "empty-unmarked", "one-rotation",
-	"wagon-under-train", "resend-some", "last-round-short", "rests-early"}
+	"wagon-under-train", "resend-some", "last-round-short", "rests-early", "suspicion-believed",
+	"suspicion-ignored", "votes-short"}
 
 // hearsDead reports whether a fault takes frames of removed servers.
 func (e *Engine) hearsDead() bool {

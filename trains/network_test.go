@@ -30,6 +30,8 @@ type network struct {
 	rounds  [][]order.Delivery
 	// losesTail makes a crash also lose the last frames of each of the server's channels.
 	losesTail bool
+	// errless keeps the detector from erring under ◇P.
+	errless bool
 	// steps counts, and stepsMax bounds, what happens.
 	steps int
 	// enough is the number of steps after which a run stops, 0 for none.
@@ -260,7 +262,7 @@ func (w *network) play(crashes int) (err error) {
 			}
 			continue
 		}
-		if w.config.Detector == DetectorEventual && w.choose(9) == 0 {
+		if w.config.Detector == DetectorEventual && !w.errless && w.choose(9) == 0 {
 			w.err()
 		}
 		all := w.possible()
@@ -285,6 +287,7 @@ func (w *network) err() {
 	if err := opinion(other); err != nil {
 		w.fail("%d refuses an opinion of %d: %w", observer, other, err)
 	}
+	w.pump(observer)
 }
 
 // judge judges a group at rest.

@@ -9,7 +9,8 @@ import "github.com/ledgerd/ledgerd/order"
 //
 // A server that has something to say and no train calls one. It tells all servers the round that it
 // waits for, as if that round had a payload, so no train rests for the next rotations. A server
-// that fails does the same to all servers that know of it: its removal has to be A-delivered.
+// that fails does the same to all servers that know of it: under P its removal has to be
+// A-delivered, and under ◇P the ring has to show that it stands still.
 
 // rests reports whether the train of a round may rest where it is.
 func (e *Engine) rests(round order.Round) bool {
@@ -30,6 +31,23 @@ func (e *Engine) callTrain(payload []byte) {
 	e.pending, e.hasPending = append(e.pending[:0], payload...), true
 	round := e.attached + 1
 	e.keepGoing(round)
+	e.wakeAll(round)
+}
+
+// probe makes the trains go round, for a server that suspects another one under ◇P. A ring that
+// rests, or that is about to, does not notice that a member failed, or never began. With the probe,
+// either the trains come here again, or the server waits for one and its driver sees that the ring
+// stands still.
+func (e *Engine) probe() {
+	if round := e.attached + 1; !e.isAlone() && !e.ended &&
+		e.config.Fault != FaultSuspicionIgnored {
+		e.keepGoing(round)
+		e.wakeAll(round)
+	}
+}
+
+// wakeAll tells all servers that this one waits for a round.
+func (e *Engine) wakeAll(round order.Round) {
 	frame := encodeWake(e.config.Layout, e.config.Generation, round)
 	for left := e.ring &^ one(e.self); left != 0; left &= left - 1 {
 		e.send(left.least(), frame)

@@ -65,6 +65,9 @@ func (e *Engine) Votes() []order.Vote {
 		votes = append(votes, order.Vote{Round: round, Epoch: epoch, Members: members,
 			Origins: members, Delivery: d})
 	}
+	if e.config.Fault == FaultVotesShort && len(votes) > 0 {
+		votes = votes[:len(votes)-1]
+	}
 	return votes
 }
 

@@ -13,7 +13,7 @@ import (
 // TestStories runs the traces in testdata/stories, which read as stories. After an intended change,
 // rewrite them with -rewrite and read the difference.
 //
-//	ring servers=3 trains=1           a new ring under P
+//	ring servers=3 trains=1           a new ring under P, or under ◇P with eventual
 //	broadcast server=0 [payload=x]    A-broadcast
 //	deliver from=0 to=1 [frames=2]    deliver the next frames of a channel, all without a number
 //	go                                deliver all frames, A-broadcast empty messages when due
@@ -29,8 +29,12 @@ func TestStories(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "ring" {
 				var err error
-				w, err = newNetwork(Config{Servers: number(t, d, "servers", 3), Generation: 1,
-					Trains: number(t, d, "trains", 1), Detector: DetectorPerfect}, seeded(1))
+				config := Config{Servers: number(t, d, "servers", 3), Generation: 1,
+					Trains: number(t, d, "trains", 1), Detector: DetectorPerfect}
+				if d.HasArg("eventual") {
+					config.Detector = DetectorEventual
+				}
+				w, err = newNetwork(config, seeded(1))
 				if err != nil {
 					return err.Error() + "\n"
 				}
@@ -88,6 +92,10 @@ func (w *network) tell(t *testing.T, d *datadriven.TestData) {
 			if s := engine.Status(); !w.crashed[p] {
 				w.note("%d: round %d, members %v, awaits %v, A-delivered %d", p, s.Round, s.Members,
 					s.Awaited, engine.Delivered())
+				if w.config.Detector == DetectorEventual {
+					w.note("   suspects %v, may A-broadcast: %t", s.Suspected,
+						engine.CanBroadcast())
+				}
 			}
 		}
 	default:
