@@ -12,10 +12,6 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// changeRounds is the number of rounds, from that of a change on, in which no further change takes
-// effect, as in the ledger.
-const changeRounds = 3
-
 // block is the result of a round with entries. It does not contain runs or generations. It never
 // changes, and all servers share it: two blocks are equal if and only if their pointers are.
 type block struct {
@@ -30,6 +26,9 @@ type block struct {
 	members *membership
 	changed uint64
 	former  []shard.Former
+	// spacing is the number of rounds, from that of a change on, in which no further change takes
+	// effect. It is the same in all blocks of a chain.
+	spacing order.Round
 }
 
 // ancestor returns the block at a height up to the block's own.
@@ -44,8 +43,9 @@ func (b *block) ancestor(height uint64) *block {
 type blocks map[[32]byte]*block
 
 // newGenesis returns block 0, with the first members.
-func newGenesis(servers int) *block {
-	g := &block{time: genesisTime, members: &membership{disks: make([]generation.DiskID, servers)}}
+func newGenesis(servers int, spacing order.Round) *block {
+	g := &block{time: genesisTime, spacing: spacing,
+		members: &membership{disks: make([]generation.DiskID, servers)}}
 	for s := range servers {
 		g.members.members = append(g.members.members, order.ServerID(s))
 	}
@@ -74,6 +74,7 @@ func (all blocks) next(
 		height: parent.height + 1, hash: hash, parent: parent, round: round, epoch: epoch,
 		time: time, entries: entries,
 		members: parent.members, changed: parent.changed, former: parent.former,
+		spacing: parent.spacing,
 	}
 	for _, m := range entries {
 		if c, is := decodeChange(m.Payload); is {
@@ -87,7 +88,7 @@ func (all blocks) next(
 // change applies an ordered change, unless it is invalid or comes too soon after the one before.
 func (b *block) change(c change) {
 	if b.changed == b.height || b.changed > 0 &&
-		b.round < b.ancestor(b.changed).round+changeRounds {
+		b.round < b.ancestor(b.changed).round+b.spacing {
 		return
 	}
 	next := b.members.after(c)

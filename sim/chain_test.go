@@ -38,7 +38,7 @@ func TestPayloadsKeepTheirMarks(t *testing.T) {
 
 func TestChainsAgree(t *testing.T) {
 	t.Parallel()
-	all, genesis := make(blocks), newGenesis(3)
+	all, genesis := make(blocks), newGenesis(3, 3)
 	a, b := newChain(all, []*block{genesis}), newChain(all, []*block{genesis})
 	for _, c := range []*chain{a, b} {
 		c.execute(0, 1, []order.Message{say(0, "one"), {Origin: 1}})
@@ -74,7 +74,7 @@ func TestChainsAgree(t *testing.T) {
 
 func TestDisksCountAsTheChainSays(t *testing.T) {
 	t.Parallel()
-	m := newGenesis(3).members
+	m := newGenesis(3, 3).members
 	old, renewed := newDiskID(stream(1, 0)), newDiskID(stream(2, 0))
 	if !m.counts(1, old, true) || m.counts(1, renewed, false) || m.counts(5, old, true) {
 		t.Error("in the genesis the original disks count, and no others")

@@ -9,7 +9,7 @@ import (
 // fillDisk returns a disk with a chain of two synced groups, of 2 and 3 blocks, and 2 unsynced
 // blocks.
 func fillDisk() (*disk, *chain) {
-	all, genesis := make(blocks), newGenesis(3)
+	all, genesis := make(blocks), newGenesis(3, 3)
 	c := newChain(all, []*block{genesis})
 	d := newDisk(newDiskID(stream(1, 0)), genesis)
 	round := order.Round(0)

@@ -18,7 +18,8 @@
 // # The life of a shard
 //
 // Under an eventually perfect detector (◇P, the default of Group), a run is the life of a shard:
-// many runs of the engines, in eons and generations. Each server has a disk (disk.go), and
+// many runs of the engines, in eons and generations. (Rings of package trains stand still with each
+// crash, and generations go on from their votes.) Each server has a disk (disk.go), and
 // processes that come and go (process.go). A process runs shard.Member, the machine that a node
 // runs, with production's timing and a tick of a tenth of a second. The files here are the driver
 // around it:

@@ -14,14 +14,21 @@ import (
 // engineRow is how the simulator runs one of ledgerd's engines.
 type engineRow struct {
 	name string
-	// options, if set, returns the options of a group that needs others than AllConcur's. The row
-	// then has no check and no make.
-	options func(g *Group, row engineRow) (Options, error)
-	// toOne says that the engine goes on down to one server: it needs no majority.
+	// toOne says that the engine goes on down to one server under a perfect detector: it needs no
+	// majority.
 	toOne bool
 	// unreliable says that the engine has unreliable rounds, to which a group returns when its
 	// faults are over.
 	unreliable bool
+	// neverHalts says that an engine halts in no run that the faults of the simulator can make.
+	neverHalts bool
+	// reliable returns the digraph along which the servers of a group learn of failures.
+	reliable func(servers int) (*digraph.Digraph, error)
+	// spacing returns the number of rounds, from that of a change of the membership on, in which no
+	// further change takes effect: those that may follow it in the same run.
+	spacing func(g *Group) order.Round
+	// describe describes a frame in a trace. It may be nil.
+	describe func(frame []byte) string
 	// check returns an error if the engine cannot be made for a group.
 	check func(g *Group, s seat) error
 	// make makes the engine of a server.
@@ -30,11 +37,21 @@ type engineRow struct {
 
 // engineRows is the table of the engines.
 var engineRows = []engineRow{
-	{name: allconcur.EngineAllConcurPlus, unreliable: true, check: checkAllConcur,
-		make: makeAllConcur},
-	{name: allconcur.EngineAllConcur, check: checkAllConcur, make: makeAllConcur},
-	{name: trains.EngineName, toOne: true, options: ringOptions},
+	{name: allconcur.EngineAllConcurPlus, unreliable: true, reliable: ofShard,
+		spacing: allConcurSpacing, check: checkAllConcur, make: makeAllConcur},
+	{name: allconcur.EngineAllConcur, reliable: ofShard, spacing: allConcurSpacing,
+		check: checkAllConcur, make: makeAllConcur},
+	{name: trains.EngineName, toOne: true, neverHalts: true, reliable: digraph.Complete,
+		spacing: ringSpacing, describe: trains.Describe, check: checkRing, make: makeRing},
 }
+
+// ofShard returns the reliable digraph that a shard of this size gets.
+func ofShard(servers int) (*digraph.Digraph, error) {
+	return digraph.Reliable(servers, digraph.Target{})
+}
+
+// allConcurSpacing is as in the ledger.
+func allConcurSpacing(*Group) order.Round { return 3 }
 
 // Engines lists the names of the engines that a Group can have.
 func Engines() []string {

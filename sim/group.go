@@ -87,8 +87,7 @@ func (g *Group) turnFault() turn.Fault {
 }
 
 // Options returns the options that run the group, without a seed: as many crashes as it tolerates,
-// and everything else left to the seed. The reliable digraph is the one that a shard of this size
-// gets. The error wraps ErrOptions.
+// and everything else left to the seed. The error wraps ErrOptions.
 func (g Group) Options() (Options, error) {
 	if g.Servers < 1 || g.Servers > ServersMax {
 		return Options{}, fmt.Errorf("%w: %d servers, want 1 to %d", ErrOptions, g.Servers,
@@ -98,10 +97,7 @@ func (g Group) Options() (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	if row.options != nil {
-		return row.options(&g, row)
-	}
-	reliable, err := digraph.Reliable(g.Servers, digraph.Target{})
+	reliable, err := row.reliable(g.Servers)
 	if err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
@@ -132,7 +128,7 @@ func (g Group) Options() (Options, error) {
 	}
 	options := Options{
 		Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, Crashes: AsTolerated,
-		Faults: g.Faults, Detector: g.Detector, group: g, engine: row,
+		Faults: g.Faults, Detector: g.Detector, Describe: row.describe, group: g, engine: row,
 		New: func(self order.ServerID) (order.Broadcaster, error) {
 			own := first
 			own.self = self
@@ -142,7 +138,7 @@ func (g Group) Options() (Options, error) {
 	if options.lives() {
 		options.reliable = make([]*digraph.Digraph, options.slots()+1)
 		for n := 1; n <= options.slots(); n++ {
-			if options.reliable[n], err = digraph.Reliable(n, digraph.Target{}); err != nil {
+			if options.reliable[n], err = row.reliable(n); err != nil {
 				return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 			}
 		}

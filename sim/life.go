@@ -132,7 +132,7 @@ func (s *simulation) newLife() {
 		olds:    stream(o.Seed, driverStream+3), recorders: stream(o.Seed, driverStream+4),
 		asides:  stream(o.Seed, driverStream+5),
 		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask),
-		blocks: make(blocks), genesis: newGenesis(o.Servers),
+		blocks: make(blocks), genesis: newGenesis(o.Servers, o.engine.spacing(&o.group)),
 		judged: newJudged(),
 	}
 	s.life, s.network.extraLast = l, true

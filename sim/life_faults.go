@@ -312,6 +312,9 @@ func (s *simulation) review(observer, target order.ServerID) {
 func (s *simulation) lifeSuspects(p *process, target order.ServerID) {
 	if s.watches(p.self, target) && s.bad(p.self, target) {
 		s.trace.Say(s.now, "%d hears that %d left the run", p.self, target)
+		if prober, probes := p.engine.(order.Prober); probes && p.suspects[target] {
+			prober.Probe()
+		}
 		p.suspect(target, true)
 		s.settleSoon(p.self)
 	}

@@ -66,6 +66,9 @@ const (
 	PlantRecordsIgnored
 	// PlantRecordsFirst forms a generation with them although a majority remembers its votes.
 	PlantRecordsFirst
+	// PlantTailOfTwo forms a generation with at most two rounds after its base, whatever the
+	// engine.
+	PlantTailOfTwo
 	// PlantVouchedIgnored forms a generation without what was perhaps A-delivered promptly. It
 	// switches Group.Prompt on.
 	PlantVouchedIgnored
@@ -82,7 +85,7 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
 	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
-	"records-ignored", "records-first", "vouched-ignored"}
+	"records-ignored", "records-first", "tail-of-two", "vouched-ignored"}
 
 // String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
@@ -120,6 +123,8 @@ func (p Plant) synod() generation.Fault {
 		return generation.FaultRecordsIgnored
 	case PlantRecordsFirst:
 		return generation.FaultRecordsFirst
+	case PlantTailOfTwo:
+		return generation.FaultTailOfAllConcur
 	case PlantVouchedIgnored:
 		return generation.FaultVouchedIgnored
 	}

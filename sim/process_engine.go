@@ -380,6 +380,9 @@ func (p *process) reportEnd() {
 	places, ended := p.turn.Ended()
 	if !ended {
 		reason := p.turn.Halted()
+		if p.sim.options.engine.neverHalts {
+			p.sim.breach(p.self, "its engine halts: "+reason)
+		}
 		p.retire("halted: " + reason)
 		p.step(shard.EngineHalted{Run: g.Run, Reason: reason})
 		return

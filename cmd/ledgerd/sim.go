@@ -28,11 +28,22 @@ var simPlants = append([]allconcur.Fault{
 	allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
 }, allconcur.PromptFaults()...)
 
-// simRingPlants returns the bugs of --engine trains: all that show without the end of an eon.
+// simRingPlants returns the bugs of --engine trains: all but the one that the life of a shard makes
+// up for.
 func simRingPlants() []trains.Fault {
 	return slices.DeleteFunc(trains.Faults(), func(fault trains.Fault) bool {
 		return fault == trains.FaultLastRoundShort
 	})
+}
+
+// takesPerfect reports whether a run of a ring is one under a perfect detector unless --detector is
+// given: only servers crash, and the bug, if there is one, shows there.
+func takesPerfect(faults string, group *sim.Group) bool {
+	switch group.TrainsFault {
+	case trains.FaultSuspicionBelieved, trains.FaultSuspicionIgnored, trains.FaultVotesShort:
+		return false
+	}
+	return group.Plant == sim.PlantNone && faults == sim.FaultCrash.String()
 }
 
 // simPlantNames returns the names that --plant accepts.
@@ -235,8 +246,10 @@ rounds are delivered in turns (docs/design/interleaving.md). It uses a perfect
 detector.
 
 With --engine trains, the servers form a ring that --trains T trains go round
-(TRAINS). It uses a perfect detector, so the only faults are crashes: all servers
-but one may crash.
+(TRAINS). With crashes only, it uses a perfect detector unless --detector is
+given: all servers but one may crash. With other --faults or --detector eventual,
+a ring stands still with each crash, and the next generation begins with the
+servers' votes.
 
 --plant puts a bug into every server, to see that it is found. dropped-forward,
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
@@ -258,6 +271,9 @@ hundred seeds).`,
 
   # A ring of 5 servers and 8 trains, of which 4 servers may crash
   ledgerd sim check --engine trains --servers 5 --trains 8 --seeds 1000
+
+  # Everything that can happen to a ring of 5
+  ledgerd sim check --engine trains --servers 5 --seeds 1000 --faults all
 
   # More crashes than 5 servers tolerate, for a script
   ledgerd sim check --engine allconcur+ --servers 5 --seeds 500 --crashes 4 --json`,
@@ -395,7 +411,8 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 			strings.Join(simPlantNames(), ", "))
 	case ofRing && !ring:
 		return refuse("--plant %s is a bug of rings: use --engine trains", o.plant)
-	case ring && o.plant != "" && !ofRing && group.TurnFault == turn.FaultNone:
+	case ring && o.plant != "" && !ofRing && group.TurnFault == turn.FaultNone &&
+		group.Plant == sim.PlantNone:
 		return refuse("--plant %s is no bug of rings: use another --engine", o.plant)
 	}
 	group.Trains = o.trains
@@ -408,8 +425,9 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		o.inFlight = max(o.inFlight, interleave.FaultsInFlight)
 	}
 	group.InFlight = o.inFlight
-	if (o.inFlight > 1 || o.engine == trains.EngineName || group.Fault != allconcur.FaultNone &&
-		group.Fault <= allconcur.FaultPrunedTooSoon) && !detectorGiven {
+	if (o.inFlight > 1 || o.engine == trains.EngineName && takesPerfect(o.faults, &group) ||
+		group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon) &&
+		!detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
 	}
 	at := slices.Index(simDetectorNames(), o.detector)
@@ -484,7 +502,7 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	if smaller.Faults != sim.FaultCrash {
 		replay += " --faults " + smaller.Faults.String()
 	}
-	if o.detector != allconcur.DetectorEventual.String() {
+	if o.detector != allconcur.DetectorEventual.String() || o.engine == trains.EngineName {
 		replay += " --detector " + o.detector
 	}
 	if o.alone {

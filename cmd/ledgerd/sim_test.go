@@ -200,21 +200,29 @@ func TestSimCheckRings(t *testing.T) {
 	if err != nil || !strings.Contains(out, "trains, 4 servers, seeds 1 to 40: 40 passed") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = runSim(t, append(ring, "--seeds", "60", "--plant", "filter-by-view", "--json")...)
-	var report simReport
-	if err == nil || json.Unmarshal([]byte(out), &report) != nil || report.Failed == 0 {
-		t.Fatalf("%v\n%s", err, out)
+	out, err = runSim(t, append(ring, "--seeds", "20", "--faults", "all")...)
+	if err != nil || !strings.Contains(out, "20 passed") || !strings.Contains(out, "generations") {
+		t.Errorf("%v\n%s", err, out)
 	}
-	replay := strings.Fields(report.Failures[0].Replay)
-	out, err = runSim(t, replay[2:]...)
-	if err == nil || !strings.Contains(out, report.Failures[0].Property) {
-		t.Errorf("%v is %v\n%s", replay, err, out)
+	for _, plant := range []string{"filter-by-view", "suspicion-believed"} {
+		out, err = runSim(t, append(ring, "--seeds", "60", "--plant", plant, "--json")...)
+		var report simReport
+		if err == nil || json.Unmarshal([]byte(out), &report) != nil || report.Failed == 0 {
+			t.Fatalf("%s: %v\n%s", plant, err, out)
+		}
+		replay := strings.Fields(report.Failures[0].Replay)
+		out, err = runSim(t, replay[2:]...)
+		if err == nil || !strings.Contains(out, report.Failures[0].Property) {
+			t.Errorf("%v is %v\n%s", replay, err, out)
+		}
 	}
 	for _, wrong := range [][]string{
 		{"check", "--engine", "allconcur", "--servers", "4", "--trains", "2"},
 		{"check", "--engine", "trains", "--servers", "4", "--trains", "65"},
-		{"check", "--engine", "trains", "--servers", "4", "--faults", "all"},
-		{"check", "--engine", "trains", "--servers", "4", "--detector", "eventual"},
+		{"check", "--engine", "trains", "--servers", "4", "--faults", "all", "--detector",
+			"perfect"},
+		{"check", "--engine", "trains", "--servers", "4", "--detector", "eventual-paper"},
+		{"check", "--engine", "trains", "--servers", "4", "--prompt"},
 		{"check", "--engine", "trains", "--servers", "65"},
 		{"check", "--engine", "trains", "--servers", "4", "--plant", "early-delivery"},
 		{"check", "--engine", "allconcur", "--servers", "4", "--plant", "filter-by-view"},

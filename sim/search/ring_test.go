@@ -145,7 +145,7 @@ func TestRingInvariantsCatch(t *testing.T) {
 func TestRingVotesCatch(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []trains.Fault{trains.FaultOneRotation, trains.FaultJoinerDelivers,
-		trains.FaultEmptyUnmarked} {
+		trains.FaultEmptyUnmarked, trains.FaultVotesShort} {
 		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
 			options := ring(allconcur.DetectorEventual, 3, 2, 1, 1)
@@ -153,6 +153,20 @@ func TestRingVotesCatch(t *testing.T) {
 			mustBreak(t, options, RingVotes)
 		})
 	}
+}
+
+// TestRingSuspicionsCatch plants a ring that goes on without a server that its detector suspects
+// falsely.
+func TestRingSuspicionsCatch(t *testing.T) {
+	t.Parallel()
+	options := ring(allconcur.DetectorEventual, 3, 1, 1, 0)
+	options.TrainsFault, options.Suspicions = trains.FaultSuspicionBelieved, 1
+	options.WithoutTracking, options.Unreduced = true, true
+	result := run(t, options)
+	if len(result.Violations) != 1 {
+		t.Fatalf("%+v", result)
+	}
+	t.Log(result.Violations[0].Property, result.Violations[0].Evidence)
 }
 
 func TestRingOptionsAreRefused(t *testing.T) {
