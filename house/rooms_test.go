@@ -149,6 +149,14 @@ var rooms = []room{
 		except: []string{"time"},
 		pure:   true,
 	},
+	{folder: "dare",
+		purpose: "DARE: a leader's log in the memory of its followers, elections and heartbeats " +
+			"by one-sided access; no node runs it yet",
+		imports: []string{"order", "rdmanet", "protected"},
+		// Durations.
+		except: []string{"time"},
+		pure:   true,
+	},
 	{folder: "protected/protectedtest",
 		purpose: "completions that come late, for tests of engines over one-sided memory; tests " +
 			"only",

@@ -43,6 +43,9 @@ func (r *Row) Put(at int, value uint64) { r.words[at] = value }
 // Again makes the word be written once more.
 func (r *Row) Again(at int) { r.posted[at] = 0 }
 
+// Written reports whether all words that were put have landed.
+func (r *Row) Written() bool { return r.flying == 0 && slices.Equal(r.words, r.posted) }
+
 // Drive posts the words that are not written yet. It reports whether there was anything to do.
 func (r *Row) Drive(w *Ways) bool {
 	if slices.Equal(r.words, r.posted) {

@@ -1,0 +1,94 @@
+package dare
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// ErrConfig is returned by New for a configuration that is inconsistent or out of bounds.
+var ErrConfig = errors.New("dare: bad configuration")
+
+// Bounds of a configuration.
+const (
+	// ServersMax bounds the servers of a group. The leader writes to each of them.
+	ServersMax = 64
+	// TermMax bounds the terms of a run.
+	TermMax = 1<<32 - 1
+	// slotsMax bounds LogSlots and Window.
+	slotsMax = 1 << 16
+)
+
+// Config is what a server is told. All servers of a group are told the same, except for Self, Fault
+// and Note.
+type Config struct {
+	// Self is this server.
+	Self order.ServerID
+	// Peers are the incarnations of the servers, by number. A server that restarted is another
+	// incarnation, and no member of the run.
+	Peers []rdmanet.Peer
+	// Run is a part of the names of all regions, so that no run shares memory with another.
+	Run uint64
+	// FirstRound is the round of the first entry.
+	FirstRound order.Round
+	// PayloadMax is the maximum length of a payload.
+	PayloadMax int
+	// LogSlots is how many entries a log holds, and Window how many payloads of a server may be
+	// A-broadcast and not A-delivered by it.
+	LogSlots, Window int
+	// Timeout is Δto to begin with: how long a leader may be silent before its followers suspect it
+	// [Poke19, section 4.4.2.2]. A server adds to it with each mistake. Beat is the interval of
+	// a leader's heartbeats, and should be a small part of Timeout.
+	Timeout, Beat time.Duration
+	// Patience is how long a server waits for an answer before it asks again, at first.
+	Patience time.Duration
+	// Fault plants a bug.
+	Fault Fault
+	// Note is told about the steps of the protocol, unless it is nil.
+	Note func(format string, arguments ...any)
+}
+
+func (c *Config) validate() error {
+	switch {
+	case len(c.Peers) < 1 || len(c.Peers) > ServersMax:
+		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrConfig, len(c.Peers), ServersMax)
+	case int(c.Self) >= len(c.Peers):
+		return fmt.Errorf("%w: server %d of %d", ErrConfig, c.Self, len(c.Peers))
+	case c.LogSlots < 2 || c.LogSlots > slotsMax || c.Window < 1 || c.Window > slotsMax:
+		return fmt.Errorf("%w: a log of %d slots and a window of %d, want 2 and 1 to %d",
+			ErrConfig, c.LogSlots, c.Window, slotsMax)
+	case c.PayloadMax < 0 || rdmanet.CheckRegion("log", c.layout().size()) != nil:
+		return fmt.Errorf("%w: payloads of up to %d bytes make a log of %d bytes", ErrConfig,
+			c.PayloadMax, c.layout().size())
+	case c.Timeout <= 0 || c.Beat <= 0 || c.Patience <= 0:
+		return fmt.Errorf("%w: timeout %v, beat %v, patience %v, want more than 0", ErrConfig,
+			c.Timeout, c.Beat, c.Patience)
+	}
+	return nil
+}
+
+// quorum returns q, the number of servers that have a copy of all that must survive.
+func (c *Config) quorum() int { return len(c.Peers)/2 + 1 }
+
+// offerRing is the layout of a ring of proposals.
+func (c *Config) offerRing() protected.Ring {
+	return protected.BufferRing(c.Window, c.PayloadMax)
+}
+
+// region names a region of the run.
+func (c *Config) region(what string) string { return fmt.Sprintf("dare/%d/%s", c.Run, what) }
+
+// offerRegion names the ring of a server's proposals.
+func (c *Config) offerRegion(origin int) string {
+	return c.region(fmt.Sprintf("proposals/%d", origin))
+}
+
+func (c *Config) note(format string, arguments ...any) {
+	if c.Note != nil {
+		c.Note(format, arguments...)
+	}
+}

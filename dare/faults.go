@@ -1,0 +1,62 @@
+package dare
+
+import "fmt"
+
+// Fault is a bug that a test can plant. Most are errors of the published algorithm, which doc.go
+// lists by the same letters.
+type Fault uint8
+
+const (
+	// FaultNone plants nothing.
+	FaultNone Fault = iota
+	// FaultCommitsOldTerms commits entries of earlier terms by counting the logs that hold them, as
+	// in [Poke19, section 4.3.3.2] (G1).
+	FaultCommitsOldTerms
+	// FaultLateNeverGranted gives the log only to a leader that had this server's vote, as in
+	// [Poke19, section 4.3.2.2] (G3).
+	FaultLateNeverGranted
+	// FaultNoReserve makes a new leader commit what it found by an entry without messages, which
+	// needs room in the log, as in [Poke19, section 4.3.3.1] (G4).
+	FaultNoReserve
+	// FaultBeatIsTerm makes heartbeats that say the same for the whole term, as in [Poke19, section
+	// 4.4.2.2] (G6).
+	FaultBeatIsTerm
+	// FaultCommitGoesBack makes a new leader write its own commit pointer over a later one (G7).
+	FaultCommitGoesBack
+	// FaultAdjustToCommit sets a follower's tail back to its commit pointer, and not to the first
+	// entry that differs (G16).
+	FaultAdjustToCommit
+	// FaultVoteWithoutCheck votes for a candidate whose log is not as recent as the own one.
+	FaultVoteWithoutCheck
+	// FaultTailBeforeEntries writes a follower's tail before the entries below it.
+	FaultTailBeforeEntries
+	// FaultPrunedEarly reuses a slot whose entry some server has not applied.
+	FaultPrunedEarly
+	// FaultZombieVotes counts a request that has landed as a vote.
+	FaultZombieVotes
+	// FaultLogKept votes without taking the log from the leader.
+	FaultLogKept
+	faultEnd
+)
+
+// faultNames are the names on a command line.
+var faultNames = [faultEnd]string{"none", "commits-old-terms", "late-never-granted", "no-reserve",
+	"beat-is-term", "commit-goes-back", "adjust-to-commit", "vote-without-check",
+	"tail-before-entries", "pruned-early", "zombie-counted-as-vote", "log-kept"}
+
+// String returns the fault's name as used on a command line.
+func (f Fault) String() string {
+	if f >= faultEnd {
+		return fmt.Sprintf("fault(%d)", uint8(f))
+	}
+	return faultNames[f]
+}
+
+// Faults lists the bugs.
+func Faults() []Fault {
+	var all []Fault
+	for f := FaultNone + 1; f < faultEnd; f++ {
+		all = append(all, f)
+	}
+	return all
+}

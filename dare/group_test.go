@@ -1,0 +1,264 @@
+package dare
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/sim/fabric"
+)
+
+// group is a group of servers in virtual time, with all invariants checked at each step.
+type group struct {
+	network *fabric.Network
+	servers []*Server
+	hosts   []rdmanet.RegionHost
+	down    []bool
+	rounds  [][]order.Delivery
+	leaders map[uint64]int // by term
+	fixed   map[uint64]uint64
+	seen    []pointers
+	broken  string
+}
+
+// pointers are what never goes back.
+type pointers struct{ term, commit, applied uint64 }
+
+func newGroup(t *testing.T, seed uint64, size int, change func(*Config)) *group {
+	t.Helper()
+	g := &group{network: fabric.New(fabric.Options{Seed: seed, Delay: 10 * time.Microsecond}),
+		down: make([]bool, size), rounds: make([][]order.Delivery, size),
+		leaders: map[uint64]int{}, fixed: map[uint64]uint64{}, seen: make([]pointers, size)}
+	t.Cleanup(g.network.Close)
+	config := Config{FirstRound: 7, PayloadMax: 100, LogSlots: 8, Window: 4,
+		Timeout: 400 * time.Microsecond, Beat: 50 * time.Microsecond,
+		Patience: 200 * time.Microsecond}
+	for i := range size {
+		host, err := g.network.Start(rdmanet.PeerID(fmt.Sprint(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.hosts = append(g.hosts, host)
+		config.Peers = append(config.Peers, host.Peer())
+	}
+	if change != nil {
+		change(&config)
+	}
+	for i, host := range g.hosts {
+		config.Self = order.ServerID(i)
+		server, err := New(config, host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.servers = append(g.servers, server)
+	}
+	return g
+}
+
+// poll makes a server work, and checks the invariants.
+func (g *group) poll(i int) {
+	s := g.servers[i]
+	s.Poll(g.network.Now())
+	for _, want := range s.Wanted() {
+		attachment, err := g.hosts[i].Attach(context.Background(), want.Peer, want.Region)
+		s.Attached(want.Number, attachment, err)
+	}
+	g.rounds[i] = append(g.rounds[i], s.Deliveries()...)
+	g.check(i)
+}
+
+func (g *group) breaks(format string, arguments ...any) {
+	if g.broken == "" {
+		g.broken = fmt.Sprintf(format, arguments...)
+	}
+}
+
+// check checks what must hold at a server (doc.go).
+func (g *group) check(i int) {
+	s := g.servers[i]
+	if s.halted != "" {
+		g.breaks("%d halts: %s", i, s.halted)
+		return
+	}
+	if leader, known := g.leaders[s.term]; s.role == leading {
+		if known && leader != i {
+			g.breaks("I1: %d and %d lead term %d", leader, i, s.term)
+		}
+		g.leaders[s.term] = i
+		for index := uint64(1); index <= s.commit; index++ {
+			if born, known := g.fixed[index]; known && index > s.tail() {
+				g.breaks("I3: leader %d of term %d lacks entry %d of term %d", i, s.term, index,
+					born)
+			}
+		}
+		if s.own <= s.tail() && len(g.fixed) > 0 && uint64(len(g.fixed)) > s.tail() {
+			g.breaks("I3: leader %d of term %d ends at %d, and %d entries are committed", i,
+				s.term, s.tail(), len(g.fixed))
+		}
+	}
+	for index := g.seen[i].applied + 1; index <= s.applied; index++ {
+		born := s.at(index).born
+		if other, known := g.fixed[index]; known && other != born {
+			g.breaks("I2: entry %d is of term %d, and %d applies one of term %d", index, other, i,
+				born)
+		}
+		g.fixed[index] = born
+	}
+	now := pointers{s.term, s.held.Region.Load(logCommit), s.applied}
+	before := g.seen[i]
+	if now.term < before.term || now.commit < before.commit || now.applied < before.applied ||
+		s.applied > s.commit || s.applied > s.tail() {
+		g.breaks("I4: at %d %+v comes after %+v, tail %d", i, now, before, s.tail())
+	}
+	g.seen[i] = now
+}
+
+// agree checks that one server's rounds are a prefix of another's.
+func (g *group) agree() {
+	for i := range g.rounds {
+		for j := range i {
+			for k := range min(len(g.rounds[i]), len(g.rounds[j])) {
+				if fmt.Sprint(g.rounds[i][k]) != fmt.Sprint(g.rounds[j][k]) {
+					g.breaks("round %d is %v at %d and %v at %d", k, g.rounds[i][k], i,
+						g.rounds[j][k], j)
+				}
+			}
+		}
+	}
+}
+
+// run lets servers work for a span, each at random times.
+func (g *group) run(random *rand.Rand, span time.Duration) {
+	end := g.network.Now() + span
+	for g.network.Now() < end && g.broken == "" {
+		due := false
+		g.network.After(time.Duration(1+random.IntN(6000)), func() { due = true })
+		for !due {
+			g.network.Step()
+		}
+		if i := random.IntN(len(g.servers)); !g.down[i] {
+			g.poll(i)
+		}
+	}
+}
+
+// storm makes servers A-broadcast, campaign, hang and get cut off, and then lets them come to rest.
+// It returns what is wrong, or "".
+func storm(t *testing.T, seed uint64, size int, change func(*Config), crashes int) string {
+	g := newGroup(t, seed, size, change)
+	random := rand.New(rand.NewPCG(seed, 1))
+	sent := make([]int, size)
+	var cut [2]int
+	for range 60 {
+		i := random.IntN(size)
+		switch random.IntN(12) {
+		case 0:
+			if !g.down[i] {
+				g.servers[i].Campaign()
+			}
+		case 1:
+			g.servers[i].Suspect()
+		case 2:
+			g.network.Mend(rdmanet.PeerID(fmt.Sprint(cut[0])), rdmanet.PeerID(fmt.Sprint(cut[1])))
+			cut = [2]int{i, (i + 1) % size}
+			if cut[0] != cut[1] {
+				g.network.Cut(rdmanet.PeerID(fmt.Sprint(cut[0])),
+					rdmanet.PeerID(fmt.Sprint(cut[1])))
+			}
+		case 3:
+			if crashes > 0 && !g.down[i] {
+				crashes--
+				g.down[i] = true
+				g.network.Crash(rdmanet.PeerID(fmt.Sprint(i)))
+				for j, s := range g.servers {
+					if j != i {
+						s.Exclude(order.ServerID(i))
+					}
+				}
+			}
+		default:
+			if !g.down[i] && g.servers[i].CanBroadcast() {
+				sent[i]++
+				payload := fmt.Sprintf("%d.%d %*d", i, sent[i], random.IntN(80), 0)
+				if err := g.servers[i].Broadcast([]byte(payload)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		g.run(random, time.Duration(random.IntN(120_000)))
+	}
+	g.network.Mend(rdmanet.PeerID(fmt.Sprint(cut[0])), rdmanet.PeerID(fmt.Sprint(cut[1])))
+	for range 60 {
+		g.run(random, time.Millisecond)
+		g.agree()
+		if g.broken != "" || g.settled(sent) {
+			break
+		}
+	}
+	if g.broken == "" && !g.settled(sent) {
+		g.breaks("progress: it does not come to rest")
+		for i, s := range g.servers {
+			g.broken += fmt.Sprintf("\n%d: down %v, sent %d: %v", i, g.down[i], sent[i], s)
+		}
+	}
+	return g.broken
+}
+
+// settled reports whether all that live servers sent is A-delivered at all of them.
+func (g *group) settled(sent []int) bool {
+	for i, s := range g.servers {
+		for origin := range sent {
+			if !g.down[i] && !g.down[origin] && int(s.numbers[origin]) < sent[origin] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestServersAgree runs groups through crashes, cuts, campaigns and wrong suspicions.
+func TestServersAgree(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
+		size := 1 + int(seed%5)
+		if broken := storm(t, seed, size, nil, (size-1)/2); broken != "" {
+			t.Fatalf("seed %d, %d servers: %s", seed, size, broken)
+		}
+	}
+}
+
+// TestPlantedBugsAreCaught checks that each planted bug breaks an invariant, agreement or progress
+// within some seeds.
+func TestPlantedBugsAreCaught(t *testing.T) {
+	t.Parallel()
+	for _, fault := range Faults() {
+		t.Run(fault.String(), func(t *testing.T) {
+			t.Parallel()
+			size := 3
+			if fault == FaultCommitsOldTerms {
+				t.Skip("the story of TestOldTermsByCounting shows it")
+			}
+			for seed := range uint64(400) {
+				broken := storm(t, seed, size, func(c *Config) {
+					c.Fault = fault
+					if fault == FaultNoReserve {
+						c.LogSlots = 2
+					}
+				}, 1)
+				if broken != "" {
+					t.Logf("seed %d: %s", seed, broken)
+					return
+				}
+			}
+			t.Error("no seed shows it")
+		})
+	}
+}

@@ -1,0 +1,342 @@
+package dare
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// This file is the leader: log adjustment, direct log update, commit and pruning [Poke19, sections
+// 4.3.3.2 and 4.3.3.3].
+
+// member is another server's log, as the leader writes it.
+type member struct {
+	protected.Petition
+	header  []byte // as the leader reads it for adjustment, nil before
+	asked   bool   // the header is being read
+	next    uint64 // the next entry to write
+	acked   uint64 // the log has all up to here
+	told    uint64 // the commit pointer that was written
+	applied uint64 // the server applied all up to here, as far as this one knows
+	lookAt  time.Duration
+	left    bool // it needs entries that no slot holds any more
+	// excluded says that slots do not wait for it.
+	excluded bool
+}
+
+// The kinds of a leader's posts. Number is the tail of a tail's write.
+const (
+	postHeader protected.Kind = iota + 1
+	postEntry
+	postTail
+	postWord
+	postApplied
+)
+
+// win makes the candidate the leader of its term. Its last entry gets its stamp, and so becomes one
+// of its own, without taking room (G1, G4). Then it asks for the logs of all.
+func (s *Server) win() {
+	s.config.note("leads term %d", s.term)
+	s.role, s.leader = leading, s.self
+	tail := s.tail()
+	s.own, s.noop = max(tail, 1), false
+	switch {
+	case s.config.Fault == FaultNoReserve:
+		s.own, s.noop = tail+1, true
+	case tail > 0 && s.config.Fault != FaultCommitsOldTerms:
+		s.held.Region.Store(s.layout.end(tail)+entryStamp, s.term)
+	}
+	copy(s.appended, s.numbers)
+	for index := s.applied + 1; index <= tail; index++ {
+		readBody(s.body(s.at(index)), s.proposals)
+		for origin, p := range s.proposals {
+			s.appended[origin] = max(s.appended[origin], p.number)
+		}
+	}
+	now := s.ways.Now()
+	s.beatAt, s.progress = now, now
+	for p, m := range s.members {
+		// A vote comes with the log. The others are asked for it.
+		if m != nil && s.boards.Load(p, wordVote) == s.term {
+			s.ways.Attach(&m.Way)
+			m.State = protected.PetitionAttaches
+		}
+	}
+}
+
+// Exclude makes this server, when it leads, no longer keep entries for a server that is gone for
+// good. If the server still works, it may be left behind, and halts. It may not be this one.
+func (s *Server) Exclude(server order.ServerID) {
+	if int(server) < len(s.members) && s.members[server] != nil {
+		s.members[server].excluded = true
+	}
+}
+
+// lead makes a leader work. It reports whether there was anything to do.
+func (s *Server) lead() bool {
+	now, busy := s.ways.Now(), false
+	for s.append() {
+		busy = true
+	}
+	for _, m := range s.members {
+		if m != nil {
+			busy = s.drive(m) || busy
+			if s.role != leading {
+				return true
+			}
+		}
+	}
+	busy = s.decide() || busy
+	if now >= s.beatAt {
+		s.beatAt, busy = now+s.config.Beat, true
+		s.sendBeat()
+	}
+	if s.tail() == s.commit {
+		s.progress = now
+	}
+	if now > s.progress+4*s.timeout {
+		// It beats and does not commit, and others would follow it for ever (G3).
+		s.config.note("commits nothing, and steps down")
+		s.advance(s.term)
+		return true
+	}
+	return busy
+}
+
+// sendBeat writes a heartbeat to all servers that took the last ones.
+func (s *Server) sendBeat() {
+	if s.config.Fault != FaultBeatIsTerm || s.beat == 0 {
+		s.beat = s.beat&(1<<32-1) + 1
+	}
+	for _, row := range s.boards.Rows() {
+		if row != nil && row.Flying() < 4 {
+			row.Put(wordBeat, s.term<<32|s.beat&(1<<32-1))
+		}
+	}
+}
+
+// drive moves the log of another server on.
+func (s *Server) drive(m *member) bool {
+	switch m.State {
+	case protected.PetitionIdle, protected.PetitionAsked:
+		if m.left {
+			return false
+		}
+		outcome, by := m.Ask(s.ways, s.boards, protected.MakeTimestamp(s.term, s.config.Self))
+		switch outcome {
+		case protected.Refused:
+			s.advance(max(by.Timestamp().Counter(), s.term))
+		case protected.Exhausted:
+			s.advance(s.term)
+		case protected.Waiting:
+			return false
+		case protected.Moving:
+		}
+		return true
+	case protected.PetitionReads:
+		if m.asked || !s.ways.Room(1) {
+			return false
+		}
+		m.asked = true
+		m.header = make([]byte, s.layout.header()) // an earlier read may still land in the old one
+		s.ways.Post(&m.Way, postHeader, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead,
+			Bytes: m.header})
+		return true
+	case protected.PetitionWorks:
+		return s.update(m)
+	case protected.PetitionAttaches:
+	}
+	return false
+}
+
+// memberCompleted handles the completion of a leader's post.
+func (s *Server) memberCompleted(m *member, p protected.Post, err error) {
+	if err != nil {
+		m.Lose(s.ways)
+		m.asked, m.acked = false, 0
+		return
+	}
+	switch p.Kind {
+	case postHeader:
+		m.asked = false
+		s.adjust(m)
+	case postTail:
+		m.acked, m.Tries = p.Number, 0
+	case postApplied:
+		m.applied = max(m.applied, m.Word())
+	}
+}
+
+// adjust sets a follower's tail to the last entry that is the same in the own log [Poke19, section
+// 4.3.3.2]. Entries that are the same stay as they are: a majority may need this copy (G16). Of
+// these, the leader's first own one gets its stamp, in one word.
+func (s *Server) adjust(m *member) {
+	load := func(offset int) uint64 { return binary.NativeEndian.Uint64(m.header[offset:]) }
+	base, count := load(logBase), load(logCount)
+	m.applied = max(m.applied, load(logApplied))
+	tail := s.tail()
+	if base > tail || count > uint64(s.layout.slots) {
+		s.halt(fmt.Sprintf("server %d knows entry %d to be committed, and leader %d ends at %d",
+			m.Process, base, s.self, tail))
+		return
+	}
+	if s.config.Fault != FaultCommitGoesBack {
+		s.setCommit(max(s.commit, base))
+	}
+	m.next, m.told = base+1, base
+	for m.next <= min(base+count, tail) && s.config.Fault != FaultAdjustToCommit &&
+		load(logUncommitted+int(m.next-base-1)*word) == s.at(m.next).born {
+		m.next++
+	}
+	if m.next+uint64(s.layout.slots) <= tail {
+		s.leave(m)
+		return
+	}
+	if !s.ways.Room(2) {
+		m.Lose(s.ways)
+		return
+	}
+	m.State = protected.PetitionWorks
+	s.config.note("adjusts the log of %d to %d", m.Process, m.next-1)
+	if s.own < m.next && s.at(s.own).born != s.term && s.config.Fault != FaultCommitsOldTerms {
+		s.write(m, postWord, 0, s.layout.end(s.own)+entryStamp, s.term)
+	}
+	s.write(m, postTail, m.next-1, logTail, m.next-1)
+}
+
+// leave gives a server up that needs entries which no slot holds any more.
+func (s *Server) leave(m *member) {
+	m.Retire(s.ways)
+	m.left = true
+	s.boards.Put(m.Process, wordLeft, s.term)
+}
+
+// write posts the write of a word.
+func (s *Server) write(m *member, kind protected.Kind, number uint64, offset int, value uint64) {
+	s.ways.Post(&m.Way, kind, number, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite,
+		Offset: offset, Bytes: s.ways.InlineWord(value), Ring: true})
+}
+
+// update writes to a follower's log what it lacks, and then its tail, in one post: the order within
+// an attachment lets the tail follow without waiting for the entries. The commit pointer follows
+// the tail [Poke19, section 4.3.3.2, direct log update].
+func (s *Server) update(m *member) bool {
+	tail, first := s.tail(), m.next
+	early := s.config.Fault == FaultTailBeforeEntries && m.next <= tail && s.ways.Room(3)
+	if early {
+		s.write(m, postTail, tail, logTail, tail)
+	}
+	for m.next <= tail && s.ways.Room(3) {
+		e := s.at(m.next)
+		if e.index == 0 {
+			s.leave(m)
+			return true
+		}
+		bytes, lent := s.stage(e)
+		if bytes == nil {
+			break
+		}
+		s.ways.Post(&m.Way, postEntry, e.index, lent, rdmanet.Operation{
+			Kind: rdmanet.OperationWrite, Offset: s.layout.end(e.index) - len(bytes),
+			Bytes: bytes})
+		m.next++
+	}
+	if m.next > first && !early {
+		s.write(m, postTail, m.next-1, logTail, m.next-1)
+	}
+	commit := min(s.commit, m.next-1)
+	back := s.config.Fault == FaultCommitGoesBack && commit != m.told
+	if (commit > m.told || back) && s.ways.Room(1) {
+		m.told = commit
+		s.write(m, postWord, 0, logCommit, commit)
+		return true
+	}
+	return m.next > first || s.look(m)
+}
+
+// look reads how far a server has applied, when slots become few.
+func (s *Server) look(m *member) bool {
+	now := s.ways.Now()
+	if s.tail()-s.floor() < uint64(s.layout.slots)/2 || m.applied >= s.commit || m.Reading() ||
+		now < m.lookAt || !s.ways.Room(1) {
+		return false
+	}
+	m.lookAt = now + s.config.Beat
+	s.ways.ReadWord(&m.Way, postApplied, logApplied)
+	return true
+}
+
+// floor returns the entry up to which nobody needs a slot any more: all servers that are not
+// excluded have applied it (I5).
+func (s *Server) floor() uint64 {
+	floor := s.applied
+	for _, m := range s.members {
+		if m != nil && !m.excluded && s.config.Fault != FaultPrunedEarly {
+			floor = min(floor, m.applied)
+		}
+	}
+	return floor
+}
+
+// append appends one entry: the next message of each server that has one. It reports whether there
+// was one and room for it.
+func (s *Server) append() bool {
+	tail := s.tail()
+	if tail-min(s.floor(), tail) >= uint64(s.layout.slots) {
+		return false
+	}
+	if s.noop {
+		s.noop = false
+		s.put(entry{index: tail + 1, born: s.term, stamp: s.term}, nil)
+		return true
+	}
+	some := false
+	for origin, b := range s.buffers {
+		s.proposals[origin] = proposal{}
+		if number := s.appended[origin] + 1; b.Found(number) {
+			s.proposals[origin] = proposal{number, b.Message(number, s.config.PayloadMax)}
+			some = true
+		}
+	}
+	if !some {
+		return false
+	}
+	for origin, p := range s.proposals {
+		s.appended[origin] = max(s.appended[origin], p.number)
+	}
+	s.scratch = appendBody(s.scratch[:0], s.proposals)
+	s.put(entry{tail + 1, s.term, s.term, len(s.scratch)}, s.scratch)
+	s.config.note("appends entry %d", tail+1)
+	return true
+}
+
+// decide commits what a majority of logs has. Only an entry with the leader's own stamp is counted,
+// and with it all below it is committed (G1).
+func (s *Server) decide() bool {
+	reached := []uint64{s.tail()}
+	for _, m := range s.members {
+		if m != nil {
+			reached = append(reached, m.acked)
+		}
+	}
+	slices.Sort(reached)
+	most := reached[len(reached)-s.config.quorum()]
+	if most <= s.commit || most < s.own && s.config.Fault != FaultCommitsOldTerms {
+		return false
+	}
+	s.progress = s.ways.Now()
+	s.setCommit(most)
+	s.config.note("commits entry %d", most)
+	return true
+}
+
+// setCommit moves a leader's own commit pointer. It never goes back (I4).
+func (s *Server) setCommit(commit uint64) {
+	s.commit = commit
+	s.held.Region.Store(logCommit, commit)
+}
