@@ -1,0 +1,137 @@
+package dare
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/protected"
+)
+
+// This file is for exhaustive search, which copies servers and compares their states. The copies
+// share what the fabric handed out. The caller takes care of the contents of the memory.
+
+// Copy returns a server in the same state. Reads under way still lead into the memory of the
+// original; Reads returns where they should lead.
+func (s *Server) Copy() *Server {
+	own := *s
+	own.boards, own.offers, own.box = s.boards.Copy(), s.offers.Copy(), s.box.Copy()
+	own.askers, own.takers = slices.Clone(s.askers), slices.Clone(s.takers)
+	own.numbers, own.appended = slices.Clone(s.numbers), slices.Clone(s.appended)
+	own.beats = slices.Clone(s.beats)
+	own.delivered, own.handed, own.scratch = slices.Clone(s.delivered), nil, nil
+	own.proposals = make([]proposal, len(s.proposals))
+	own.staged = staged{bytes.Clone(s.staged.bytes), slices.Clone(s.staged.keys),
+		slices.Clone(s.staged.lent)}
+	own.members, own.targets = slices.Clone(s.members), slices.Clone(s.targets)
+	own.buffers = slices.Clone(s.buffers)
+	for p := range s.config.Peers {
+		buffer := *s.buffers[p]
+		own.buffers[p] = &buffer
+		if p == s.self {
+			continue
+		}
+		m, t := *s.members[p], *s.targets[p]
+		m.Way, t.Way = s.members[p].Way.Copy(), s.targets[p].Way.Copy()
+		m.header = bytes.Clone(m.header)
+		m.Owner, t.Owner = &m, &t
+		own.members[p], own.targets[p] = &m, &t
+	}
+	own.all = own.ofAll()
+	own.ways = s.ways.Copy(func(place int) *protected.Way { return own.all[place] },
+		func(lent *int) *int {
+			if same := protected.SameCount(lent, s.staged.lent, own.staged.lent); same != nil {
+				return same
+			}
+			return s.box.SameCount(lent, own.box)
+		})
+	own.ways.Redirect(into)
+	return &own
+}
+
+// into returns the memory that a post reads into, or nil.
+func into(p protected.Post) []byte {
+	if m, is := p.Way.Owner.(*member); is && p.Kind == postHeader {
+		return m.header
+	}
+	return nil
+}
+
+// Reads calls each for every read under way, with its tag and the memory that its result should go
+// to.
+func (s *Server) Reads(each func(tag uint64, into []byte)) { s.ways.Reads(into, each) }
+
+// Awaits reports whether the server's behaviour depends on having handled the successful completion
+// with the given tag.
+func (s *Server) Awaits(tag uint64) bool {
+	return s.ways.Awaits(tag, func(p protected.Post) bool {
+		switch p.Way.Owner.(type) {
+		case *protected.Row:
+			return s.role == voting || s.config.Fault == FaultZombieVotes
+		case *member:
+			return p.Kind == postHeader || p.Kind == postTail || p.Kind == postApplied
+		}
+		return p.Lent()
+	})
+}
+
+// AppendOperation appends a description of the server's operation with the given tag. It does not
+// depend on the tag itself.
+func (s *Server) AppendOperation(state []byte, tag uint64) []byte {
+	return s.ways.AppendOperation(state, tag)
+}
+
+// AppendState appends what the server's further behaviour depends on, except its memory and its
+// operations under way, which AppendOperation appends. Do not call it in the hot path.
+func (s *Server) AppendState(state []byte, now time.Duration) []byte {
+	f := protected.Facts{B: state, Now: now}
+	f.Truth(s.halted != "")
+	f.Truth(s.closed)
+	f.Held(&s.held)
+	f.Numbers(s.commit, s.applied, s.rounds, s.term, uint64(s.role), uint64(s.leader+1),
+		uint64(s.candidate+1), s.looked, uint64(s.timeout), s.sent, s.counter, s.beat,
+		uint64(len(s.delivered)))
+	f.Until(s.deadline)
+	f.Numbers(s.numbers...)
+	f.Numbers(s.beats...)
+	for i := range s.askers {
+		f.Numbers(uint64(s.askers[i].Seen), uint64(s.takers[i].Seen))
+	}
+	for _, b := range s.buffers {
+		f.Held(&b.Held)
+	}
+	for p, m := range s.members {
+		if m == nil {
+			continue
+		}
+		f.Petition(&m.Petition)
+		f.Petition(&s.targets[p].Petition)
+		f.Numbers(s.targets[p].next, m.applied)
+		f.Truth(m.excluded)
+		if s.role != leading {
+			continue
+		}
+		f.Numbers(m.next, m.acked, m.told)
+		f.Truth(m.asked)
+		f.Truth(m.left)
+		f.Until(m.lookAt)
+	}
+	if s.role == leading {
+		f.Number(s.own)
+		f.Truth(s.noop)
+		f.Numbers(s.appended...)
+		f.Until(s.beatAt)
+		f.Since(s.progress, 4*s.timeout)
+	}
+	f.Lent(s.staged.lent)
+	for place, key := range s.staged.keys {
+		if s.staged.lent[place] > 0 {
+			f.Numbers(key[0], key[1])
+		}
+	}
+	f.Outbox(s.box, s.numbers[s.self]+1, s.sent)
+	f.Boards(s.boards)
+	f.Boards(s.offers)
+	f.Batch(s.ways)
+	return f.B
+}
