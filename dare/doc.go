@@ -47,6 +47,8 @@
 //	leader.go    adjustment, update, commit, pruning [sections 4.3.3.2 and 4.3.3.3]
 //	offers.go    the rings of what servers A-broadcast
 //	server.go    the machine, and what it A-delivers
+//	watch.go     what must always hold, checked by looking into all servers
+//	search.go    copies and states for exhaustive search
 //
 // # What always holds
 //
@@ -84,13 +86,17 @@
 //   - G16. Entries that are the same are not rewritten in adjustment.
 //   - The tail follows the entries in one post, where the paper waits for their completion. Several
 //     entries are under way.
-//   - Words of two vote requests are told apart by bits of the term: a write that timed out may land
-//     late. A leader that lost its way to a log asks for it anew, under a ticket of package
+//   - A log whose tail is more than a ring ahead of what its server applied belongs to a server
+//     that was excluded by mistake. It halts, and lists for a leader only what fits.
+//   - Words of two vote requests are told apart by bits of the term: a write that timed out may
+//     land late. A leader that lost its way to a log asks for it anew, under a ticket of package
 //     protected.
 //
 // # What is not here
 //
-// Reconfiguration, recovery, read requests, exhaustive search, runs in sim/multicast, and nodes. A
+// Reconfiguration, recovery, read requests, and nodes. Reconfiguration before a leader's own entry
+// (G2) and votes of restarted servers (G5) can therefore not be planted: no entry changes the
+// group, and access is by incarnation. A
 // server that is gone is excluded by Exclude, whose caller must not err for servers that are to go
 // on: one that was excluded may be left behind, and then halts.
 package dare

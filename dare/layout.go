@@ -168,14 +168,17 @@ func (s *Server) last() (index, stamp uint64) {
 }
 
 // list writes the list of the entries that may not be committed, for the next leader. Nobody else
-// may write the log meanwhile.
+// may write the log meanwhile. A leader reuses only slots of committed entries, so all that a whole
+// log lies behind the tail are committed, even if the commit pointer did not come.
 func (s *Server) list() {
-	log, base, tail := s.held.Region, s.known(), s.tail()
-	for index := base + 1; index <= tail; index++ {
-		log.Store(logUncommitted+int(index-base-1)*word, s.at(index).born)
+	log, tail := s.held.Region, s.tail()
+	base := max(s.known(), tail-min(tail, uint64(s.layout.slots)))
+	count := max(tail, base) - base
+	for i := range count {
+		log.Store(logUncommitted+int(i)*word, s.at(base+1+i).born)
 	}
 	log.Store(logBase, base)
-	log.Store(logCount, max(tail, base)-base)
+	log.Store(logCount, count)
 }
 
 // known returns the greatest index that is committed, as far as this server knows.

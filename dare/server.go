@@ -253,6 +253,10 @@ func (s *Server) Deliveries() []order.Delivery {
 func (s *Server) apply() bool {
 	first := s.applied
 	limit := min(s.known(), s.tail())
+	if s.tail() > s.applied+uint64(s.layout.slots) {
+		s.halt(fmt.Sprintf("it was left behind: it applied %d entries of %d", s.applied, s.tail()))
+		return true
+	}
 	for s.applied < limit && len(s.delivered) < s.layout.slots {
 		e := s.at(s.applied + 1)
 		if e.index == 0 || !readBody(s.body(e), s.proposals) {
