@@ -218,7 +218,7 @@ var rooms = []room{
 			"groups with seeded workloads and faults, judges, shrinks and replays " +
 			"them; has a driver for each form of TRAM",
 		imports: []string{"order", "rdmanet", "sim/trace", "sim/faults", "sim/sweep", "sim/fabric",
-			"protected", "tram/..."},
+			"protected", "tram/...", "dare"},
 	},
 	{folder: "sim/conformance",
 		purpose: "one table of what all engines keep: properties by faults by engine, with the " +

@@ -86,7 +86,8 @@ func newSimMulticastCommand() *cobra.Command {
 
 Each seed is one run. It draws 1 to 8 groups of 1 to 7 replicas, the tree that
 connects them, clients that send messages to overlapping sets of groups, how
-quick everything is, and faults of the kinds that --faults lists:
+quick everything is, and faults of the kinds that --faults lists. Engine dare
+has one group, of 1 to 5. The faults are:
 
   crash      replicas end, above all leaders, at any step of the protocol;
              never more of a group than it tolerates, a minority
@@ -115,6 +116,8 @@ The run fails if
                     one replica delivers a message and a working one does not,
                     though the first one may have crashed later
   progress          it does not come to rest
+  invariant         what an engine promises of its memory does not hold: dare's
+                    logs are looked into after each step
   contract          an engine panics
 
 Engines:
@@ -128,6 +131,9 @@ exit status is then 1. --plant puts a bug into the engine, to see that it is
 found.`,
 		Example: `  # A thousand deployments, with all that can happen to them
   ledgerd sim multicast --engine tram-leaderless --seeds 1000
+
+  # A leader's log in the memory of its followers, with a bug, until a seed shows it
+  ledgerd sim multicast --engine dare --seeds 1000 --plant vote-without-check
 
   # Four shards of three in a chain, for one minute, as many seeds as that gives
   ledgerd sim multicast --engine tram --groups 4 --replicas 3 --tree chain --seeds 1000000 --for 1m

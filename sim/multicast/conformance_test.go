@@ -61,7 +61,7 @@ func passSeeds(t *testing.T, options Options, count int) totals {
 // deployment and faults of its own.
 func TestFormsConform(t *testing.T) {
 	t.Parallel()
-	seeds := map[string]int{EngineSequencer: 500}
+	seeds := map[string]int{EngineSequencer: 500, EngineDARE: 2000}
 	for _, engine := range Engines() {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()

@@ -50,6 +50,7 @@
 //
 //	package order   integrity, total order, prefix order, acyclic order, validity, (uniform)
 //	                agreement
+//	invariant       what a form promises of its memory: package dare looks into all logs
 //	simulation.go   that each A-delivered message has the payload and the destinations of its
 //	                submission; contract: a form does not panic; progress: a run comes to rest,
 //	                or else the state of each process

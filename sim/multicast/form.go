@@ -71,6 +71,9 @@ type Engine struct {
 	Plants []string
 	// Story describes the form in half a line.
 	Story string
+	// OneGroup says that the form is atomic broadcast: it has one group, of a size that the seed
+	// draws in its own way.
+	OneGroup bool
 }
 
 // Errors of the frame.
@@ -86,5 +89,6 @@ var (
 const (
 	EngineTRAM       = "tram"
 	EngineLeaderless = "tram-leaderless"
+	EngineDARE       = "dare"
 	EngineSequencer  = "sequencer"
 )

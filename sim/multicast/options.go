@@ -15,7 +15,8 @@ type Options struct {
 	Engine, Plant string
 	// Seed draws everything that the other options leave open.
 	Seed uint64
-	// Groups is the number of groups, up to GroupsMax. 0 lets the seed choose. Replicas is the size
+	// Groups is the number of groups, up to GroupsMax, or 1 for an engine that has one group. 0
+	// lets the seed choose. Replicas is the size
 	// of each group, up to ReplicasMax. 0 lets the seed choose the sizes.
 	Groups, Replicas int
 	// Tree connects the groups. If it is set, Groups must be its number of groups; nil lets the
@@ -55,7 +56,13 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: %d messages, want 1 to %d, or 0 to leave it to the seed", ErrOptions,
 			o.Messages, MessagesLimit)
 	}
-	_, err := o.maker()
+	if o.form != nil {
+		return nil
+	}
+	engine, err := engineOf(o.Engine, o.Plant)
+	if err == nil && engine.OneGroup && o.Groups > 1 {
+		return fmt.Errorf("%w: %s has one group, not %d", ErrOptions, o.Engine, o.Groups)
+	}
 	return err
 }
 
@@ -98,4 +105,6 @@ const (
 	Contract order.Property = "contract"
 	// Progress: all due messages are A-delivered within bounded time after the last fault.
 	Progress order.Property = "progress"
+	// Invariant: what a form promises of the memory of its processes, which it looks into itself.
+	Invariant order.Property = "invariant"
 )

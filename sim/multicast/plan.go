@@ -89,6 +89,8 @@ const (
 	// GroupsMax and ReplicasMax bound the groups and their replicas.
 	GroupsMax   = 8
 	ReplicasMax = 7
+	// oneGroupMax bounds the only group of an engine that has one.
+	oneGroupMax = 5
 	// ClientsMax bounds the clients.
 	ClientsMax = 4
 	// MessagesMax bounds the messages of a run.
@@ -103,7 +105,11 @@ const (
 // draw draws the plan for options.
 func draw(options Options) plan {
 	var p plan
-	p.drawShape(options)
+	if engine, err := engineOf(options.Engine, ""); err == nil && engine.OneGroup {
+		p.drawOneGroup(options)
+	} else {
+		p.drawShape(options)
+	}
 	p.drawWeather(options.Seed)
 	p.drawWorkload(options)
 	p.drawFaults(options)
@@ -135,6 +141,26 @@ func (p *plan) drawShape(options Options) {
 		tree, shape = drawn, name
 	}
 	p.shape = shape
+	p.drawDeployment(random, sizes, tree)
+}
+
+// drawOneGroup draws the size of the group of an engine that has only one, and the clients. Most
+// groups have three servers or five.
+func (p *plan) drawOneGroup(options Options) {
+	random := stream(options.Seed, shapeStream)
+	size := 1 + random.IntN(oneGroupMax)
+	if random.IntN(3) != 0 {
+		size = max(size|1, 3)
+	}
+	if options.Replicas != 0 {
+		size = options.Replicas
+	}
+	p.shape = "of one"
+	p.drawDeployment(random, []int{size}, tram.Chain(1))
+}
+
+// drawDeployment draws the clients and the resources of groups.
+func (p *plan) drawDeployment(random *rand.Rand, sizes []int, tree *tram.Tree) {
 	p.deployment = Deployment{
 		Sizes: sizes, Tree: tree, Clients: 1 + random.IntN(ClientsMax), Slots: 2 + random.IntN(15),
 		PayloadMax:       payloadMax,

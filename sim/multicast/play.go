@@ -76,6 +76,9 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 	p.world = newWorld(options.deployment(), trace.New[time.Duration](text, traceColumn))
 	p.stage = newChosen(p.world)
 	p.world.stage, p.world.delivered = p.stage, p.delivers
+	p.world.broke = func(property order.Property, evidence ...string) {
+		p.broken = &order.Violation{Property: property, Evidence: evidence}
+	}
 	p.submitted = make([]int, p.world.deployment.Clients)
 	p.delivered = make([][]byte, len(p.world.processes))
 	p.said = make([]order.ServerID, len(p.world.processes))
@@ -271,7 +274,7 @@ func (p *play) take(c choice) (broken *order.Violation) {
 
 // complete makes a process handle its completions, if the search does that as they come.
 func (p *play) complete(number int) {
-	if p.completer == nil || p.stage.crashed(number) {
+	if p.completer == nil || p.stage.crashed(number) || p.stage.hosts[number] == nil {
 		return
 	}
 	for _, q := range p.stage.hosts[number].queues {

@@ -91,8 +91,7 @@ func (o *SearchOptions) Validate() error {
 	case o.Crashes < 0 || o.Leads < 0 || o.Ticks < 0 || o.StatesMax < 0 || o.DepthMax < 0:
 		return fmt.Errorf("%w: a search with less than none of something", ErrOptions)
 	}
-	_, err := o.maker()
-	return err
+	return (&Options{Engine: o.Engine, Plant: o.Plant, Groups: o.Groups, form: o.form}).Validate()
 }
 
 func (o *SearchOptions) maker() (Maker, error) {

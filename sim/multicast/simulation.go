@@ -94,6 +94,7 @@ func Run(options Options) (Result, error) {
 	}
 	defer s.stage.network.Close()
 	s.world.stage, s.world.delivered, s.world.noted = s.stage, s.delivers, s.steps
+	s.world.broke = s.breaks
 	s.world.trace.Say(0, "%v", &s.plan)
 	if s.form, err = maker(s.world, options.Plant); err != nil {
 		return Result{}, fmt.Errorf("make %s: %w", options.Engine, err)

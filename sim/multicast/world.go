@@ -21,6 +21,8 @@ type World struct {
 	// delivered is called for each A-delivery, and noted for each note unless it is nil.
 	delivered func(at order.Replica, m order.Multicast)
 	noted     func(at order.Replica)
+	// broke is called for each property that a form finds broken.
+	broke func(property order.Property, evidence ...string)
 }
 
 // process is the world's state of a process.
@@ -91,6 +93,18 @@ func (w *World) Receive(at order.Replica) []Letter {
 	letters := p.letters
 	p.letters = nil
 	return letters
+}
+
+// Breaks tells the frame that the form found a property broken, which ends the run. Forms that look
+// into the memory of all their processes judge more than the frame can.
+func (w *World) Breaks(property order.Property, evidence ...string) {
+	w.broke(property, evidence...)
+}
+
+// searched reports whether a search runs the form.
+func (w *World) searched() bool {
+	_, is := w.stage.(*chosen)
+	return is
 }
 
 // redirect makes a read under way of a restored process lead to its current memory. It is for forms

@@ -1,0 +1,294 @@
+package multicast
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/dare"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// dareServers is DARE: one group whose servers order all messages. A client hands its message to
+// every server. One of them A-broadcasts it, and the others do so after a while if it was not
+// A-delivered. Whichever copy comes first is A-delivered.
+type dareServers struct {
+	world   *World
+	servers []*dareServer
+	// watch judges the logs in a run. In a search, which goes back in time, it is nil.
+	watch *dare.Watch
+}
+
+// dareServer is a server, with what clients handed to it.
+type dareServer struct {
+	*dare.Server
+	waiting   []dareMessage // in the order of arrival, and not A-delivered
+	delivered []order.MessageID
+	worked    time.Duration // for the detector of lost servers, as in tramReplicas
+}
+
+// dareMessage is a message that a server has from a client.
+type dareMessage struct {
+	order.Multicast
+	since time.Duration
+	sent  bool // this server A-broadcast it
+}
+
+const (
+	// dareHead bounds what appendMessage puts before a payload for one group.
+	dareHead = 32
+	// dareTakesOver is how long the next server waits before it A-broadcasts a message too.
+	dareTakesOver = 3 * time.Millisecond
+)
+
+// darePlants names the bugs that can be planted, and that seeds show. A leader that rewrites what
+// it finds in order has to end between two of its writes: a story of package dare shows that.
+func darePlants() []string {
+	var names []string
+	for _, fault := range dare.Faults() {
+		if fault != dare.FaultAdjustToCommit {
+			names = append(names, fault.String())
+		}
+	}
+	return names
+}
+
+func newDARE(world *World, plant string) (Form, error) {
+	d := world.Deployment()
+	members := d.Members(0)
+	f := &dareServers{world: world}
+	if !world.searched() {
+		f.watch = dare.NewWatch(len(members))
+	}
+	timeout := 600*time.Microsecond + 2*d.Patience
+	config := dare.Config{FirstRound: 1, PayloadMax: d.PayloadMax + dareHead, LogSlots: d.Slots,
+		Window: max(d.Slots/2, 1), Timeout: timeout, Beat: timeout / 6, Patience: d.Patience}
+	for _, fault := range dare.Faults() {
+		if plant == fault.String() {
+			config.Fault = fault
+		}
+	}
+	for _, member := range members {
+		host, err := world.Host(member)
+		if err != nil {
+			return nil, err
+		}
+		config.Peers = append(config.Peers,
+			rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()})
+	}
+	for _, member := range members {
+		host, err := world.Host(member)
+		if err != nil {
+			return nil, err
+		}
+		own := config
+		own.Self = member.Server
+		own.Note = func(format string, arguments ...any) {
+			world.Note(member, format, arguments...)
+		}
+		server, err := dare.New(own, host)
+		if err != nil {
+			return nil, fmt.Errorf("make server %d: %w", member.Server, err)
+		}
+		f.servers = append(f.servers, &dareServer{Server: server})
+	}
+	return f, nil
+}
+
+// Submit hands a message to all servers.
+func (f *dareServers) Submit(client order.Replica, m order.Multicast) {
+	letter := appendMessage(nil, m)
+	for _, member := range f.world.Deployment().Members(0) {
+		f.world.Send(client, member, letter)
+	}
+}
+
+// Lead makes the server that an oracle names campaign, and another one suspect its leader if that
+// is not the one named. DARE has its own detector besides.
+func (f *dareServers) Lead(at order.Replica, leader order.ServerID) {
+	s := f.servers[at.Server]
+	if leader == at.Server {
+		s.Campaign()
+	} else if follows, known := s.Leader(); known && follows != leader {
+		s.Suspect()
+	}
+}
+
+// Poll makes a server work. Clients have nothing to do.
+func (f *dareServers) Poll(at order.Replica) {
+	if at.Group == order.Clients {
+		return
+	}
+	host, err := f.world.Host(at)
+	if err != nil {
+		panic(fmt.Sprintf("the host of %v: %v", at, err))
+	}
+	s, now := f.servers[at.Server], f.world.Now()
+	s.worked = now
+	for other, o := range f.servers {
+		if now-o.worked > goneAfter {
+			s.Exclude(order.ServerID(other))
+		}
+	}
+	s.take(f.world.Receive(at), now)
+	s.broadcast(int(at.Server), len(f.servers), now)
+	s.Server.Poll(now)
+	attachWanted(host, s)
+	for _, delivery := range s.Deliveries() {
+		for _, message := range delivery.Messages {
+			if len(message.Payload) > 0 {
+				f.deliver(at, message.Payload)
+			}
+		}
+	}
+	f.look(int(at.Server))
+}
+
+// take keeps the messages that clients handed over.
+func (s *dareServer) take(letters []Letter, now time.Duration) {
+	for _, letter := range letters {
+		m, err := decodeMessage(letter.Bytes)
+		if err != nil {
+			panic(fmt.Sprintf("a client sent what is no message: %v", err))
+		}
+		if !slices.Contains(s.delivered, m.ID) {
+			s.waiting = append(s.waiting, dareMessage{m, now, false})
+		}
+	}
+}
+
+// broadcast A-broadcasts messages: those of its own clients at once, and those of others' clients
+// when their server had time to do so.
+func (s *dareServer) broadcast(self, servers int, now time.Duration) {
+	for i := range s.waiting {
+		m := &s.waiting[i]
+		distance := (self + servers - int(m.ID.Sender.Server)%servers) % servers
+		if m.sent || now < m.since+time.Duration(distance)*dareTakesOver {
+			continue
+		}
+		switch err := s.Broadcast(appendMessage(nil, m.Multicast)); {
+		case errors.Is(err, order.ErrNotNow), errors.Is(err, order.ErrHalted):
+			return
+		case err != nil:
+			panic(fmt.Sprintf("a server refuses a message: %v", err))
+		}
+		s.waiting = slices.Clone(s.waiting) // copies keep theirs
+		s.waiting[i].sent = true
+	}
+}
+
+// deliver A-delivers a message, unless another server's copy of it came before.
+func (f *dareServers) deliver(at order.Replica, payload []byte) {
+	s := f.servers[at.Server]
+	m, err := decodeMessage(payload)
+	if err != nil {
+		f.world.Breaks(order.Integrity, fmt.Sprintf("%v A-delivers what nobody sent: %v", at, err))
+		return
+	}
+	if slices.Contains(s.delivered, m.ID) {
+		return
+	}
+	s.delivered = append(slices.Clip(s.delivered), m.ID)
+	kept := make([]dareMessage, 0, len(s.waiting))
+	for _, other := range s.waiting {
+		if other.ID != m.ID {
+			kept = append(kept, other)
+		}
+	}
+	s.waiting = kept
+	f.world.Deliver(at, m)
+}
+
+// look judges the logs of the servers whose hosts have not ended.
+func (f *dareServers) look(at int) {
+	live := make([]*dare.Server, len(f.servers))
+	for i, s := range f.servers {
+		if !f.world.processes[i].crashed {
+			live[i] = s.Server
+		}
+	}
+	broken := ""
+	if f.watch != nil {
+		broken = f.watch.Look(live, at)
+	} else {
+		broken = dare.Check(live)
+	}
+	if halted := f.servers[at].Halted(); broken == "" && halted != "" {
+		broken = fmt.Sprintf("server %d halts: %s", at, halted)
+	}
+	if broken != "" {
+		f.world.Breaks(Invariant, broken)
+	}
+}
+
+// Copy returns a copy of a process's state.
+func (f *dareServers) Copy(at order.Replica) any {
+	if at.Group == order.Clients {
+		return nil
+	}
+	return f.servers[at.Server].copy()
+}
+
+func (s *dareServer) copy() *dareServer {
+	own := *s
+	own.Server = s.Server.Copy()
+	own.waiting, own.delivered = slices.Clone(s.waiting), slices.Clip(s.delivered)
+	return &own
+}
+
+// PutBack restores a process's state. Its reads under way lead to its new memory.
+func (f *dareServers) PutBack(at order.Replica, copied any) {
+	if s, is := copied.(*dareServer); is {
+		f.servers[at.Server] = s.copy()
+		f.servers[at.Server].Reads(func(tag uint64, into []byte) {
+			f.world.redirect(at, tag, into)
+		})
+	}
+}
+
+// Complete makes a process handle its completions.
+func (f *dareServers) Complete(at order.Replica) {
+	if at.Group != order.Clients {
+		f.servers[at.Server].Complete(f.world.Now())
+	}
+}
+
+// Awaits reports whether a process waits for a completion.
+func (f *dareServers) Awaits(at order.Replica, tag uint64) bool {
+	return at.Group != order.Clients && f.servers[at.Server].Awaits(tag)
+}
+
+// AppendOperation appends a description of an operation of a process.
+func (f *dareServers) AppendOperation(state []byte, at order.Replica, tag uint64) []byte {
+	return f.servers[at.Server].AppendOperation(state, tag)
+}
+
+// AppendState appends the process's state.
+func (f *dareServers) AppendState(state []byte, at order.Replica) []byte {
+	if at.Group == order.Clients {
+		return state
+	}
+	s, now := f.servers[at.Server], f.world.Now()
+	state = binary.AppendUvarint(state, uint64(min(now-s.worked, goneAfter+1)))
+	for _, m := range s.waiting {
+		state = appendBytes(state, appendMessage(nil, m.Multicast))
+		state = binary.AppendUvarint(state,
+			uint64(min(now-m.since, ReplicasMax*dareTakesOver)))
+		if m.sent {
+			state = append(state, 1)
+		}
+	}
+	return s.Server.AppendState(append(state, byte(len(s.delivered))), now)
+}
+
+// Describe describes the process's state.
+func (f *dareServers) Describe(at order.Replica) string {
+	if at.Group == order.Clients {
+		return "handed its messages to all servers"
+	}
+	s := f.servers[at.Server]
+	return fmt.Sprintf("%v; %d messages wait", s.Server, len(s.waiting))
+}
