@@ -43,7 +43,7 @@ func (w *Watch) Look(servers []*Server, at int) string {
 // history compares a server with what was seen before.
 func (w *Watch) history(s *Server, at int) string {
 	before := w.seen[at]
-	now := pointers{s.term, s.known(), s.held.Region.Load(logCommit), s.applied}
+	now := pointers{s.term, s.knows(), s.held.Region.Load(logCommit), s.applied}
 	w.seen[at] = now
 	if now.term < before.term || now.known < before.known || now.written < before.written ||
 		now.applied < before.applied {
@@ -111,7 +111,7 @@ func Check(servers []*Server) string {
 			if other == nil {
 				continue
 			}
-			if known := min(other.known(), other.tail()); known > s.tail() {
+			if known := min(other.knows(), other.tail()); known > s.tail() {
 				return fmt.Sprintf("I3: server %d knows entry %d to be committed, and leader %d "+
 					"of term %d ends at %d", j, known, i, s.term, s.tail())
 			}
@@ -124,9 +124,9 @@ func Check(servers []*Server) string {
 // there.
 func (s *Server) whole(number int, servers []*Server) string {
 	tail, written := s.tail(), s.held.Region.Load(logCommit)
-	if s.applied > s.known() || s.applied > tail || written > tail {
+	if s.applied > s.knows() || s.applied > tail || written > tail {
 		return fmt.Sprintf("I4: server %d applied %d of %d, and knows %d to be committed", number,
-			s.applied, tail, s.known())
+			s.applied, tail, s.knows())
 	}
 	if excluded(servers, number) {
 		return ""
@@ -140,6 +140,9 @@ func (s *Server) whole(number int, servers []*Server) string {
 	return ""
 }
 
+// knows is known without remembering: a look must not change what it looks at.
+func (s *Server) knows() uint64 { return max(s.commit, s.held.Region.Load(logCommit)) }
+
 // compare checks that two logs are equal up to the last entry that both have, and agree on what is
 // committed. It looks at entries that neither server applied: the slots of the others may be in
 // use for later ones.
@@ -149,7 +152,7 @@ func compare(servers []*Server, a, b int) string {
 		return ""
 	}
 	first := max(one.applied, other.applied) + 1
-	committed := min(one.known(), other.known())
+	committed := min(one.knows(), other.knows())
 	same := false
 	for index := min(one.tail(), other.tail()); index >= first; index-- {
 		x, y := one.at(index), other.at(index)
