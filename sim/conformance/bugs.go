@@ -100,6 +100,17 @@ var broadcastBugs = map[place][]broadcastBug{
 		{order.Validity, allconcur.FaultPrunedTooSoon, 3, 13, sim.FaultCrash},
 		{order.Agreement, allconcur.FaultPrunedTooSoon, 3, 17, sim.FaultCrash},
 	},
+	{trains.EngineName, eventual}: {
+		{sim.Contract, trains.FaultJoinerDelivers, 5, 1, sim.FaultCrash},
+		{sim.Tolerance, trains.FaultSuspicionBelieved, 5, 3, sim.FaultCrash},
+		{order.SetAgreement, trains.FaultSuspicionBelieved, 3, 22, sim.FaultsAll},
+		{sim.Progress, trains.FaultSuspicionIgnored, 5, 2, sim.FaultsAll},
+		{sim.Persistence, sim.PlantPromiseNotPersisted, 5, 1, sim.FaultCrash},
+		{sim.Durable, sim.PlantPromiseNotFrozen, 5, 8, sim.FaultCrash},
+		{sim.Ordered, sim.PlantPromiseNotFrozen, 5, 43, sim.FaultsAll},
+		{sim.Time, sim.PlantOwnMedian, 5, 16, sim.FaultsAll},
+		{sim.Reason, sim.PlantReasonUnreachable, 5, 15, sim.FaultCrash},
+	},
 	{trains.EngineName, perfect}: {
 		{order.SetAgreement, trains.FaultFilterByView, 5, 5, sim.FaultCrash},
 		{sim.Progress, trains.FaultStaleAnswered, 5, 5, sim.FaultCrash},
@@ -166,6 +177,11 @@ type multicastBug struct {
 
 // multicastBugs has the bugs of each engine of atomic multicast.
 var multicastBugs = map[string][]multicastBug{
+	multicast.EngineDARE: {
+		{multicast.Invariant, "tail-before-entries", 1},
+		{order.Validity, "late-never-granted", 3},
+		{order.Agreement, "late-never-granted", 63},
+	},
 	multicast.EngineTRAM: {
 		{order.Validity, "slot-reused-early", 7},
 		{order.PrefixOrder, "no-group-catch-up", 10},

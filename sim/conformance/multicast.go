@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/multicast"
@@ -28,6 +29,10 @@ func multicastParts() []part {
 		}
 		p := part{engine: engine.Name, properties: multicastProperties,
 			setting: "groups that the seed draws", bugs: map[order.Property]*Bug{}}
+		if engine.OneGroup {
+			p.setting = "one group of up to five servers, whose logs are looked at after each step"
+			p.properties = append(slices.Clone(p.properties), property{name: multicast.Invariant})
+		}
 		for _, bug := range multicastBugs[engine.Name] {
 			p.bugs[bug.property] = bug.of(engine.Name)
 		}
