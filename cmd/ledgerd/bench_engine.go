@@ -56,14 +56,14 @@ in messages of up to --batch; the latency is then that of a request, from its ar
 
 With --compare, the command measures several loads one after the other, each with the poller and
 without it, and before each load a TCP connection over loopback:
-  allconcur+_N_alone  one request of 64 bytes a message, N = 4, 8 and 16 servers, p2p-trusted, with
-  allconcur_N_alone   both engines
+  ENGINE_N_alone      one request of 64 bytes a message, N = 4, 8 and 16 servers, p2p-trusted, with
+                      each engine
   allconcur+_N_alone_shm  the same with AllConcur+, N = 4 and 8, over shm
   large_N             AllConcur+, messages of 64 KiB in one piece, N = 4 and 8, p2p-trusted
   large_N_encrypted   the same over p2p
   each_5_of_S_bytes   AllConcur+, five servers, p2p-trusted, messages of up to 128 KiB with requests
                       of S = 10, 100, 1,000 and 10,000 bytes, as with --each
-This takes five minutes, or two with --for 2s. With --json, "loads" has for each load:
+This takes six minutes, or two with --for 2s. With --json, "loads" has for each load:
   load                the name of the load
   loopback            gbit_per_second, of a stream with writes of 64 KiB, and round_trip_us_p50, 64
                       bytes there and back

@@ -16,8 +16,8 @@ type Options struct {
 	// Seed draws everything that the other options leave open.
 	Seed uint64
 	// Groups is the number of groups, up to GroupsMax, or 1 for an engine that has one group. 0
-	// lets the seed choose. Replicas is the size
-	// of each group, up to ReplicasMax. 0 lets the seed choose the sizes.
+	// lets the seed choose. Replicas is the size of each group, up to ReplicasMax. 0 lets the seed
+	// choose the sizes.
 	Groups, Replicas int
 	// Tree connects the groups. If it is set, Groups must be its number of groups; nil lets the
 	// seed choose.
