@@ -10,11 +10,11 @@ import (
 
 func TestSimConformance(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "conformance", "--engine", "allconcur", "--seeds", "1")
+	out, err := runSim(t, "conformance", "--engine", "trains", "--seeds", "1")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"allconcur, with an eventually perfect detector",
+	for _, want := range []string{"trains, with an eventually perfect detector",
 		"properties held", "too many crashes", "20 of 20", "none"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)

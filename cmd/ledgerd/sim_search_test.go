@@ -76,7 +76,7 @@ func TestSimSearchFindsAPlantedBugAndReplaysIt(t *testing.T) {
 // replays it.
 func TestSimSearchRings(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "search", "--engine", "trains", "--trains", "2", "--servers", "3",
+	out, err := runSim(t, "search", "--engine", "trains", "--trains", "1", "--servers", "3",
 		"--detector", "perfect")
 	if err != nil || !strings.Contains(out, "up to 2 crashes") ||
 		!strings.Contains(out, "complete: every schedule") {

@@ -196,16 +196,16 @@ func TestSimHelpTeaches(t *testing.T) {
 func TestSimCheckRings(t *testing.T) {
 	t.Parallel()
 	ring := []string{"check", "--engine", "trains", "--servers", "4", "--trains", "2"}
-	out, err := runSim(t, append(ring, "--seeds", "40")...)
-	if err != nil || !strings.Contains(out, "trains, 4 servers, seeds 1 to 40: 40 passed") {
+	out, err := runSim(t, append(ring, "--seeds", "20")...)
+	if err != nil || !strings.Contains(out, "trains, 4 servers, seeds 1 to 20: 20 passed") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = runSim(t, append(ring, "--seeds", "20", "--faults", "all")...)
-	if err != nil || !strings.Contains(out, "20 passed") || !strings.Contains(out, "generations") {
+	out, err = runSim(t, append(ring, "--seeds", "8", "--faults", "all")...)
+	if err != nil || !strings.Contains(out, "8 passed") || !strings.Contains(out, "generations") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, plant := range []string{"filter-by-view", "suspicion-believed"} {
-		out, err = runSim(t, append(ring, "--seeds", "60", "--plant", plant, "--json")...)
+		out, err = runSim(t, append(ring, "--seeds", "12", "--plant", plant, "--json")...)
 		var report simReport
 		if err == nil || json.Unmarshal([]byte(out), &report) != nil || report.Failed == 0 {
 			t.Fatalf("%s: %v\n%s", plant, err, out)
