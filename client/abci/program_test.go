@@ -150,6 +150,9 @@ type program struct {
 	greeted bool  // Info was asked since the process began
 	streams []net.Conn
 	wrong   []string
+	// talking counts the streams that it reads from. Each that ends sends to idle.
+	talking int
+	idle    chan struct{}
 	// fault, if set, is asked before and after a request is executed.
 	fault func(kind protowire.Number, after bool) fault
 }
@@ -165,7 +168,7 @@ const (
 
 func newProgram(t *testing.T) *program {
 	t.Helper()
-	p := &program{t: t, states: [][]string{nil}}
+	p := &program{t: t, states: [][]string{nil}, idle: make(chan struct{}, 1)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +183,7 @@ func newProgram(t *testing.T) *program {
 			}
 			p.mutex.Lock()
 			p.streams = append(p.streams, stream)
+			p.talking++
 			p.mutex.Unlock()
 			go p.talk(stream)
 		}
@@ -205,8 +209,38 @@ func (p *program) dieLocked(height int) {
 	}
 }
 
+// hasRead waits until the program has ended all its streams. Their other ends are closed, and what
+// was asked through them may still be executed: an adapter that begins then would be told of a state
+// that changes.
+func (p *program) hasRead() {
+	deadline := time.After(patience)
+	for {
+		p.mutex.Lock()
+		talking := p.talking
+		p.mutex.Unlock()
+		if talking == 0 {
+			return
+		}
+		select {
+		case <-p.idle:
+		case <-deadline:
+			p.t.Error("the program reads on, although nobody talks to it")
+			return
+		}
+	}
+}
+
 func (p *program) talk(stream net.Conn) {
-	defer stream.Close()
+	defer func() {
+		stream.Close()
+		p.mutex.Lock()
+		p.talking--
+		p.mutex.Unlock()
+		select {
+		case p.idle <- struct{}{}:
+		default: // one is enough to look again
+		}
+	}()
 	reader := bufio.NewReader(stream)
 	for {
 		frame, err := readFrame(reader, maxMessageBytes)
@@ -217,7 +251,7 @@ func (p *program) talk(stream net.Conn) {
 		if err != nil {
 			return
 		}
-		number, answer := p.answer(kind, content)
+		number, answer := p.answer(stream, kind, content)
 		if answer == nil {
 			return
 		}
@@ -237,11 +271,12 @@ func (p *program) refuses(format string, arguments ...any) {
 	p.wrong = append(p.wrong, fmt.Sprintf(format, arguments...))
 }
 
-func (p *program) answer(kind protowire.Number, content []byte) (protowire.Number, message) {
+func (p *program) answer(stream net.Conn, kind protowire.Number, content []byte) (protowire.Number,
+	message) {
 	if p.goesWrong(kind, false) {
 		return 0, nil
 	}
-	number, answer := p.execute(kind, content)
+	number, answer := p.execute(stream, kind, content)
 	if p.goesWrong(kind, true) {
 		return 0, nil
 	}
@@ -262,10 +297,15 @@ func (p *program) goesWrong(kind protowire.Number, after bool) bool {
 	return what != fine
 }
 
-// execute executes a request, and notes it if it must not come now.
-func (p *program) execute(kind protowire.Number, content []byte) (protowire.Number, message) {
+// execute executes a request, and notes it if it must not come now. A process that died executes
+// nothing, whatever it has read.
+func (p *program) execute(stream net.Conn, kind protowire.Number, content []byte) (protowire.Number,
+	message) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if !slices.Contains(p.streams, stream) {
+		return 0, nil
+	}
 	height := int64(len(p.states) - 1)
 	if kind != callFlush.request && kind != callInfo.request && !p.greeted &&
 		kind != callCheck.request {

@@ -169,6 +169,7 @@ func TestMishaps(t *testing.T) {
 			})
 			a.stop()
 			a.end()
+			p.hasRead()
 			a = startAdapter(t, p, chain, folder, hasty)
 		}
 		a.await("the end", func(Notice) bool {
