@@ -13,6 +13,9 @@ import (
 // ErrConfig is returned by New for a configuration that is inconsistent or out of bounds.
 var ErrConfig = errors.New("dare: bad configuration")
 
+// EngineName is the engine's name in flags and reports.
+const EngineName = "dare"
+
 // Bounds of a configuration.
 const (
 	// ServersMax bounds the servers of a group. The leader writes to each of them.

@@ -348,8 +348,10 @@ var rooms = []room{
 	{folder: "node/engine",
 		purpose: "the one table of the engines of atomic broadcast: their names, how they are " +
 			"made and their frames read, what they can do, whether a node may run them",
-		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains"},
-		pure:    true,
+		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains", "dare",
+			"protected", "rdmanet"},
+		pure:   true,
+		except: []string{"time"},
 	},
 	{folder: "node/fabric",
 		purpose: "chooses the fabric's provider by name; reports which providers work on a " +
@@ -380,6 +382,11 @@ var rooms = []room{
 		purpose: "runs an engine over the fabric: the lanes, timers and goroutine around " +
 			"shard/turn",
 		imports: []string{"order", "rdmanet", "shard/turn", "node/rounds"},
+	},
+	{folder: "node/poller",
+		purpose: "drives a machine over one-sided memory: the goroutine that polls it, its " +
+			"inputs and attachments",
+		imports: []string{"protected", "rdmanet"},
 	},
 	{folder: "node/report",
 		purpose: "the values in which a node reports how far blocks and transactions have come, " +
@@ -556,7 +563,7 @@ var rooms = []room{
 		purpose: "measures fabrics, engines and ledger as the product runs them",
 		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains",
 			"protected", "tram/...", "rdmanet/...", "ledger", "ledger/store", "node/home",
-			"node/driver", "node/engine", "node/api/...", "client", "node/fabric",
+			"node/driver", "node/poller", "node/engine", "node/api/...", "client", "node/fabric",
 			"internal/testnet"},
 		modules: []string{"github.com/cespare/xxhash/v2",
 			"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"},

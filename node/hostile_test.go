@@ -249,7 +249,8 @@ func TestMemberThatSaysAnything(t *testing.T) {
 // seatsUnknownDisk reports whether a majority of the members believes a decision that seats a node
 // with a disk that it does not have. The nodes had one disk each all the time, so the liar made the
 // decision up. It can: where no true decision contradicts its word, nodes take it, and wait for the
-// disk that it named. That stops them until an operator recovers the shard, as the fault model says.
+// disk that it named. That stops them until an operator recovers the shard, as the fault model
+// says.
 func (s *shard) seatsUnknownDisk() bool {
 	var states []generation.State
 	for i := range 3 {

@@ -210,8 +210,8 @@ func (p *program) dieLocked(height int) {
 }
 
 // hasRead waits until the program has ended all its streams. Their other ends are closed, and what
-// was asked through them may still be executed: an adapter that begins then would be told of a state
-// that changes.
+// was asked through them may still be executed: an adapter that begins then would be told of a
+// state that changes.
 func (p *program) hasRead() {
 	deadline := time.After(patience)
 	for {

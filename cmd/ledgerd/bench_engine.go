@@ -27,11 +27,13 @@ const benchServerName = "engine-server"
 func newBenchEngineCommand() *cobra.Command {
 	var p bench.Parameters
 	var asJSON, compare, inTurns bool
+	var failovers int
 	command := &cobra.Command{
 		Use:   "engine",
-		Short: "Measure an atomic broadcast engine with the production round driver",
-		Long: `Measure an atomic broadcast engine with the production round driver. In every round,
-every server A-broadcasts a batch of --batch requests of --size bytes, as fast as rounds go.
+		Short: "Measure an atomic broadcast engine with what drives it in production",
+		Long: `Measure an atomic broadcast engine with what drives it in production: the round driver,
+or for dare the poller. In every round, every server A-broadcasts a batch of --batch requests of
+--size bytes, as fast as rounds go.
 
 With --fabric memory, all servers live in this process. With any other fabric, each server is a
 process of its own, and they talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted
@@ -49,15 +51,23 @@ other systems.
 With --engine trains, the servers form a ring that --trains T trains go round: a round is what one
 train carries in one rotation.
 
+With --engine dare, a leader writes its log into the memory of the others. With --failovers N,
+nothing else is measured: N groups in this process lose their leader, one after the other. With
+--json:
+  failover_p50_us       microseconds from the crash until all others have delivered a message under
+  failover_max_us       another leader: the median and the longest, and all of them as failovers_us
+  timeout_us            after which a leader that is silent is suspected, at first
+
 With --in-flight K, a server has K rounds in flight: K engines side by side, whose rounds are
-delivered in turns, and begin at even distances. With --delay, every frame comes late by that time,
-as between distant places. With --rate, that many requests arrive at each server in a second, and go
-in messages of up to --batch; the latency is then that of a request, from its arrival.
+delivered in turns, and begin at even distances. A server of dare has up to K messages under way.
+With --delay, every frame comes late by that time, as between distant places. With --rate, that many
+requests arrive at each server in a second, and go in messages of up to --batch; the latency is then
+that of a request, from its arrival.
 
 With --compare, the command measures several loads one after the other, each with the poller and
 without it, and before each load a TCP connection over loopback:
   ENGINE_N_alone      one request of 64 bytes a message, N = 4, 8 and 16 servers, p2p-trusted, with
-                      each engine
+                      each engine; dare with 4 and 8
   allconcur+_N_alone_shm  the same with AllConcur+, N = 4 and 8, over shm
   large_N             AllConcur+, messages of 64 KiB in one piece, N = 4 and 8, p2p-trusted
   large_N_encrypted   the same over p2p
@@ -92,9 +102,10 @@ The keys of --json, besides the parameters:
   latency_p50_us        from a batch's A-broadcast to its A-delivery at the same server, in
   latency_p99_us        microseconds, over all servers: the median and the 99th percentile
   cpu_seconds           user and system time of all server processes during the measurement
-  wire_bytes_per_byte   bytes that all servers put on lanes, for each payload byte agreed
+  wire_bytes_per_byte   bytes that all servers put on lanes, for each payload byte agreed. With
+                        dare: what they wrote into each other's memory and read there
   cpu_us_per_frame      cpu_seconds for each frame that a server put on a lane for another, in
-                        microseconds; null if there are none
+                        microseconds; null if there are none. With dare: for each access to memory
   syscalls_per_message  system calls of all threads of a server, for each message that it A-delivers
                         (what one server A-broadcasts in a round): the mean of all servers. Linux
                         counts them by a tracepoint, which root may use. Counting slows calls down,
@@ -117,6 +128,7 @@ At the end, the command compares the deliveries of all servers; a difference is 
                        --fabric p2p --json
   ledgerd bench engine --fabric p2p-trusted --size 100 --batch 1024 --each
   ledgerd bench engine --compare --for 2s
+  ledgerd bench engine --engine dare --failovers 20
   ledgerd bench engine --compare-engines --servers 5 --size 100 --batch 64 --fabric p2p-trusted`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -171,6 +183,16 @@ At the end, the command compares the deliveries of all servers; a difference is 
 				}
 				return writeEnginesInTurns(command.OutOrStdout(), result)
 			}
+			if failovers > 0 {
+				result, err := bench.RunFailover(ctx, p, failovers, logger)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeBenchJSON(command.OutOrStdout(), result)
+				}
+				return writeFailover(command.OutOrStdout(), result)
+			}
 			result, err := bench.Run(ctx, p, server, logger)
 			if err != nil {
 				return err
@@ -201,11 +223,14 @@ At the end, the command compares the deliveries of all servers; a difference is 
 		"measure several loads beside loopback, with and without the poller")
 	flags.BoolVar(&inTurns, "compare-engines", false,
 		"measure the same load with all engines, in turns")
+	flags.IntVar(&failovers, "failovers", 0, fmt.Sprintf("crash the leader so many times, up to "+
+		"%d, each in a new group, and measure how long nothing is delivered", bench.CrashesMax))
 	flags.DurationVar(&p.For, "for", 5*time.Second,
 		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	command.MarkFlagsMutuallyExclusive("compare", "compare-engines")
+	command.MarkFlagsMutuallyExclusive("compare", "compare-engines", "failovers")
+	command.MarkFlagsMutuallyExclusive("for", "failovers")
 	return command
 }
 
@@ -264,6 +289,20 @@ func writeEngine(out io.Writer, r bench.Result) error {
 	}
 	return err
 }
+
+// writeFailover writes how long a group orders nothing once its leader has crashed.
+func writeFailover(out io.Writer, f bench.Failover) error {
+	_, err := fmt.Fprintf(out, `%s, %d servers, %d x %d bytes a message, %s, %d leaders crashed
+  delivers again after %8.1f ms median  %8.1f ms at most
+                       a silent leader is suspected after %.1f ms at first
+  in the paper         %8d ms, on InfiniBand
+`, f.Engine, f.Servers, f.Batch, f.Size, f.Fabric, f.Crashes, f.Median/1e3, f.Worst/1e3,
+		f.Timeout/1e3, paperFailover.Milliseconds())
+	return err
+}
+
+// paperFailover is the time without a leader that DARE's authors measured [Poke19, section 4.6].
+const paperFailover = 30 * time.Millisecond
 
 // orUnknown formats a figure, which may be missing.
 func orUnknown(figure *float64) string {

@@ -17,6 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/dare"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/trains"
@@ -69,6 +71,12 @@ func TestRun(t *testing.T) {
 		{"p2p-trusted, trains", func(p *Parameters) {
 			p.Fabric, p.Engine = fabric.P2PTrusted, trains.EngineName
 		}},
+		{"memory, dare", func(p *Parameters) {
+			p.Fabric, p.Engine, p.InFlight = fabric.Memory, dare.EngineName, 4
+		}},
+		{"p2p-trusted, dare", func(p *Parameters) {
+			p.Fabric, p.Engine = fabric.P2PTrusted, dare.EngineName
+		}},
 		{"p2p-trusted, each", func(p *Parameters) { p.Fabric, p.Each = fabric.P2PTrusted, true }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -99,8 +107,9 @@ func TestRun(t *testing.T) {
 				t.Errorf("%v context switches a message", result.SwitchesPerMessage)
 			}
 			// A message of 128 bytes, after a header of 32, travels to each of two servers once.
-			// At a rate, messages are shorter, or empty.
-			if result.WireBytesPerByte < 2 || result.WireBytesPerByte > 4 && p.Rate == 0 {
+			// At a rate, messages are shorter, or empty. DARE also writes and reads words.
+			if result.WireBytesPerByte < 2 || result.WireBytesPerByte > 4 && p.Rate == 0 &&
+				p.Engine != dare.EngineName {
 				t.Errorf("%v bytes on lanes a byte", result.WireBytesPerByte)
 			}
 		})
@@ -400,8 +409,44 @@ func TestEngineLoads(t *testing.T) {
 			t.Errorf("%s: messages of %d bytes", load.Name, load.payload())
 		}
 	}
-	if engines := len(Engines().Names()); len(names) != 3*engines+10 {
-		t.Errorf("%d loads for %d engines", len(names), engines)
+	frames := len(Engines().With(engine.Engine.TakesFrames))
+	if polled := len(Engines()) - frames; len(names) != 3*frames+2*polled+10 {
+		t.Errorf("%d loads for %d engines with frames and %d polled ones", len(names), frames,
+			polled)
+	}
+}
+
+// Each crash of a leader is followed by a delivery under another one.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	p := parameters(fabric.Memory)
+	p.Engine = dare.EngineName
+	f, err := RunFailover(t.Context(), p, 3, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Crashes != 3 || len(f.Each) != 3 || f.Median <= 0 || f.Worst < f.Median ||
+		f.Timeout != 2000 || !slices.Contains(f.Each, f.Median) ||
+		!slices.Contains(f.Each, f.Worst) {
+		t.Errorf("%+v", f)
+	}
+	for _, wrong := range []struct {
+		change  func(*Parameters)
+		crashes int
+	}{
+		{func(p *Parameters) { p.Engine = allconcur.EngineAllConcur }, 1},
+		{func(p *Parameters) { p.Fabric = fabric.P2P }, 1},
+		{func(p *Parameters) { p.Servers = 2 }, 1},
+		{func(p *Parameters) { p.Delay = time.Millisecond }, 1},
+		{func(*Parameters) {}, 0},
+		{func(*Parameters) {}, CrashesMax + 1},
+	} {
+		refused := p
+		wrong.change(&refused)
+		_, err := RunFailover(t.Context(), refused, wrong.crashes, quiet())
+		if !errors.Is(err, ErrParameters) {
+			t.Errorf("%+v, %d crashes: %v", refused, wrong.crashes, err)
+		}
 	}
 }
 

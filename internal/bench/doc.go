@@ -1,5 +1,5 @@
-// Package bench measures the engines as the product runs them: with the production round driver
-// over a fabric. Only the ledger is left out.
+// Package bench measures the engines as the product runs them: with the production round driver, or
+// for polled engines the production poller, over a fabric. Only the ledger is left out.
 //
 // Every server A-broadcasts a batch of Batch requests of Size bytes as soon as its engine allows
 // it, round after round. Every server's Sink records the A-deliveries. With the memory fabric, all

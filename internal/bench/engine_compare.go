@@ -39,10 +39,14 @@ func EngineLoads(measured time.Duration) []EngineLoad {
 		p.For = measured
 		loads = append(loads, EngineLoad{name, p})
 	}
-	for _, name := range Engines().Names() {
-		for _, servers := range []int{4, 8, 16} {
-			add(fmt.Sprintf("%s_%d_alone", name, servers),
-				Parameters{Engine: name, Servers: servers, Batch: 1, Size: comparedRequest})
+	for _, made := range Engines() {
+		sizes := []int{4, 8, 16}
+		if !made.TakesFrames() {
+			sizes = sizes[:2] // for few servers: each of them polls
+		}
+		for _, servers := range sizes {
+			add(fmt.Sprintf("%s_%d_alone", made.Name, servers),
+				Parameters{Engine: made.Name, Servers: servers, Batch: 1, Size: comparedRequest})
 		}
 	}
 	for _, servers := range []int{4, 8} {

@@ -13,40 +13,14 @@ import (
 
 // runMemory runs all servers in this process.
 func runMemory(ctx context.Context, p Parameters, logger *slog.Logger) (result Result, err error) {
-	network := memory.NewNetwork()
-	peers := make([]rdmanet.PeerID, p.Servers)
-	for i := range peers {
-		peers[i] = rdmanet.PeerID(fmt.Sprintf("server-%d", i))
-	}
-	servers := make([]*server, 0, p.Servers)
+	servers, err := startMemory(ctx, p, memory.NewNetwork(), logger)
 	defer func() {
 		for _, s := range servers {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	for i, peer := range peers {
-		host, err := network.Host(peer)
-		if err != nil {
-			return Result{}, fmt.Errorf("bench: host %s: %w", peer, err)
-		}
-		s, err := newServer(p, host, order.ServerID(i), peers, logger)
-		if err != nil {
-			return Result{}, errors.Join(err, host.Close(ctx))
-		}
-		servers = append(servers, s)
-	}
-	for _, s := range servers {
-		if err := s.driver.Activate(s.group); err != nil {
-			return Result{}, err
-		}
-	}
-	for _, s := range servers {
-		s.workload.start()
-	}
-	for _, s := range servers {
-		if err := s.workload.running(ctx); err != nil {
-			return Result{}, err
-		}
+	if err != nil {
+		return Result{}, err
 	}
 	if err := pause(ctx, warmUp(p.For)); err != nil {
 		return Result{}, err
@@ -79,9 +53,48 @@ func runMemory(ctx context.Context, p Parameters, logger *slog.Logger) (result R
 		return Result{}, errors.Join(err, counting.close())
 	}
 	counted := counting.end()
+	for _, s := range servers {
+		s.workload.stop()
+	}
 	reports := make([]report, len(servers))
 	for i, s := range servers {
 		reports[i] = s.report(windows[i])
 	}
 	return combine(p, reports, after.since(before), counted)
+}
+
+// startMemory makes all servers in this process, and waits until each has delivered. The caller
+// closes the servers, also those that come with an error.
+func startMemory(ctx context.Context, p Parameters, network *memory.Network,
+	logger *slog.Logger) (servers []*server, err error) {
+	peers := make([]rdmanet.Peer, p.Servers)
+	hosts := make([]rdmanet.RegionHost, p.Servers)
+	for i := range hosts {
+		host, err := network.Host(rdmanet.PeerID(fmt.Sprintf("server-%d", i)))
+		if err != nil {
+			return nil, fmt.Errorf("bench: %w", err)
+		}
+		hosts[i], peers[i] = host, rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()}
+	}
+	for i, host := range hosts {
+		s, err := newServer(p, host, order.ServerID(i), peers, logger)
+		if err != nil {
+			return servers, errors.Join(err, closeHost(host))
+		}
+		servers = append(servers, s)
+	}
+	for _, s := range servers {
+		if err := s.ordering.start(); err != nil {
+			return servers, err
+		}
+	}
+	for _, s := range servers {
+		s.workload.start()
+	}
+	for _, s := range servers {
+		if err := s.workload.running(ctx); err != nil {
+			return servers, err
+		}
+	}
+	return servers, nil
 }

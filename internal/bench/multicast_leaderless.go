@@ -216,8 +216,9 @@ func boardName(child order.GroupID) string { return fmt.Sprintf("multicast/board
 
 // attach connects to the memory of the other groups, which is all exposed by then.
 func (m *leaderlessMember) attach() error {
+	const timeout = 5 * time.Second
 	d := m.deployment
-	ctx, cancel := context.WithTimeout(d.ctx, attachTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, timeout)
 	defer cancel()
 	for _, outlet := range m.outlets {
 		for _, carrier := range d.members[outlet.child] {

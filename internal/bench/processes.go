@@ -43,8 +43,8 @@ type (
 		Calls calls `json:"calls,omitzero"`
 	}
 	member struct {
-		Peer    rdmanet.PeerID `json:"peer"`
-		Address string         `json:"address"`
+		Peer    rdmanet.Peer `json:"peer"`
+		Address string       `json:"address"`
 	}
 )
 
@@ -59,7 +59,7 @@ const (
 	stepBegin    step = "begin"    // open the window
 	stepEnd      step = "end"      // close the window
 	stepCount    step = "count"    // count system calls from now on
-	stepCounted  step = "counted"  // stop counting
+	stepCounted  step = "counted"  // stop counting, and make no more batches
 	stepReport   step = "report"   // stop the rounds, answer with the report
 )
 
@@ -300,6 +300,7 @@ func (s *serving) follow(ctx context.Context, next instruction) (reply answer, e
 	case stepCounted:
 		s.counted = s.counting.end()
 		s.counting = nil
+		s.server.workload.stop()
 	case stepReport:
 		report := s.server.report(s.window)
 		return answer{Report: &report, Use: s.used, Calls: s.counted}, nil
@@ -327,14 +328,15 @@ func (s *serving) listen(p Parameters, self int) (answer, error) {
 		return answer{}, err
 	}
 	s.host, s.parameters, s.self = host, p, order.ServerID(self)
-	return answer{Member: &member{Peer: host.ID(), Address: host.Address()}}, nil
+	return answer{Member: &member{Address: host.Address(),
+		Peer: rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()}}}, nil
 }
 
 func (s *serving) activate(members []member) error {
 	addresses := make(map[rdmanet.PeerID]string, len(members))
-	peers := make([]rdmanet.PeerID, len(members))
+	peers := make([]rdmanet.Peer, len(members))
 	for i, member := range members {
-		addresses[member.Peer] = member.Address
+		addresses[member.Peer.ID] = member.Address
 		peers[i] = member.Peer
 	}
 	if err := s.host.SetMembers(addresses); err != nil {
@@ -345,7 +347,7 @@ func (s *serving) activate(members []member) error {
 		return err
 	}
 	s.server = server
-	return server.driver.Activate(server.group)
+	return server.ordering.start()
 }
 
 func (s *serving) close() {

@@ -32,12 +32,13 @@ var (
 	ErrServer = errors.New("bench: a server failed")
 )
 
-// Engines lists the engines that Run measures: the production driver drives them.
-func Engines() engine.List { return engine.All().With(engine.Engine.TakesFrames) }
+// Engines lists the engines that Run measures. The production driver drives those that take frames,
+// and the production poller the others.
+func Engines() engine.List { return engine.All() }
 
 // Parameters are the parameters of a run.
 type Parameters struct {
-	// Engine is the name of an engine of package engine that takes frames.
+	// Engine is the name of an engine of package engine.
 	Engine string `json:"engine"`
 	// Servers is n, 1 to ServersMax.
 	Servers int `json:"servers"`
@@ -96,6 +97,9 @@ func (p Parameters) Validate() error {
 	case p.Rate < 0 || p.Rate > RateMax:
 		return fmt.Errorf("%w: %d requests a second at each server, want at most %d, or 0 for as "+
 			"many as possible", ErrParameters, p.Rate, RateMax)
+	case p.Delay > 0 && !made.TakesFrames():
+		return fmt.Errorf("%w: %s sends no frames that could be late; leave the delay out",
+			ErrParameters, p.Engine)
 	case p.Delay < 0 || p.Delay > DelayMax:
 		return fmt.Errorf("%w: a delay of %v, want at most %v", ErrParameters, p.Delay, DelayMax)
 	case p.NoPoller && (p.Fabric == fabric.Memory || p.Fabric == fabric.Verbs):

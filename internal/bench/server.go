@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -17,23 +18,56 @@ import (
 // closeTimeout limits the time that a host may take to close.
 const closeTimeout = 5 * time.Second
 
-// server is one server of a run: host, production driver and workload.
+// server is one server of a run: host, engine with what drives it, and workload.
 type server struct {
 	host     rdmanet.Host
-	driver   *driver.Driver
+	ordering ordering
 	workload *workload
-	group    driver.Group
 	halted   atomic.Pointer[string]
 }
 
-// newServer makes a server that is ready to be activated. It holds frames that arrive earlier.
-func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdmanet.PeerID,
+// ordering is an engine and what drives it in production.
+type ordering interface {
+	start() error
+	// freeze ends the engine's work: nothing is delivered any more.
+	freeze()
+	// sent returns the bytes that the engine put on the fabric, and in how many frames or
+	// operations. It is called after freeze.
+	sent() (bytes, pieces uint64)
+	close() error
+}
+
+// newServer makes a server that is ready to start. peers are the servers by place.
+func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdmanet.Peer,
 	logger *slog.Logger) (*server, error) {
-	g, err := reliableDigraph(p.Servers)
+	made, err := Engines().Of(p.Engine)
 	if err != nil {
 		return nil, err
 	}
-	made, err := Engines().Of(p.Engine)
+	s := &server{host: host, workload: newWorkload(self, p)}
+	config := engine.Config{Self: self, Servers: len(peers), Run: 1, FirstRound: 1,
+		MaxPayload: max(p.payload(), 1024), InFlight: p.InFlight, Trains: p.Trains}
+	if made.TakesFrames() {
+		s.ordering, err = s.newFrames(p, made, config, peers, logger)
+	} else {
+		s.ordering, err = s.newPolled(p, made, config, peers)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// frames is an engine that takes frames, behind the production driver.
+type frames struct {
+	driver *driver.Driver
+	group  driver.Group
+}
+
+// newFrames makes an engine that takes frames. The driver holds those that arrive before it starts.
+func (s *server) newFrames(p Parameters, made engine.Engine, config engine.Config,
+	peers []rdmanet.Peer, logger *slog.Logger) (ordering, error) {
+	g, err := reliableDigraph(p.Servers)
 	if err != nil {
 		return nil, err
 	}
@@ -42,21 +76,21 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 		frameRun = interleave.FrameGeneration
 	}
 	if p.Delay > 0 {
-		host = newLateHost(host, p.Delay)
+		s.host = newLateHost(s.host, p.Delay)
 	}
-	s := &server{host: host, workload: newWorkload(self, p),
-		group: driver.Group{Run: 1, FirstRound: 1}}
-	for i := range peers {
-		s.group.Members = append(s.group.Members, order.ServerID(i))
+	f := &frames{group: driver.Group{Run: config.Run, FirstRound: config.FirstRound}}
+	ids := make([]rdmanet.PeerID, len(peers))
+	for i, peer := range peers {
+		ids[i] = peer.ID
+		f.group.Members = append(f.group.Members, order.ServerID(i))
 	}
-	s.driver, err = driver.New(driver.Config{
-		Host: host, Self: self, Peers: peers,
+	f.driver, err = driver.New(driver.Config{
+		Host: s.host, Self: config.Self, Peers: ids,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
-			return s.newEngine(made, engine.Config{
-				Self: place, Servers: len(group.Members), Reliable: g, Run: group.Run,
-				FirstRound: group.FirstRound, MaxPayload: max(p.payload(), 1024),
-				InFlight: p.InFlight, Trains: p.Trains,
-			})
+			config := config
+			config.Self, config.Servers, config.Reliable = place, len(group.Members), g
+			config.Run, config.FirstRound = group.Run, group.FirstRound
+			return s.newEngine(made, config)
 		},
 		FrameRun: frameRun,
 		Source:   s.workload, Sink: s.workload,
@@ -67,7 +101,7 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return f, nil
 }
 
 // newEngine returns the server's engine, or several with their rounds in flight at a time.
@@ -82,24 +116,40 @@ func (s *server) newEngine(made engine.Engine, config engine.Config) (order.Broa
 	return paced, nil
 }
 
+func (f *frames) start() error { return f.driver.Activate(f.group) }
+
+func (f *frames) freeze() { f.driver.Freeze() }
+
+func (f *frames) sent() (bytes, pieces uint64) {
+	traffic := f.driver.Status().Traffic
+	return traffic.BytesSent, traffic.FramesSent
+}
+
+func (f *frames) close() error {
+	f.driver.Close()
+	return nil
+}
+
 // report stops the server's rounds and returns its report.
 func (s *server) report(window Window) report {
-	s.driver.Freeze()
+	s.ordering.freeze()
 	delivered, prefixes := s.workload.delivered()
-	traffic := s.driver.Status().Traffic
+	bytes, pieces := s.ordering.sent()
 	r := report{Window: window, Payload: delivered.Bytes, Rounds: delivered.Rounds,
-		Prefixes: prefixes, BytesSent: traffic.BytesSent, FramesSent: traffic.FramesSent}
+		Prefixes: prefixes, BytesSent: bytes, FramesSent: pieces}
 	if reason := s.halted.Load(); reason != nil {
 		r.Halted = *reason
 	}
 	return r
 }
 
-func (s *server) close() error {
-	s.driver.Close()
+func (s *server) close() error { return errors.Join(s.ordering.close(), closeHost(s.host)) }
+
+// closeHost closes a host in bounded time.
+func closeHost(host rdmanet.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if err := s.host.Close(ctx); err != nil {
+	if err := host.Close(ctx); err != nil {
 		return fmt.Errorf("bench: close: %w", err)
 	}
 	return nil

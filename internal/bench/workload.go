@@ -119,6 +119,13 @@ func (w *workload) start() {
 	w.signal()
 }
 
+// stop makes no more batches.
+func (w *workload) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on = false
+}
+
 // signal says that there may be a batch.
 func (w *workload) signal() {
 	select {

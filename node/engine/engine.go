@@ -17,9 +17,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/protected"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // ErrUnknown is returned for a name that no engine has.
@@ -76,6 +79,35 @@ type Config struct {
 	InFlight int
 	// Trains is the number of trains of TRAINS. 0 means trains.TrainsDefault.
 	Trains int
+	// Timeout is how long a leader may be silent before its followers elect another one. 0 means
+	// TimeoutDefault.
+	Timeout time.Duration
+}
+
+// TimeoutDefault is the timeout of leaders over a network of the usual kind, where processes share
+// processors. It is the smaller the sooner order goes on without a leader, and the larger the less
+// often one is left that works.
+const TimeoutDefault = 30 * time.Millisecond
+
+// Machine is a polled engine of atomic broadcast: dare.Server. Package poller drives it.
+type Machine interface {
+	protected.Machine
+	// CanBroadcast reports whether Broadcast takes a message.
+	CanBroadcast() bool
+	// Broadcast A-broadcasts a message, which is copied. The error wraps order.ErrNotNow,
+	// order.ErrTooLarge or order.ErrHalted.
+	Broadcast(payload []byte) error
+	// Deliveries returns the rounds A-delivered since the last call, in order. The slice is valid
+	// until the next call; the messages may be kept.
+	Deliveries() []order.Delivery
+	// Exclude makes the machine keep nothing for a server that is gone for good. It starts no
+	// election. The caller must not err.
+	Exclude(server order.ServerID)
+	// Leader returns the server that this one follows, which may be itself.
+	Leader() (leader order.ServerID, known bool)
+	// Halted returns why the machine stopped, or "".
+	Halted() string
+	Status() order.Status
 }
 
 // Message is a message in a frame.
@@ -101,8 +133,12 @@ type Engine struct {
 	Prompt, LogRounds bool
 	// InFlightMax is the maximum number of rounds in flight.
 	InFlightMax int
-	// New makes the engine of a server. The error says what is wrong with the configuration.
+	// New makes the engine of a server, if it takes frames. The error says what is wrong with the
+	// configuration.
 	New func(Config) (order.Broadcaster, error)
+	// NewMachine makes the engine of a server, if it is polled. peers are the incarnations of the
+	// servers, by place, and host is that of this one.
+	NewMachine func(config Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, error)
 	// FrameRun reads the number of the run from a frame. An error means that the bytes are not a
 	// frame.
 	FrameRun func(frame []byte) (uint64, error)

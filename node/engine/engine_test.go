@@ -2,11 +2,15 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
 // TestRows makes three servers with each engine, and has them A-deliver a round. Readers of frames
@@ -89,6 +93,78 @@ func hasMessage(t *testing.T, row Engine, frame []byte) bool {
 	}
 	m, is := row.FrameMessage(frame)
 	return is && m.Run == 7 && string(m.Payload) == "payload"
+}
+
+// TestMachines makes three servers with each polled engine, and polls them until each has
+// A-delivered a message of each.
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	for _, row := range All() {
+		if row.TakesFrames() {
+			continue
+		}
+		t.Run(row.Name, func(t *testing.T) {
+			t.Parallel()
+			network, servers := memory.NewNetwork(), make([]Machine, 3)
+			hosts, peers := make([]rdmanet.RegionHost, 3), make([]rdmanet.Peer, 3)
+			for i := range hosts {
+				host, err := network.Host(rdmanet.PeerID(fmt.Sprint(i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				hosts[i] = host
+				peers[i] = rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()}
+			}
+			for i, host := range hosts {
+				var err error
+				if servers[i], err = row.NewMachine(Config{Self: order.ServerID(i), Servers: 3,
+					Run: 7, FirstRound: 1, MaxPayload: 1024}, peers, host); err != nil {
+					t.Fatal(err)
+				}
+			}
+			heard := map[int]map[order.ServerID]bool{0: {}, 1: {}, 2: {}}
+			began := time.Now()
+			for whole := 0; whole < 3; {
+				if time.Since(began) > time.Minute {
+					t.Fatalf("delivered after a minute: %v; %v", heard, servers)
+				}
+				whole = 0
+				for i, s := range servers {
+					if s.CanBroadcast() {
+						if err := s.Broadcast([]byte("payload")); err != nil {
+							t.Fatal(err)
+						}
+					}
+					s.Poll(time.Since(began))
+					for _, want := range s.Wanted() {
+						attachment, err := hosts[i].Attach(t.Context(), want.Peer, want.Region)
+						s.Attached(want.Number, attachment, err)
+					}
+					for _, delivery := range s.Deliveries() {
+						for _, message := range delivery.Messages {
+							if len(message.Payload) > 0 {
+								heard[i][message.Origin] = true
+							}
+						}
+					}
+					if len(heard[i]) == 3 {
+						whole++
+					}
+				}
+			}
+			for i, s := range servers {
+				if halted := s.Halted(); halted != "" {
+					t.Errorf("server %d: %s", i, halted)
+				}
+				if err := errors.Join(s.Close(), hosts[i].Close(t.Context())); err != nil {
+					t.Error(err)
+				}
+			}
+			if m, err := row.NewMachine(Config{Self: 3}, peers, hosts[0]); err == nil || m != nil {
+				t.Errorf("a server that is not in the group: %v, %v", m, err)
+			}
+		})
+	}
 }
 
 // TestList: the table is what help texts, completions and errors say.

@@ -3,7 +3,9 @@ package engine
 import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/trains"
 )
 
@@ -30,6 +32,11 @@ var engines = List{
 	{
 		Name: trains.EngineName, Story: "a ring: few nodes, one network, most transactions",
 		Kind: Frames, InFlightMax: 1, New: newTrains, FrameRun: trains.FrameGeneration,
+	},
+	{
+		Name:  dare.EngineName,
+		Story: "a leader that writes its log into memory: few nodes, short waits",
+		Kind:  Polled, InFlightMax: 64, NewMachine: newDARE,
 	},
 }
 
@@ -82,4 +89,24 @@ func newTrains(c Config) (order.Broadcaster, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// newDARE makes a server of DARE. A log holds several entries for each message in flight, so that a
+// follower that is a little behind stops nobody.
+func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, error) {
+	const slotsMin, slotsAMessage, beats = 64, 4, 8
+	window := max(c.InFlight, 1)
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = TimeoutDefault
+	}
+	s, err := dare.New(dare.Config{
+		Self: c.Self, Peers: peers, Run: c.Run, FirstRound: c.FirstRound, PayloadMax: c.MaxPayload,
+		LogSlots: max(slotsMin, slotsAMessage*window), Window: window, Timeout: timeout,
+		Beat: timeout / beats, Patience: timeout,
+	}, host)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }

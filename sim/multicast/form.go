@@ -3,6 +3,7 @@ package multicast
 import (
 	"errors"
 
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -89,6 +90,6 @@ var (
 const (
 	EngineTRAM       = "tram"
 	EngineLeaderless = "tram-leaderless"
-	EngineDARE       = "dare"
+	EngineDARE       = dare.EngineName
 	EngineSequencer  = "sequencer"
 )
