@@ -1,8 +1,8 @@
 // Package plan estimates the properties of a shard before it is built: its overlay, the failures it
 // survives, the speed of its rounds, and the settings of its failure detector. It computes them
 // from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2]. It also has the models of DARE,
-// whose leader writes into its followers' memory [Poke19, sections 4.5 and 4.6], and those of TRAINS,
-// a ring of servers [TRAINS, section V].
+// whose leader writes into its followers' memory [Poke19, sections 4.5 and 4.6], and those of
+// TRAINS, a ring of servers [TRAINS, section V].
 //
 //	deployment, err := plan.DeploymentOf("dc")
 //	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})

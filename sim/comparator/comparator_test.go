@@ -17,6 +17,8 @@ type algorithm struct {
 	make   func(Config) (order.Broadcaster, error)
 	faults []Fault
 	blocks int
+	// outstanding is Config.Outstanding.
+	outstanding int
 }
 
 func maker[Engine order.Broadcaster](make func(Config) (Engine,
@@ -31,13 +33,15 @@ func maker[Engine order.Broadcaster](make func(Config) (Engine,
 }
 
 var algorithms = []algorithm{
-	{"allgather", maker(NewAllGather), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0},
+	{"allgather", maker(NewAllGather), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0, 0},
 	{"unreliable, small blocks", maker(NewUnreliable),
-		[]Fault{FaultDroppedRelay, FaultEarlyDelivery}, 8},
+		[]Fault{FaultDroppedRelay, FaultEarlyDelivery}, 8, 0},
 	{"unreliable, large blocks", maker(NewUnreliable),
-		[]Fault{FaultDroppedRelay, FaultEarlyDelivery}, allgatherSwitch},
-	{"lcr", maker(NewLCR), []Fault{FaultDroppedRelay, FaultEarlyDelivery, FaultUnordered}, 0},
-	{"paxos", maker(NewPaxos), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0},
+		[]Fault{FaultDroppedRelay, FaultEarlyDelivery}, allgatherSwitch, 0},
+	{"lcr", maker(NewLCR), []Fault{FaultDroppedRelay, FaultEarlyDelivery, FaultUnordered}, 0, 0},
+	{"paxos", maker(NewPaxos), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0, 0},
+	{"lcr, several outstanding", maker(NewLCR),
+		[]Fault{FaultDroppedRelay, FaultEarlyDelivery, FaultUnordered}, 0, 5},
 }
 
 // network runs a group in one goroutine over reliable FIFO channels, with the interleaving of a
@@ -64,7 +68,7 @@ func newNetwork(t testing.TB, a algorithm, config Config, seed uint64) *network 
 		rounds: order.NewRoundHistory(n), stream: order.NewHistory(n),
 		submits: make([]int, n), sequence: make([]map[order.ServerID]uint64, n),
 	}
-	config.BlockSize = a.blocks
+	config.BlockSize, config.Outstanding = a.blocks, a.outstanding
 	for s := range n {
 		config.Self = order.ServerID(s)
 		engine, err := a.make(config)

@@ -16,6 +16,8 @@ const (
 	// AcceptorsDefault is the number of acceptors of Paxos [Poke19, section 6.5], if there are that
 	// many servers.
 	AcceptorsDefault = 5
+	// OutstandingMax is the largest Config.Outstanding.
+	OutstandingMax = 256
 	// acceptorsMax is how many acceptors fit the sets of this package.
 	acceptorsMax = 64
 )
@@ -42,6 +44,10 @@ type Config struct {
 	// ranks of MPI_Allgather must know it, and it decides the algorithm. Payloads of other sizes
 	// work too. The other three comparators ignore it.
 	BlockSize int
+	// Outstanding is how many of its own messages a server of LCR may have under way, up to
+	// OutstandingMax. 0 means 1, as in the dissertation. More of them fill the links. The other
+	// comparators ignore it.
+	Outstanding int
 	// Fault plants a bug, to prove that a checker finds it. Measurements leave it FaultNone.
 	Fault Fault
 }
@@ -87,6 +93,9 @@ func (c Config) validate() error {
 			"most %d", ErrConfig, c.Acceptors, c.Servers, acceptorsMax)
 	case c.BlockSize < 0:
 		return fmt.Errorf("%w: blocks of %d bytes", ErrConfig, c.BlockSize)
+	case c.Outstanding < 0 || c.Outstanding > OutstandingMax:
+		return fmt.Errorf("%w: %d messages of a server under way, want 1 to %d", ErrConfig,
+			c.Outstanding, OutstandingMax)
 	case c.Fault >= faultEnd:
 		return fmt.Errorf("%w: no such fault as %d", ErrConfig, c.Fault)
 	case c.Ring != nil && len(c.Ring) != c.Servers:
@@ -108,6 +117,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Acceptors == 0 {
 		c.Acceptors = min(AcceptorsDefault, c.Servers)
+	}
+	if c.Outstanding == 0 {
+		c.Outstanding = 1
 	}
 	return c
 }

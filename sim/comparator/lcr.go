@@ -55,11 +55,14 @@ func NewLCR(config Config) (*LCR, error) {
 	if err := config.can("LCR", FaultDroppedRelay, FaultEarlyDelivery, FaultUnordered); err != nil {
 		return nil, err
 	}
+	config = config.withDefaults()
+	further := order.Round(ahead - 1 + config.Outstanding)
 	l := &LCR{
-		member: newMember(config.withDefaults(), 2*ahead), ring: config.Ring,
+		member: newMember(config, 2*int(further)), ring: config.Ring,
 		place: make([]int, config.Servers),
 		clock: make([]uint32, config.Servers), delivered: make([]uint32, config.Servers),
 	}
+	l.outstanding, l.ahead = order.Round(config.Outstanding), further
 	if l.ring == nil {
 		l.ring = make([]order.ServerID, l.n)
 		for i := range l.ring {

@@ -36,6 +36,9 @@ type member struct {
 	// sends holds the sends for the next Ready, handed those of the last one.
 	sends, handed []order.Send
 	suspected     []bool
+	// outstanding is how many messages of this server may be under way, and ahead how many rounds
+	// they may be ahead of the last one that it delivered.
+	outstanding, ahead order.Round
 }
 
 // newMember returns the common part. window is how many rounds, from the first incomplete one, may
@@ -44,14 +47,14 @@ func newMember(config Config, window int) member {
 	return member{
 		config: config, self: config.Self, n: config.Servers,
 		rounds:    newCollector(config.Servers, window),
-		suspected: make([]bool, config.Servers),
+		suspected: make([]bool, config.Servers), outstanding: 1, ahead: ahead,
 	}
 }
 
 // CanBroadcast reports whether the last message of this server is A-delivered, so that it may
-// A-broadcast another.
+// A-broadcast another. With several outstanding, all but the last few have to be.
 func (m *member) CanBroadcast() bool {
-	return m.sent == m.ordered && m.sent < m.rounds.first-1+ahead
+	return m.sent < m.ordered+m.outstanding && m.sent < m.rounds.first-1+m.ahead
 }
 
 // Solicited reports whether CanBroadcast holds and another server is in a round in which this
