@@ -54,6 +54,7 @@
 //	wire.go      the frames, byte by byte, in the house's layout and the paper's
 //	check.go     what holds in every state, for searches
 //	status.go    the state for people, for searches, and for a new generation
+//	inspect.go   frames for people
 //
 // # What always holds
 //

@@ -2,7 +2,6 @@ package trains
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -141,27 +140,4 @@ func flag(set bool) byte {
 		return 1
 	}
 	return 0
-}
-
-// Describe names a frame in the house's layout, with its wagons, for people who read a schedule:
-// the train's id, rotation and clock, and each wagon's origin, rotation and size.
-func Describe(frame []byte) string {
-	h, err := decodeHeader(LayoutHouse, frame)
-	if err != nil {
-		return fmt.Sprintf("%d bytes that are no frame", len(frame))
-	}
-	if h.kind == kindWake {
-		return fmt.Sprintf("WAKE for round %d", h.round)
-	}
-	text := fmt.Sprintf("train %d, rotation %d, clock %d:", h.id, h.rotation, h.clock)
-	for at := houseTrainSize; at < len(frame); {
-		wagon, whole := nextWagon(LayoutHouse, frame, at)
-		if !whole {
-			return text + " and a part of a wagon"
-		}
-		at += len(wagon.whole)
-		text += fmt.Sprintf(" w%d.%d(%d)", wagon.origin, h.rotation-uint64(wagon.age),
-			len(wagon.whole)-wagonHeaderSize)
-	}
-	return text
 }

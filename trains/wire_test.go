@@ -3,6 +3,7 @@ package trains
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -109,6 +110,7 @@ func FuzzReceive(f *testing.F) {
 				e.Ready()
 			}
 			_ = Describe(frame)
+			_, _ = ReadTrain(Layout(layout), frame)
 			e.Status()
 			e.Votes()
 		}
@@ -131,5 +133,28 @@ func TestPaperLayout(t *testing.T) {
 	finishTrain(frame, LayoutPaper)
 	if want := 10 + wagons*(7+messages*(5+size)); len(frame) != want {
 		t.Errorf("%d bytes, want %d", len(frame), want)
+	}
+}
+
+// Trains are read as they were written, in both layouts.
+func TestReadTrain(t *testing.T) {
+	t.Parallel()
+	for layout := range layoutEnd {
+		frame := appendTrain(nil, layout, 0, 1, 9, 4)
+		frame = appendWagon(frame, layout, 2, 4, []byte("hello"))
+		frame = appendWagon(frame, layout, 0, 4, nil)
+		finishTrain(frame, layout)
+		want := Train{ID: 1, Clock: 9, Rotation: 4,
+			Wagons: []Wagon{{2, 4, []byte("hello")}, {0, 4, nil}}}
+		if got, whole := ReadTrain(layout, frame); !whole || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: %+v, want %+v", layout, got, want)
+		}
+		if got, whole := ReadTrain(layout, encodeWake(layout, 0, 7)); whole {
+			t.Errorf("%v: a wake is %+v", layout, got)
+		}
+	}
+	cut := appendWagon(appendTrain(nil, LayoutHouse, 0, 1, 9, 4), LayoutHouse, 2, 4, []byte("x"))
+	if got, whole := ReadTrain(LayoutHouse, cut[:len(cut)-1]); whole {
+		t.Errorf("a part of a wagon is %+v", got)
 	}
 }
