@@ -29,12 +29,12 @@ func newSimFigureCommand() *cobra.Command {
 	var options figureOptions
 	var list strings.Builder
 	for _, number := range figure.Numbers() {
-		fmt.Fprintf(&list, "  %-5s %s\n", number, figure.About(number))
+		fmt.Fprintf(&list, "  %-10s %s\n", number, figure.About(number))
 	}
 	command := &cobra.Command{
 		Use:   "figure NUMBER",
-		Short: "Make a figure of the dissertation again, with the production engines",
-		Long: `Make a figure of the dissertation again, with the production engines.
+		Short: "Make a figure of a paper again, with the production engines",
+		Long: `Make a figure of a paper again, with the production engines.
 
 AllConcur, AllConcur+ and DARE come from a dissertation (M. Poke, Algorithms for
 High-Performance State-Machine Replication). This command runs the experiments
@@ -50,17 +50,25 @@ datacentres across Europe with fibres between them (figures 6.x). The latter
 include no processor time, as in the dissertation. Figures 4.x run nothing: they
 draw the dissertation's models of remote memory and of how often its parts fail.
 
+The figures trains-... are the tables and the figure of the paper on TRAINS (M.
+Simatic et al., TRAINS: A Throughput-Efficient Uniform Total Order Broadcast
+Algorithm): what the paper published, its formulas, and what runs of the engine
+and of LCR give, over a switch of 100 Mbit/s or in rounds of one hop.
+
 The output is a table; with --json one JSON object for each point, on a line of
 its own; with --out the files figure-NUMBER.txt, .json and .svg in a directory.
-The notes below the table give the ratios beside the dissertation's. The same
-command gives the same figure on every machine. Whole figures take up to ten
-minutes on two processors and 3 GB of memory; --quick makes a smaller one in less
-than a minute.`,
+The notes below the table give the ratios beside the dissertation's, or what the
+paper says. The same command gives the same figure on every machine. Whole
+figures take up to ten minutes on two processors and 3 GB of memory; --quick
+makes a smaller one in less than a minute.`,
 		Example: `  # AllConcur+ beside five other algorithms, small groups
   ledgerd sim figure 6.6 --quick
 
   # Throughput while servers crash, as a plot
   ledgerd sim figure 6.7 --out figures
+
+  # Which share of the bytes that TRAINS sends are messages, beside LCR
+  ledgerd sim figure trains-II --quick
 
   # All points, for a script
   ledgerd sim figure 5.10 --json`,

@@ -1,7 +1,8 @@
 // Package figure reproduces the dissertation's figures [Poke19, figures 4.6 to 4.8, 5.10 to 5.14
-// and 6.5 to 6.8]. It drives order.Broadcaster engines, ledgerd's own and those of package
-// comparator, in virtual time over the models of package network. It measures latency and
-// throughput as the dissertation does, and writes a table, the points as JSON and a plot as SVG.
+// and 6.5 to 6.8], and the tables and the figure of TRAINS [TRAINS, section V]. It drives
+// order.Broadcaster engines, ledgerd's own and those of package comparator, in virtual time over
+// the models of package network. It measures latency and throughput as the dissertation does, and
+// writes a table, the points as JSON and a plot as SVG.
 //
 // # An experiment
 //
@@ -22,6 +23,8 @@
 //	ledger_figures.go      6.5, 6.6: one datacentre and five
 //	failure_figures.go     6.7, 6.8: crashes, and the model of section 6.5.2
 //	in_flight_figure.go    not in the dissertation: several rounds in flight
+//	trains_figures.go      TRAINS: its tables I to III and its figure 1, beside LCR
+//	round_model.go         the rounds in which TRAINS counts latency
 //	figure.go              their list, panels and points; Make makes one
 //	table.go, svg.go       their output
 //

@@ -58,6 +58,8 @@ type measurement struct {
 	messages, bytes float64
 	// elapsed is the length of the window.
 	elapsed time.Duration
+	// sent is how many bytes of frames all servers together sent in the window.
+	sent int64
 	// unstable reports that requests arrived faster than the group could agree on them.
 	unstable bool
 	// carried is the network's statistics.
@@ -131,6 +133,7 @@ type run struct {
 	// measuring reports that the window is open, and done that it is over.
 	measuring, done bool
 	windowStart     time.Duration
+	sentAtStart     int64
 	samples         []time.Duration
 	unstable        bool
 }
@@ -219,6 +222,7 @@ func (r *run) reached() {
 		return
 	}
 	r.measuring, r.windowStart = true, r.net.Now()
+	r.sentAtStart = r.net.Statistics().Bytes
 	for id := range r.servers {
 		s := &r.servers[id]
 		s.messagesAtStart, s.bytesAtStart = s.messages, s.bytes
@@ -340,6 +344,8 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 	now := r.net.Now()
 	since := now
 	switch {
+	case r.load.compose != nil:
+		payload = r.load.compose(id)
 	case r.load.isFixed():
 		payload = r.payload[:r.load.bytes]
 	case r.load.single:
@@ -451,6 +457,7 @@ func (r *run) ownDelivered(s *server) {
 func (r *run) result() measurement {
 	m := measurement{latency: spreadOf(r.samples), elapsed: r.net.Now() - r.windowStart,
 		unstable: r.unstable, carried: r.net.Statistics()}
+	m.sent = m.carried.Bytes - r.sentAtStart
 	working := 0
 	var messages, bytes int64
 	for id := range r.servers {

@@ -51,12 +51,12 @@ type Panel struct {
 	Dense bool
 }
 
-// Figure is a reproduced figure of the dissertation.
+// Figure is a reproduced figure of the dissertation, or of another paper.
 type Figure struct {
-	// Number is the figure's number in the dissertation, Title its contents.
+	// Number is the figure's number in the dissertation, or its name, and Title its contents.
 	Number, Title string
 	Panels        []Panel
-	// Notes say what was measured, and the ratios that the dissertation states.
+	// Notes say what was measured, and what the dissertation or the paper states.
 	Notes []string
 }
 
@@ -66,7 +66,7 @@ type recipe struct {
 	make                 func(context.Context, *Figure, Options) error
 }
 
-// recipes returns all figures, in the dissertation's order.
+// recipes returns all figures, in the dissertation's order, and then the others.
 func recipes() []recipe {
 	return []recipe{
 		{"4.6", "The RDMA performance models",
@@ -102,10 +102,20 @@ func recipes() []recipe {
 		{"in-flight", "AllConcur+ with several rounds in flight",
 			`not in the dissertation: one to eight rounds in flight, between distant servers`,
 			inFlightFigure},
+		{"trains-I", "Throughput of LCR (TRAINS, Table I)",
+			`TRAINS: throughput of LCR for 5 servers on a switch of 100 Mbit/s`, ringThroughput},
+		{"trains-II", "Throughput of TRAINS and LCR (TRAINS, Table II)",
+			`TRAINS: which share of the bytes sent are messages, and throughput, beside LCR`,
+			ringEfficiency},
+		{"trains-III", "Latency of TRAINS and LCR (TRAINS, Table III)",
+			`TRAINS: how many rounds a message takes, beside LCR`, ringLatency},
+		{"trains-1", "Two servers and two trains (TRAINS, figure 1)",
+			`TRAINS: message sequence chart of two servers with two trains`, ringChart},
 	}
 }
 
-// Numbers lists the numbers of the figures, in the dissertation's order.
+// Numbers lists the numbers of the figures, in the dissertation's order, and the names of the
+// others.
 func Numbers() []string {
 	var numbers []string
 	for _, r := range recipes() {

@@ -3,6 +3,8 @@ package figure
 import (
 	"math/bits"
 	"time"
+
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // load is what the servers A-broadcast.
@@ -26,6 +28,8 @@ type load struct {
 	// A-broadcasts anything else.
 	single bool
 	sender int
+	// compose, unless it is nil, makes the messages that servers A-broadcast whenever they may.
+	compose func(server order.ServerID) []byte
 }
 
 // isFixed reports whether all messages are of one size, and always due.

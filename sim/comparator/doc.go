@@ -35,9 +35,9 @@
 // clock of n entries of 4 bytes. A message is stable once all servers have it, and is A-delivered
 // when it and all messages before it are stable. The last server on its way announces this with an
 // acknowledgement that goes round behind it. Here an acknowledgement names its message in 16 bytes
-// instead of repeating the clock, which favours LCR. A message and its acknowledgement together have
-// 24+4n bytes besides the payload. That is what a message of LCR's authors has, which carries the
-// acknowledgement of another one [TRAINS, appendix B]. View changes are left out, and so is the
+// instead of repeating the clock, which favours LCR. A message and its acknowledgement together
+// have 24+4n bytes besides the payload. That is what a message of LCR's authors has, which carries
+// the acknowledgement of another one [TRAINS, appendix B]. View changes are left out, and so is the
 // fairness rule for forwarding, which has no effect while all servers have the same number of
 // messages outstanding: one, or Config.Outstanding.
 //
