@@ -116,6 +116,17 @@ func (l Layout) String() string {
 	}
 }
 
+// LayoutNamed returns the layout with a name. The error wraps ErrConfig.
+func LayoutNamed(name string) (Layout, error) {
+	for layout := range layoutEnd {
+		if layout.String() == name {
+			return layout, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no layout %q: use %v or %v", ErrConfig, name, LayoutHouse,
+		LayoutPaper)
+}
+
 // Validate returns an error that wraps ErrConfig if the configuration is wrong.
 func (c Config) Validate() error {
 	switch {

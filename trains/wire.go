@@ -241,6 +241,20 @@ func AppendMessage(payload []byte, kind uint8, message []byte) []byte {
 	return append(append(payload, kind), message...)
 }
 
+// NextMessage splits the payload of a wagon that AppendMessage made: it returns the type of the
+// first message, the message itself, and the rest of the payload. It reports false if the payload
+// does not begin with a whole message.
+func NextMessage(payload []byte) (kind uint8, message, rest []byte, whole bool) {
+	if len(payload) < messageHeaderSize {
+		return 0, nil, nil, false
+	}
+	size := int64(binary.BigEndian.Uint32(payload))
+	if size < messageHeaderSize || size > int64(len(payload)) {
+		return 0, nil, nil, false
+	}
+	return payload[4], payload[messageHeaderSize:size:size], payload[size:], true
+}
+
 // encodeWake returns the frame that wakes resting trains.
 func encodeWake(layout Layout, generation uint64, round order.Round) []byte {
 	if layout == LayoutPaper {

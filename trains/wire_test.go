@@ -131,6 +131,21 @@ func TestPaperLayout(t *testing.T) {
 		frame = appendWagon(frame, LayoutPaper, origin, 3, payload)
 	}
 	finishTrain(frame, LayoutPaper)
+	for left := payload; len(left) > 0; {
+		kind, message, rest, whole := NextMessage(left)
+		if !whole || kind != 1 || len(message) != size || cap(message) != size {
+			t.Fatalf("type %d, %d bytes", kind, len(message))
+		}
+		if _, _, _, whole := NextMessage(left[:messageHeaderSize+size-1]); whole {
+			t.Fatal("a part of a message is one")
+		}
+		left = rest
+	}
+	for _, none := range []string{"", "\x00\x00\x00\x04\x01", "\xff\xff\xff\xff\x01"} {
+		if _, _, _, whole := NextMessage([]byte(none)); whole {
+			t.Errorf("%x is a message", none)
+		}
+	}
 	if want := 10 + wagons*(7+messages*(5+size)); len(frame) != want {
 		t.Errorf("%d bytes, want %d", len(frame), want)
 	}

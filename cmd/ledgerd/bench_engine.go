@@ -49,7 +49,12 @@ p2p, p2p-trusted and shm. With --no-poller, a goroutine of its own reads each la
 other systems.
 
 With --engine trains, the servers form a ring that --trains T trains go round: a round is what one
-train carries in one rotation.
+train carries in one rotation. With --layout, wagons carry requests as the paper on TRAINS has it,
+each behind a header of 5 bytes, and each is delivered by itself. pote_percent then is what the
+paper calls POTE: 66.0, 94.3, 98.6 and 99.9 % with 5 servers, requests of 10, 100, 1,000 and 10,000
+bytes, and wagons of 1 KB. --layout paper has frames in the paper's form, byte by byte. They are for
+measurements only: they do not say to which run of a group they belong. --layout house has frames as
+they are without --layout.
 
 With --engine dare, a leader writes its log into the memory of the others. With --failovers N,
 nothing else is measured: N groups in this process lose their leader, one after the other. With
@@ -104,6 +109,9 @@ The keys of --json, besides the parameters:
   cpu_seconds           user and system time of all server processes during the measurement
   wire_bytes_per_byte   bytes that all servers put on lanes, for each payload byte agreed. With
                         dare: what they wrote into each other's memory and read there
+  pote_percent          the servers but one, divided by that, in hundredths: which share of the
+                        bytes that come to a server are payload, if each comes once; null with one
+                        server
   cpu_us_per_frame      cpu_seconds for each frame that a server put on a lane for another, in
                         microseconds; null if there are none. With dare: for each access to memory
   syscalls_per_message  system calls of all threads of a server, for each message that it A-delivers
@@ -127,6 +135,7 @@ At the end, the command compares the deliveries of all servers; a difference is 
   ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s \
                        --fabric p2p --json
   ledgerd bench engine --fabric p2p-trusted --size 100 --batch 1024 --each
+  ledgerd bench engine --engine trains --layout paper --batch 10 --size 100 --fabric p2p-trusted
   ledgerd bench engine --compare --for 2s
   ledgerd bench engine --engine dare --failovers 20
   ledgerd bench engine --compare-engines --servers 5 --size 100 --batch 64 --fabric p2p-trusted`,
@@ -163,9 +172,11 @@ At the end, the command compares the deliveries of all servers; a difference is 
 				return writeEngineComparison(command.OutOrStdout(), result)
 			}
 			if inTurns {
-				if command.Flags().Changed("engine") {
-					return usagef("--engine is not for --compare-engines, which measures all of " +
-						"them: leave one of the two out")
+				for _, flag := range []string{"engine", "layout"} {
+					if command.Flags().Changed(flag) {
+						return usagef("--%s is not for --compare-engines, which measures the "+
+							"same with all engines: leave one of the two out", flag)
+					}
 				}
 				told := command.ErrOrStderr()
 				if asJSON {
@@ -207,6 +218,9 @@ At the end, the command compares the deliveries of all servers; a difference is 
 	addEngineFlag(command, &p.Engine, bench.Engines())
 	flags.IntVar(&p.Trains, "trains", 0, fmt.Sprintf("trains of --engine trains, up to %d "+
 		"(default %d)", trains.TrainsMax, trains.TrainsDefault))
+	flags.StringVar(&p.Layout, "layout", "", fmt.Sprintf("have wagons of --engine trains as in "+
+		"its paper, in frames of the layout %v or %v (default %v, without the paper's wagons)",
+		trains.LayoutPaper, trains.LayoutHouse, trains.LayoutHouse))
 	flags.IntVar(&p.Servers, "servers", 5, "number of servers")
 	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")
@@ -259,6 +273,9 @@ func writeEngine(out io.Writer, r bench.Result) error {
 	if r.Each {
 		how = "each delivered by itself, " + how
 	}
+	if r.Layout != "" {
+		how = "the paper's wagons, layout " + r.Layout + ", " + how
+	}
 	if r.InFlight > 1 {
 		how += fmt.Sprintf(", %d rounds in flight", r.InFlight)
 	}
@@ -273,11 +290,11 @@ func writeEngine(out io.Writer, r bench.Result) error {
   agreed       %14.0f requests/s  %8.3f Gbit/s  %8.0f rounds/s
   latency      %14.0f us median   %8.0f us 99th percentile
   processors   %14.2f s           %8s us a frame
-  lanes        %14.2f bytes per payload byte
+  lanes        %14.2f bytes per payload byte, POTE %s %%
   a message    %14s system calls  %8s reads and writes  %8s context switches
 `, r.Engine, r.Servers, r.Batch, r.Size, how, r.Seconds, r.RequestsPerSecond, r.GbitPerSecond,
 		r.RoundsPerSecond, r.LatencyP50, r.LatencyP99, r.CPUSeconds, orUnknown(r.CPUPerFrame),
-		r.WireBytesPerByte, orUnknown(r.SystemCallsPerMessage),
+		r.WireBytesPerByte, orUnknown(r.POTE), orUnknown(r.SystemCallsPerMessage),
 		orUnknown(r.ReadsAndWritesPerMessage), threeDigits(r.SwitchesPerMessage))
 	if err == nil && r.SystemCallsUncounted != "" {
 		_, err = fmt.Fprintf(out, "               system calls are not counted: %s\n",

@@ -90,6 +90,7 @@ func TestBenchEngine(t *testing.T) {
 		{"three processes without the poller", "allconcur+", "3", "16", "64", "p2p-trusted",
 			"--no-poller"},
 		{"each by itself", "allconcur+", "3", "16", "64", "p2p-trusted", "--each"},
+		{"TRAINS as in its paper", "trains", "3", "10", "100", "p2p-trusted", "--layout paper"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var result map[string]any
@@ -116,8 +117,12 @@ func TestBenchEngine(t *testing.T) {
 				result["no_poller"] != (test.flags == "--no-poller") {
 				t.Errorf("parameters are missing in %v", result)
 			}
+			if layout, has := result["layout"]; has != strings.Contains(test.flags, "--layout") ||
+				has && layout != "paper" {
+				t.Errorf("the layout is %v", layout)
+			}
 			for _, key := range []string{"syscalls_per_message", "reads_and_writes_per_message",
-				"switches_per_message", "hashed"} {
+				"switches_per_message", "hashed", "pote_percent"} {
 				if _, there := result[key]; !there {
 					t.Errorf("no %s in %v", key, result)
 				}
@@ -146,6 +151,14 @@ func TestBenchEngineRefusesWrongFlags(t *testing.T) {
 	if _, err := runBench(t, "engine", "--compare-engines", "--engine",
 		"trains"); !errors.As(err, &misused) {
 		t.Errorf("--compare-engines with an engine: %v", err)
+	}
+	if _, err := runBench(t, "engine", "--compare-engines", "--layout", "house"); err == nil ||
+		!strings.Contains(err.Error(), "--layout") {
+		t.Errorf("--compare-engines with a layout: %v", err)
+	}
+	if _, err := runBench(t, "engine", "--layout", "paper"); err == nil ||
+		!strings.Contains(err.Error(), "only trains has a layout") {
+		t.Errorf("a layout of allconcur+: %v", err)
 	}
 	if _, err := runBench(t, "engine", "--compare-engines", "--compare"); err == nil {
 		t.Error("--compare-engines with --compare")

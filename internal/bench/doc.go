@@ -17,6 +17,8 @@
 //   - WireBytesPerByte: bytes that all servers put on lanes, per payload byte agreed, from the
 //     start of the rounds to their end. It includes the headers of engines and excludes the
 //     fabric's. Messages that were under way at the end make it larger in runs of few rounds.
+//   - POTE: 100(n-1)/WireBytesPerByte, the throughput efficiency of [TRAINS, section V-A] as it is
+//     on the lanes. Parameters.Layout makes it the paper's.
 //   - CPUPerFrame: CPUSeconds for each frame that a server put on a lane for another. The frames of
 //     the window are those of a round, the same in all of a run, times the window's rounds.
 //   - SwitchesPerMessage: context switches of all threads of a server, as getrusage has them, for

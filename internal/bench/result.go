@@ -59,6 +59,10 @@ type Parameters struct {
 	InFlight int `json:"in_flight"`
 	// Trains is the number of trains of trains.EngineName; 0 is trains.TrainsDefault.
 	Trains int `json:"trains,omitempty"`
+	// Layout, unless it is "", has the wagons of trains.EngineName carry requests as the paper's
+	// do, each behind a header of trains.AppendMessage, and delivers each by itself. It is the name
+	// of a trains.Layout: of the frames.
+	Layout string `json:"layout,omitempty"`
 	// Rate, unless it is 0, is how many requests arrive at each server in a second, evenly. They
 	// gather until the server may A-broadcast, and go in messages of up to Batch requests.
 	Rate int `json:"rate"`
@@ -81,6 +85,8 @@ func (p Parameters) Validate() error {
 		return fmt.Errorf("%w: only %s has trains", ErrParameters, trains.EngineName)
 	case p.Trains < 0 || p.Trains > trains.TrainsMax:
 		return fmt.Errorf("%w: %d trains, want 1 to %d", ErrParameters, p.Trains, trains.TrainsMax)
+	case p.Layout != "" && p.Engine != trains.EngineName:
+		return fmt.Errorf("%w: only %s has a layout", ErrParameters, trains.EngineName)
 	case p.Servers < 1 || p.Servers > ServersMax:
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrParameters, p.Servers, ServersMax)
 	case p.Batch < 1 || p.Batch > BatchMax:
@@ -105,15 +111,29 @@ func (p Parameters) Validate() error {
 	case p.NoPoller && (p.Fabric == fabric.Memory || p.Fabric == fabric.Verbs):
 		return fmt.Errorf("%w: %s has no poller to leave out; p2p has one", ErrParameters, p.Fabric)
 	}
+	if _, err := p.layout(); err != nil {
+		return fmt.Errorf("%w: %w", ErrParameters, err)
+	}
 	return checkFabric(p.Fabric)
+}
+
+// layout returns the layout of frames of trains.
+func (p Parameters) layout() (trains.Layout, error) {
+	if p.Layout == "" {
+		return trains.LayoutHouse, nil
+	}
+	return trains.LayoutNamed(p.Layout)
 }
 
 // payload returns the bytes of a message's payload.
 func (p Parameters) payload() int { return p.Batch * (p.lengthBytes() + p.Size) }
 
-// lengthBytes returns the bytes of a request's length in a message.
+// lengthBytes returns the bytes of a request's length in a message, or of its header.
 func (p Parameters) lengthBytes() int {
-	if !p.Each {
+	switch {
+	case p.Layout != "":
+		return len(trains.AppendMessage(nil, wagonRequest, nil))
+	case !p.Each:
 		return 0
 	}
 	return len(binary.AppendUvarint(nil, uint64(p.Size)))
@@ -137,6 +157,10 @@ type Result struct {
 	LatencyP99        float64 `json:"latency_p99_us"`
 	CPUSeconds        float64 `json:"cpu_seconds"`
 	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
+	// POTE is the throughput efficiency that the paper on TRAINS computes, in hundredths: bytes of
+	// requests divided by bytes on a lane to each server but their origin [TRAINS, section V-A]. It
+	// is nil if there is one server.
+	POTE *float64 `json:"pote_percent"`
 	// RoundsPerSecond is the number of rounds that server 0 delivered in one second.
 	RoundsPerSecond float64 `json:"rounds_per_second"`
 	// CPUPerFrame is the processor time of a frame on a lane, in microseconds. It is nil if there
@@ -212,6 +236,10 @@ func combine(p Parameters, reports []report, used use, counted calls) (Result, e
 		RoundsPerSecond:   float64(first.Window.Rounds) / first.Window.Seconds,
 		Hashed:            HashedSample,
 		ComparedRound:     compared,
+	}
+	if sent > 0 {
+		pote := 100 * float64(p.Servers-1) / result.WireBytesPerByte
+		result.POTE = &pote
 	}
 	if frames > 0 {
 		perFrame := float64(used.CPU.Microseconds()) / frames

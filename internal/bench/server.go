@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // closeTimeout limits the time that a host may take to close.
@@ -71,6 +72,9 @@ func (s *server) newFrames(p Parameters, made engine.Engine, config engine.Confi
 	if err != nil {
 		return nil, err
 	}
+	if config.Layout, err = p.layout(); err != nil {
+		return nil, err
+	}
 	frameRun := made.FrameRun
 	if p.InFlight > 1 {
 		frameRun = interleave.FrameGeneration
@@ -84,12 +88,18 @@ func (s *server) newFrames(p Parameters, made engine.Engine, config engine.Confi
 		ids[i] = peer.ID
 		f.group.Members = append(f.group.Members, order.ServerID(i))
 	}
+	run := config.Run
+	if config.Layout == trains.LayoutPaper {
+		// The paper's frames do not have the run's number. This is the only run of its servers.
+		run = 0
+		frameRun = func([]byte) (uint64, error) { return f.group.Run, nil }
+	}
 	f.driver, err = driver.New(driver.Config{
 		Host: s.host, Self: config.Self, Peers: ids,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 			config := config
 			config.Self, config.Servers, config.Reliable = place, len(group.Members), g
-			config.Run, config.FirstRound = group.Run, group.FirstRound
+			config.Run, config.FirstRound = run, group.FirstRound
 			return s.newEngine(made, config)
 		},
 		FrameRun: frameRun,

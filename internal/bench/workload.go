@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // prefixesKept is the number of last rounds for which a server keeps the running hash. Servers are
@@ -27,7 +28,8 @@ type workload struct {
 	batch    int
 	size     int
 	payload  int    // the bytes of a batch
-	each     bool   // see Parameters.Each
+	each     bool   // see Parameters.Each and Parameters.Layout
+	wagons   bool   // requests are packed as the paper's wagons carry them
 	requests []byte // the requests of a batch, the first of which is marked for each message
 	packed   []byte // the batch, if each is set
 	ready    chan struct{}
@@ -96,7 +98,8 @@ type Window struct {
 }
 
 func newWorkload(self order.ServerID, p Parameters) *workload {
-	w := &workload{self: self, batch: p.Batch, size: p.Size, payload: p.payload(), each: p.Each,
+	w := &workload{self: self, batch: p.Batch, size: p.Size, payload: p.payload(),
+		each: p.Each || p.Layout != "", wagons: p.Layout != "",
 		requests: make([]byte, p.Batch*p.Size), ready: make(chan struct{}, 1),
 		first: make(chan struct{}), hash: xxhash.New(), rate: p.Rate}
 	w.timer = time.AfterFunc(time.Hour, w.signal)
@@ -202,9 +205,17 @@ func (w *workload) Next(maxBytes int) []byte {
 	return w.packed
 }
 
-// pack appends the requests one after the other, each behind its length.
+// wagonRequest is the type of requests in wagons.
+const wagonRequest = 1
+
+// pack appends the requests one after the other, each behind its length, or behind the header of a
+// message in a wagon.
 func (w *workload) pack(batch, requests []byte) []byte {
 	for at := 0; at < len(requests); at += w.size {
+		if w.wagons {
+			batch = trains.AppendMessage(batch, wagonRequest, requests[at:at+w.size])
+			continue
+		}
 		batch = binary.AppendUvarint(batch, uint64(w.size))
 		batch = append(batch, requests[at:at+w.size]...)
 	}
@@ -216,8 +227,7 @@ func (w *workload) unpack(batch []byte) (requests, bytes uint64, err error) {
 	for len(batch) > 0 {
 		length, prefix := binary.Uvarint(batch)
 		if prefix <= 0 || length == 0 || length > uint64(len(batch)-prefix) {
-			return 0, 0, fmt.Errorf("%w: server %d was handed a batch that does not unpack",
-				ErrServer, w.self)
+			return 0, 0, w.notPacked()
 		}
 		end := prefix + int(length)
 		w.take(batch[prefix:end:end])
@@ -226,6 +236,26 @@ func (w *workload) unpack(batch []byte) (requests, bytes uint64, err error) {
 		bytes += length
 	}
 	return requests, bytes, nil
+}
+
+// unload hands over the requests of a wagon one by one, as unpack does.
+func (w *workload) unload(wagon []byte) (requests, bytes uint64, err error) {
+	for len(wagon) > 0 {
+		kind, request, rest, whole := trains.NextMessage(wagon)
+		if !whole || kind != wagonRequest || len(request) == 0 {
+			return 0, 0, w.notPacked()
+		}
+		w.take(request)
+		wagon = rest
+		requests++
+		bytes += uint64(len(request))
+	}
+	return requests, bytes, nil
+}
+
+// notPacked returns the error of a server that gets a batch that no server made.
+func (w *workload) notPacked() error {
+	return fmt.Errorf("%w: server %d was handed a batch that does not unpack", ErrServer, w.self)
 }
 
 // Ready implements driver.Source.
@@ -257,8 +287,12 @@ func (w *workload) deliver(delivery *order.Delivery, now time.Time) error {
 		}
 		requests, bytes := uint64(len(message.Payload)/w.size), uint64(len(message.Payload))
 		if w.each {
+			unpack := w.unpack
+			if w.wagons {
+				unpack = w.unload
+			}
 			var err error
-			if requests, bytes, err = w.unpack(message.Payload); err != nil {
+			if requests, bytes, err = unpack(message.Payload); err != nil {
 				return err
 			}
 		}

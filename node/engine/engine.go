@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/protected"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // ErrUnknown is returned for a name that no engine has.
@@ -82,6 +83,9 @@ type Config struct {
 	// Timeout is how long a leader may be silent before its followers elect another one. 0 means
 	// TimeoutDefault.
 	Timeout time.Duration
+	// Layout is the form of TRAINS' frames. With trains.LayoutPaper they do not have the number of
+	// the run, so Run must be 0, and FrameRun does not read them.
+	Layout trains.Layout
 }
 
 // TimeoutDefault is the timeout of leaders over a network of the usual kind, where processes share

@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // TestRows makes three servers with each engine, and has them A-deliver a round. Readers of frames
@@ -164,6 +165,27 @@ func TestMachines(t *testing.T) {
 				t.Errorf("a server that is not in the group: %v, %v", m, err)
 			}
 		})
+	}
+}
+
+// The paper's layout of trains has no room for the number of a run, so a run with a number refuses
+// it.
+func TestLayoutWithoutRun(t *testing.T) {
+	t.Parallel()
+	row, err := Of(trains.EngineName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		run     uint64
+		layout  trains.Layout
+		refused bool
+	}{{7, trains.LayoutHouse, false}, {0, trains.LayoutPaper, false}, {7, trains.LayoutPaper,
+		true}} {
+		_, err := row.New(Config{Servers: 3, Run: c.run, FirstRound: 1, Layout: c.layout})
+		if errors.Is(err, trains.ErrConfig) != c.refused {
+			t.Errorf("run %d in the layout %v: %v", c.run, c.layout, err)
+		}
 	}
 }
 

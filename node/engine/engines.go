@@ -84,6 +84,7 @@ func newTrains(c Config) (order.Broadcaster, error) {
 	e, err := trains.New(trains.Config{
 		Self: c.Self, Servers: c.Servers, Trains: c.Trains, Generation: c.Run,
 		FirstRound: c.FirstRound, MaxPayload: c.MaxPayload, Detector: detector, Change: c.Change,
+		Layout: c.Layout,
 	})
 	if err != nil {
 		return nil, err
