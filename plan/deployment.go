@@ -25,6 +25,8 @@ type Deployment struct {
 	Tail time.Duration
 	// Overhead is LogP's o.
 	Overhead time.Duration
+	// Distance is a further time that each message takes on its way, between any two servers.
+	Distance time.Duration
 	// Window bounds the unacknowledged bytes of a connection. 0 means no bound, for example if TCP
 	// scales its window.
 	Window int
@@ -94,6 +96,14 @@ func DeploymentOf(name string) (Deployment, error) {
 		}
 	}
 	return Deployment{}, fmt.Errorf("%w: deployment %q, want lan, dc or europe", ErrQuestion, name)
+}
+
+// site returns the network of a number of servers, with what the exported fields change in it.
+func (d Deployment) site(servers int) (site, error) {
+	s, err := d.build(servers)
+	s.model.Overhead = d.Overhead
+	s.model.HostDelay += d.Distance / 2 // a message passes two hosts' cables
+	return s, err
 }
 
 // place returns the model's server that stands for a server of the shard. Within each city, the

@@ -1,8 +1,9 @@
 // Package plan estimates the properties of a shard before it is built: its overlay, the failures it
 // survives, the speed of its rounds, and the settings of its failure detector. It computes them
-// from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2]. It also has the models of DARE,
-// whose leader writes into its followers' memory [Poke19, sections 4.5 and 4.6], and those of
-// TRAINS, a ring of servers [TRAINS, section V].
+// from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2]. It compares the engines that could
+// order the shard's transactions: both AllConcurs, TRAINS and DARE. It also has the models of
+// DARE's accesses alone [Poke19, sections 4.5 and 4.6], and the formulas of the paper on TRAINS
+// [TRAINS, section V].
 //
 //	deployment, err := plan.DeploymentOf("dc")
 //	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})
@@ -13,6 +14,12 @@
 //	               o_s = o + (d-1)/2·o, over G_U down a binomial tree [Poke19, section 5.6.2.1];
 //	               work: 2(n-1)d·o for the processor [Poke19, section 5.6.1], and similarly
 //	               for links
+//	votes.go       the votes of AllConcur with an eventually perfect detector
+//	engines.go     the comparison of the engines
+//	ring.go        TRAINS: hops around a ring, and what keeps the trains waiting [TRAINS, section
+//	               III-C, Table III]
+//	leader.go      DARE: round trips of one-sided accesses, and what keeps the leader busy
+//	remote.go      one-sided accesses over the networks of deployment.go
 //	robust.go      expected latency and throughput with failures [Poke19, section 6.5.2],
 //	               Pr[𝒟 > D_f] [Poke19, section 5.6.2.2], ρ_G [Poke19, section 5.6.4]
 //	heartbeat.go   the probability that no server is wrongly suspected [Poke19, section 5.2.1.1],

@@ -28,6 +28,6 @@ func ExampleMake() {
 	show("AllConcur", p.Eventual)
 	// Output:
 	// degree 5, diameter 4, survives 4 failures
-	// AllConcur+: 700µs a round, 412 thousand transactions a second
-	// AllConcur: 5.83ms a round, 49 thousand transactions a second
+	// AllConcur+: 690µs a round, 417 thousand transactions a second
+	// AllConcur: 3.79ms a round, 76 thousand transactions a second
 }

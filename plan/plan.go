@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
@@ -18,6 +19,8 @@ const (
 	TransactionMax = 1 << 20
 	// AccuracyDefault is the default of the wanted accuracy.
 	AccuracyDefault = 0.999999
+	// distanceMax is the longest distance of a deployment.
+	distanceMax = time.Minute
 	// payloadMax is the maximum size of a message in bytes.
 	payloadMax = 1 << 26
 )
@@ -38,6 +41,9 @@ type Question struct {
 	// Accuracy is the wanted probability, above 0 and below 1, that no server is wrongly suspected
 	// within the target's period; 0 means AccuracyDefault.
 	Accuracy float64
+	// Load is the number of transactions a second that the shard has to carry. 0 means that any
+	// engine carries it.
+	Load float64
 }
 
 // Plan is the answer to a question.
@@ -63,8 +69,7 @@ type Plan struct {
 	Unreliable Mode
 	Uniform    time.Duration
 	// Reliable is AllConcur with a perfect failure detector. Eventual is AllConcur with an
-	// eventually perfect one, in which forward and backward messages travel the same way in
-	// addition.
+	// eventually perfect one, in which the servers vote on each round in addition.
 	Reliable, Eventual Mode
 	// Failures is the effect of failures on the unreliable mode.
 	Failures Failures
@@ -74,6 +79,11 @@ type Plan struct {
 	// are independent, and Careful if a pause delays all of them.
 	Delay              Delay
 	Heartbeat, Careful Heartbeat
+	// Engines compares the engines, in the order of EngineNames.
+	Engines []Engine
+
+	// spread is that of the messages of Eventual.
+	spread spread
 }
 
 // withDefaults fills in the defaults. It returns ErrQuestion if a field is invalid.
@@ -101,14 +111,18 @@ func (q Question) withDefaults() (Question, error) {
 		return q, fmt.Errorf("%w: %d servers, want 1 to %d", ErrQuestion, q.Servers, ServersMax)
 	case q.Deployment.build == nil:
 		return q, fmt.Errorf("%w: no deployment", ErrQuestion)
-	case q.Deployment.Tail < 0 || q.Deployment.Overhead < 0 || q.Deployment.Window < 0:
-		return q, fmt.Errorf("%w: a negative tail, overhead or window", ErrQuestion)
+	case q.Deployment.Tail < 0 || q.Deployment.Overhead < 0 || q.Deployment.Window < 0 ||
+		q.Deployment.Distance < 0 || q.Deployment.Distance > distanceMax:
+		return q, fmt.Errorf("%w: a negative tail, overhead or window, or a distance that is not "+
+			"0 to %v", ErrQuestion, distanceMax)
 	case q.Batch < 1 || q.Batch > BatchMax:
 		return q, fmt.Errorf("%w: a batch of %d transactions, want 1 to %d", ErrQuestion, q.Batch,
 			BatchMax)
 	case q.Transaction < 1 || q.Transaction > TransactionMax || q.Transaction*q.Batch > payloadMax:
 		return q, fmt.Errorf("%w: %d transactions of %d bytes in a message, want at most %d "+
 			"bytes in all", ErrQuestion, q.Batch, q.Transaction, payloadMax)
+	case !(q.Load >= 0 && q.Load <= math.MaxInt64):
+		return q, fmt.Errorf("%w: a load of %v transactions a second", ErrQuestion, q.Load)
 	case !(q.Accuracy > 0 && q.Accuracy < 1):
 		return q, fmt.Errorf("%w: an accuracy of %v, want above 0 and below 1", ErrQuestion,
 			q.Accuracy)
@@ -148,7 +162,7 @@ func Make(q Question) (Plan, error) {
 	}
 	p.Failures = robust(p.Unreliable.Duration, p.Eventual.Duration, n, q.Target.MTTF,
 		p.Careful.Timeout, float64(n*q.Batch))
-	return p, nil
+	return p, p.compare(c)
 }
 
 // choose selects the overlay and computes its properties.
@@ -192,19 +206,14 @@ func (p *Plan) estimate(c carrier) error {
 	p.Uniform = p.Unreliable.Latency + p.Unreliable.Duration*time.Duration(quorum(n))/time.Duration(
 		n)
 
-	// With an eventually perfect detector, each server that has decided R-broadcasts two control
-	// messages, one over G_R and one over its transpose, and waits for those of a majority [Poke19,
-	// section 5.2.1.2]. Each names a set of servers.
-	control, err := newCarrier(p.Question.Deployment, p.Question.Servers, (p.Question.Servers+7)/8)
+	// Each vote names a set of servers.
+	control, err := newCarrier(p.Question.Deployment, n, (n+63)/64*8)
 	if err != nil {
 		return err
 	}
-	votes, r := control.reliable(p.Overlay, 2), p.Reliable.Round
-	p.Eventual = mode(Round{
-		Duration: r.Duration + votes.Duration, Depth: r.Depth + votes.Depth,
-		Pace: r.Pace + votes.Pace, Work: r.Work + votes.Work, Bound: r.Bound,
-		Sent: r.Sent + votes.Sent, Received: r.Received + votes.Received,
-	}, 1)
+	var round Round
+	round, p.spread = c.voted(p.Overlay, control)
+	p.Eventual = mode(round, 1)
 	return nil
 }
 

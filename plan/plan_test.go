@@ -74,7 +74,10 @@ func TestFigure67(t *testing.T) {
 	if !(p.Unreliable.Latency < p.Uniform && p.Uniform < 3*p.Unreliable.Duration) {
 		t.Errorf("uniform latency %v", p.Uniform)
 	}
-	if p.Eventual.Duration <= p.Reliable.Duration || p.Eventual.Received != 3*p.Reliable.Received {
+	// A server receives messages, and each vote on fewer than 2d edges.
+	if p.Eventual.Duration <= p.Reliable.Duration ||
+		p.Eventual.Received <= p.Reliable.Received ||
+		p.Eventual.Received >= 3*p.Reliable.Received {
 		t.Errorf("%+v", p.Eventual)
 	}
 	if p.Received != 71*5 || p.ReceivedFailures != 71*5+4*25 {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
@@ -50,7 +51,9 @@ type carrier struct {
 	site
 	wire int // bytes of a message on a link
 	size int // bytes of a message in a connection
-	ways []time.Duration
+	// control is the bytes of a control message on a link.
+	control int
+	ways    []time.Duration
 	// gap is the interval between messages that one server sends.
 	gap, overhead time.Duration
 	window        int
@@ -65,14 +68,14 @@ const (
 
 // newCarrier measures the paths of a site.
 func newCarrier(d Deployment, servers, payload int) (carrier, error) {
-	s, err := d.build(servers)
+	s, err := d.site(servers)
 	if err != nil {
 		return carrier{}, err
 	}
-	s.model.Overhead = d.Overhead
 	size := payload + messageHeader + s.model.FrameHeader
 	c := carrier{site: s, size: size, wire: s.model.Wire(size), overhead: d.Overhead,
-		window: d.Window, ways: make([]time.Duration, s.classes())}
+		control: s.model.Wire(messageHeader + s.model.FrameHeader + (servers+63)/64*8),
+		window:  d.Window, ways: make([]time.Duration, s.classes())}
 	c.gap = max(c.overhead, s.model.HostRate.Serialisation(c.wire))
 	known := make([]bool, len(c.ways))
 	for from := range servers {
@@ -171,36 +174,45 @@ func (w ways) pace() time.Duration {
 }
 
 // round combines depth and work: the last message of a round starts on its last hop when the
-// busiest resource has finished the others.
+// busiest resource has finished the others. Its own overheads and bytes are part of that hop.
 func (c *carrier) round(w ways, sent, received int, l load) Round {
 	r := Round{Depth: w.depth(), Pace: w.pace(), Bound: ResourceDepth, Sent: sent,
 		Received: received}
 	r.Duration = r.Pace
-	last := time.Duration(0)
-	for _, way := range c.ways {
-		last = max(last, way)
-	}
 	fibre, gateway := c.far(l)
-	for _, each := range []struct {
-		resource Resource
-		busy     time.Duration
-	}{
-		{ResourceProcessor, time.Duration(sent+received) * c.overhead},
-		{ResourceLink, time.Duration(max(sent, received)) * c.model.HostRate.Serialisation(c.wire)},
-		{ResourceFibre, fibre},
-		{ResourceGateway, gateway},
-		{ResourceWindow, l.connection},
-	} {
+	c.bound(&r, busy{
+		{ResourceProcessor, time.Duration(sent+received) * c.overhead, 2 * c.overhead},
+		{ResourceLink, time.Duration(max(sent, received)) * c.link(), c.link()},
+		{ResourceFibre, fibre, 0},
+		{ResourceGateway, gateway, 0},
+		{ResourceWindow, l.connection, 0},
+	})
+	return r
+}
+
+// link returns how long a link takes for a message.
+func (c *carrier) link() time.Duration { return c.model.HostRate.Serialisation(c.wire) }
+
+// busy lists how long resources are busy in a round, and with the last message alone.
+type busy []struct {
+	resource   Resource
+	busy, last time.Duration
+}
+
+// bound prolongs a round to what its busiest resource needs.
+func (c *carrier) bound(r *Round, resources busy) {
+	last := slices.Max(c.ways)
+	for _, each := range resources {
 		r.Work = max(r.Work, each.busy)
-		if each.busy == 0 || each.busy+last <= r.Duration {
+		if others := each.busy - each.last; others > 0 && others+last > r.Duration {
+			r.Duration = others + last
+		} else {
 			continue
 		}
-		r.Duration = each.busy + last
 		if each.busy > last {
 			r.Bound = each.resource
 		}
 	}
-	return r
 }
 
 // reliable estimates a round over G_R in which each server R-broadcasts this number of messages.
@@ -232,7 +244,12 @@ func (c *carrier) flood(g *digraph.Digraph) ways {
 			edges = append(edges, edge{v, successor, waiting + c.way(v, successor)})
 		}
 	}
-	w := newWays(g.Order())
+	return fastest(g.Order(), edges)
+}
+
+// fastest computes the times of the fastest paths between n servers over edges.
+func fastest(n int, edges []edge) ways {
+	w := newWays(n)
 	for source := range w.n {
 		reached := w.times[source*w.n : (source+1)*w.n]
 		for v := range reached {

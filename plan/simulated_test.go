@@ -11,16 +11,19 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// measured is the result of a simulated run, per round: the duration, and the mean latency of a
-// message.
-type measured struct{ round, latency time.Duration }
+// measured is the result of a simulated run: the duration of a round, the times from a message's
+// A-broadcast to its A-delivery (mean at its own server, mean at the last server, and the longest),
+// and the bytes on all links in a round.
+type measured struct {
+	round, latency, all, worst time.Duration
+	wire                       float64
+}
 
 // simulate runs servers that all A-broadcast a payload in every round, and measures the rounds
-// after the first few.
-func simulate(t *testing.T, s site, payload int,
+// after the first ones, up to the last one.
+func simulate(t *testing.T, s site, payload, first, last int,
 	engine func(self order.ServerID) (order.Broadcaster, error)) measured {
 	t.Helper()
-	const first, last = 5, 12
 	servers, place := s.servers, s.place
 	net, err := network.New(s.model)
 	if err != nil {
@@ -35,12 +38,11 @@ func simulate(t *testing.T, s site, payload int,
 		ours[order.ServerID(place(s))] = s
 	}
 	message := make([]byte, payload)
-	began := make([][]time.Duration, servers)
-	var from, to, waited time.Duration
-	delivered, counted := make([]int, servers), 0
+	began, delivered := make([][]time.Duration, servers), make([][]time.Duration, servers)
+	wire := [2]int64{}
 	step := func(s int) {
 		for {
-			if engines[s].CanBroadcast() && delivered[s] <= last+3 {
+			if engines[s].CanBroadcast() && len(delivered[s]) <= last+3 {
 				began[s] = append(began[s], net.Now())
 				if err := engines[s].Broadcast(message); err != nil {
 					t.Fatal(err)
@@ -58,16 +60,12 @@ func simulate(t *testing.T, s site, payload int,
 				net.Send(order.ServerID(place(s)), places, send.Frame)
 			}
 			for range ready.Deliveries {
-				delivered[s]++
-				switch round := delivered[s]; {
+				delivered[s] = append(delivered[s], net.Now())
+				switch round := len(delivered[s]); {
 				case round == first && s == 0:
-					from = net.Now()
-				case round > first && round <= last:
-					waited += net.Now() - began[s][round-1]
-					counted++
-					if s == 0 {
-						to = net.Now()
-					}
+					wire[0] = net.Statistics().Wire
+				case round == last && s == 0:
+					wire[1] = net.Statistics().Wire
 				}
 			}
 		}
@@ -86,10 +84,28 @@ func simulate(t *testing.T, s site, payload int,
 		}
 		step(s)
 	}
-	if delivered[0] < last {
-		t.Fatalf("server 0 delivered %d rounds", delivered[0])
+	rounds := last - first
+	result := measured{wire: float64(wire[1]-wire[0]) / float64(rounds)}
+	for s := range engines {
+		if len(delivered[s]) < last {
+			t.Fatalf("server %d delivered %d rounds", s, len(delivered[s]))
+		}
 	}
-	return measured{round: (to - from) / (last - first), latency: waited / time.Duration(counted)}
+	result.round = (delivered[0][last-1] - delivered[0][first-1]) / time.Duration(rounds)
+	for round := first; round < last; round++ {
+		end := time.Duration(0)
+		for s := range engines {
+			end = max(end, delivered[s][round])
+		}
+		for s := range engines {
+			result.latency += delivered[s][round] - began[s][round]
+			result.all += end - began[s][round]
+			result.worst = max(result.worst, end-began[s][round])
+		}
+	}
+	result.latency /= time.Duration(rounds * servers)
+	result.all /= time.Duration(rounds * servers)
+	return result
 }
 
 // TestAgainstSimulator compares the models with the simulator, for AllGather and the production
@@ -122,11 +138,11 @@ func compare(t *testing.T, deployment Deployment, servers, batch int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := deployment.build(servers)
+	s, err := deployment.site(servers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.model.Overhead, s.model.Window = deployment.Overhead, deployment.Window
+	s.model.Window = deployment.Window
 	for _, test := range []struct {
 		name   string
 		model  Mode
@@ -141,8 +157,14 @@ func compare(t *testing.T, deployment Deployment, servers, batch int) {
 				Reliable: p.Overlay, Detector: allconcur.DetectorPerfect,
 			})
 		}},
+		{"eventual", p.Eventual, func(self order.ServerID) (order.Broadcaster, error) {
+			return allconcur.New(allconcur.Config{
+				Engine: allconcur.EngineAllConcur, Servers: servers, Self: self,
+				Reliable: p.Overlay,
+			})
+		}},
 	} {
-		simulated := simulate(t, s, batch*TransactionDefault, test.engine)
+		simulated := simulate(t, s, batch*TransactionDefault, 5, 12, test.engine)
 		ratio := test.model.Duration.Seconds() / simulated.round.Seconds()
 		t.Logf("%s: a round lasts %v by the model (%s), %v in the simulator, ratio %.2f", test.name,
 			test.model.Duration, test.model.Bound, simulated.round, ratio)

@@ -95,7 +95,7 @@ func TestPlanText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"GS(72,5)", "failures survived", "3.26 ms", "tx/s", "uniform",
+	for _, want := range []string{"GS(72,5)", "failures survived", "3.25 ms", "tx/s", "uniform",
 		"beyond fault diameter", "heartbeat / timeout", "ordering.suspect_after"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)

@@ -31,7 +31,8 @@
 //	timing := fabric.LogGP{RDMA: network.InfiniBandRDMA} // of package sim/network
 //	timed := fabric.New(fabric.Options{Timing: timing})
 //
-// A program must then take its steps when its processor is free: Host.BusyUntil says when.
+// Options.Distance adds the time between each two hosts, if they are not equally far from each
+// other. A program must take its steps when its processor is free: Host.BusyUntil says when.
 //
 // # The loop
 //

@@ -29,6 +29,9 @@ type Options struct {
 	Delay time.Duration
 	// Timing replaces the delays that the seed draws by a model; nil keeps them.
 	Timing Timing
+	// Distance is a further time of each byte from one host to another, with a Timing. Nil means
+	// that all hosts are equally far from each other.
+	Distance func(from, to rdmanet.PeerID) time.Duration
 	// OperationTimeout is the time after which an operation completes at the latest. The default is
 	// 10 milliseconds.
 	OperationTimeout time.Duration

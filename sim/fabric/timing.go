@@ -75,6 +75,10 @@ func (q *Queue) depart(o *operation) (left, arrives time.Duration) {
 	writes := o.Kind == rdmanet.OperationWrite
 	o.cost = n.options.Timing.Operation(o.Kind, len(o.Bytes),
 		writes && len(o.Bytes) <= rdmanet.InlineMax)
+	if distance, owner := n.options.Distance, o.attachment.region.host.id; distance != nil {
+		o.cost.Way += distance(q.host.id, owner)
+		o.cost.Answer += distance(owner, q.host.id)
+	}
 	busy.processor = max(busy.processor, n.now) + o.cost.Overhead
 	link := &busy.inbound
 	if writes {
