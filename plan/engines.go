@@ -46,7 +46,8 @@ type Engine struct {
 	// Wire is the number of bytes on all links for each byte of payload.
 	Wire float64
 	// Pause is the time without A-deliveries after a crash that only the timeout detects: the
-	// careful timeout of the plan, and Repair, which follows the suspicion.
+	// careful timeout of the plan, and Repair, which follows the suspicion. With DARE the first
+	// candidate waits in between.
 	Pause, Repair time.Duration
 	// Tolerated is the number of failures that the group survives with the Detector. Uninterrupted
 	// is the number of them after which order goes on without a pause. With DARE these are
@@ -76,6 +77,10 @@ func (p *Plan) compare(c carrier) error {
 			e.Transactions = e.Messages * float64(q.Batch)
 			e.Bytes = e.Messages * float64(payload)
 			e.Pause = p.Careful.Timeout + e.Repair
+			if name == EngineDARE {
+				// The first candidate waits up to two timeouts, by a number of its own.
+				e.Pause += 2 * p.Careful.Timeout / time.Duration(q.Servers)
+			}
 			e.Carries = e.Transactions >= q.Load
 		}
 		p.Engines = append(p.Engines, e)
@@ -124,7 +129,7 @@ func (p *Plan) single(c carrier, payload int) Engine {
 	return p.rounds(Engine{
 		Latency: m.Latency, All: max(p.spread.all, m.Latency),
 		Worst: max(p.spread.worst, m.Latency),
-		Wire: float64(messages*c.wire+(m.Sent-messages)*c.control) / float64(payload),
+		Wire:  float64(messages*c.wire+(m.Sent-messages)*c.control) / float64(payload),
 	}, m)
 }
 

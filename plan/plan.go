@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
@@ -19,8 +18,10 @@ const (
 	TransactionMax = 1 << 20
 	// AccuracyDefault is the default of the wanted accuracy.
 	AccuracyDefault = 0.999999
-	// distanceMax is the longest distance of a deployment.
-	distanceMax = time.Minute
+	// DistanceMax is the longest distance of a deployment, and LoadMax the greatest load, in
+	// transactions a second.
+	DistanceMax = time.Minute
+	LoadMax     = 1e12
 	// payloadMax is the maximum size of a message in bytes.
 	payloadMax = 1 << 26
 )
@@ -112,16 +113,16 @@ func (q Question) withDefaults() (Question, error) {
 	case q.Deployment.build == nil:
 		return q, fmt.Errorf("%w: no deployment", ErrQuestion)
 	case q.Deployment.Tail < 0 || q.Deployment.Overhead < 0 || q.Deployment.Window < 0 ||
-		q.Deployment.Distance < 0 || q.Deployment.Distance > distanceMax:
+		q.Deployment.Distance < 0 || q.Deployment.Distance > DistanceMax:
 		return q, fmt.Errorf("%w: a negative tail, overhead or window, or a distance that is not "+
-			"0 to %v", ErrQuestion, distanceMax)
+			"0 to %v", ErrQuestion, DistanceMax)
 	case q.Batch < 1 || q.Batch > BatchMax:
 		return q, fmt.Errorf("%w: a batch of %d transactions, want 1 to %d", ErrQuestion, q.Batch,
 			BatchMax)
 	case q.Transaction < 1 || q.Transaction > TransactionMax || q.Transaction*q.Batch > payloadMax:
 		return q, fmt.Errorf("%w: %d transactions of %d bytes in a message, want at most %d "+
 			"bytes in all", ErrQuestion, q.Batch, q.Transaction, payloadMax)
-	case !(q.Load >= 0 && q.Load <= math.MaxInt64):
+	case !(q.Load >= 0 && q.Load <= LoadMax):
 		return q, fmt.Errorf("%w: a load of %v transactions a second", ErrQuestion, q.Load)
 	case !(q.Accuracy > 0 && q.Accuracy < 1):
 		return q, fmt.Errorf("%w: an accuracy of %v, want above 0 and below 1", ErrQuestion,

@@ -26,6 +26,9 @@ type planOptions struct {
 	transaction int
 	accuracy    float64
 	tail        time.Duration
+	distance    time.Duration
+	load        float64
+	engine      string
 }
 
 // hours is a duration flag: with a unit, or a bare number of hours.
@@ -81,6 +84,10 @@ type planReport struct {
 	Excess           planExcess    `json:"beyond_fault_diameter"`
 	Heartbeat        planHeartbeat `json:"heartbeat"`
 	Careful          planHeartbeat `json:"heartbeat_careful"`
+	Distance         float64       `json:"distance_ms"`
+	Load             float64       `json:"load_tx_s"`
+	Engines          []planEngine  `json:"engines"`
+	Choice           planChoice    `json:"choice"`
 }
 
 // planMode describes one mode in a report.
@@ -132,8 +139,8 @@ func newPlanCommand() *cobra.Command {
 		Use:   "plan (--servers N | --shards S)",
 		Short: "Predict the behaviour of a shard, or of a tree of shards, before building it",
 		Long: `Predict the behaviour of a shard before building it: the overlay, the failures
-that it survives, latency and throughput, and settings of the failure detector; or,
-with --shards, what a tree of shards carries.
+that it survives, latency and throughput, settings of the failure detector, and a
+comparison of the engines; or, with --shards, what a tree of shards carries.
 
 The numbers come from the models of M. Poke's dissertation "Algorithms for
 High-Performance State-Machine Replication" (sections 5.2.1.1, 5.6 and 6.5.2).
@@ -146,6 +153,8 @@ Deployments:
           o = 1.8 us)
   dc      one datacentre, a fat-tree of 1 Gbit/s, each node in a subnet of its own
   europe  five datacentres, Dublin to Stockholm, a fifth of the nodes in each
+
+` + planEnginesLong + `
 
 JSON fields, times in milliseconds where a name ends in _ms:
 
@@ -183,6 +192,7 @@ JSON fields, times in milliseconds where a name ends in _ms:
     period_ms, timeout_ms       for ordering.heartbeat and ordering.suspect_after
     wanted_accuracy             --accuracy
     false_suspicion_probability within the period
+` + planEnginesFields + `
 
 ` + planShardsLong + `
 
@@ -204,6 +214,9 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
   # Nine nines across Europe, with servers that fail every half year
   ledgerd plan --servers 30 --nines 9 --mttf 4380 --deployment europe --json
 
+  # Which engine for five nodes that are 2 ms apart, if it has to carry 20,000 tx/s?
+  ledgerd plan --servers 5 --distance 2ms --batch 100 --load 20000
+
   # Seven shards in a binary tree, a tenth of whose transactions cross
   ledgerd plan --shards 7 --tree binary --crossing 10
 
@@ -222,6 +235,10 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
 			made, err := options.make(changed("tail"))
 			if err != nil {
 				return asUsage(err)
+			}
+			if options.engine != "" {
+				made.Engines = slices.DeleteFunc(made.Engines,
+					func(e plan.Engine) bool { return e.Name != options.engine })
 			}
 			if advice.json {
 				return writeJSON(command.OutOrStdout(), reportPlan(made))
@@ -247,6 +264,11 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
 	flags.DurationVar(&options.tail, "tail", 0,
 		"mean of a heartbeat's delay beyond the network's latency (default 2ms in a lan, 5ms in "+
 			"a dc, 20ms in europe)")
+	flags.DurationVar(&options.distance, "distance", 0,
+		"further time that every message takes on its way from one node to another")
+	flags.Float64Var(&options.load, "load", 0,
+		"transactions a second that the engine has to carry")
+	bindPlanEngine(command, &options.engine)
 	shards.bind(command)
 	advice.bind(command)
 	err := command.RegisterFlagCompletionFunc("deployment",
@@ -280,6 +302,14 @@ func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 			"example 0.999999", o.accuracy)
 	case tailGiven && o.tail < 0:
 		return plan.Plan{}, fmt.Errorf("--tail is %v: it has to be 0 or more", o.tail)
+	case o.distance < 0 || o.distance > plan.DistanceMax:
+		return plan.Plan{}, fmt.Errorf("--distance is %v: it has to be 0 to %v", o.distance,
+			plan.DistanceMax)
+	case !(o.load >= 0 && o.load <= plan.LoadMax):
+		return plan.Plan{}, fmt.Errorf("--load is %v: it has to be 0 to %v", o.load, plan.LoadMax)
+	case o.engine != "" && !slices.Contains(plan.EngineNames(), o.engine):
+		return plan.Plan{}, fmt.Errorf("--engine %q is unknown: use %s", o.engine,
+			strings.Join(plan.EngineNames(), ", "))
 	}
 	deployment, err := plan.DeploymentOf(o.deployment)
 	if err != nil {
@@ -289,10 +319,12 @@ func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 	if tailGiven {
 		deployment.Tail = o.tail
 	}
+	deployment.Distance = o.distance
 	made, err := plan.Make(plan.Question{
 		Servers: o.servers, Target: digraph.Target{Nines: o.nines, Period: time.Duration(o.period),
 			MTTF: time.Duration(o.mttf)},
 		Deployment: deployment, Batch: o.batch, Transaction: o.transaction, Accuracy: o.accuracy,
+		Load: o.load,
 	})
 	switch {
 	case errors.Is(err, digraph.ErrTarget):
@@ -320,6 +352,7 @@ func reportPlan(p plan.Plan) planReport {
 			Accuracy: p.Question.Accuracy, Wrong: h.WrongInPeriod}
 	}
 	q := p.Question
+	engines, choice := reportEngines(p.Engines)
 	return planReport{
 		Servers: q.Servers, Nines: q.Target.Nines, MTTFHours: q.Target.MTTF.Hours(),
 		PeriodHours: q.Target.Period.Hours(), Deployment: q.Deployment.Name,
@@ -339,6 +372,8 @@ func reportPlan(p plan.Plan) planReport {
 		},
 		Excess:    planExcess{Round: p.Excess.Round, Million: p.Excess.Million},
 		Heartbeat: beat(p.Heartbeat), Careful: beat(p.Careful),
+		Distance: milliseconds(q.Deployment.Distance), Load: q.Load, Engines: engines,
+		Choice: choice,
 	}
 }
 
@@ -396,7 +431,11 @@ func printPlan(out io.Writer, p plan.Plan) error {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %s of %d bytes in a message\n", q.Deployment.Describe,
+	farther := ""
+	if q.Deployment.Distance > 0 {
+		farther = fmt.Sprintf(", and %s farther apart", short(q.Deployment.Distance))
+	}
+	fmt.Fprintf(&text, "%s%s; %s of %d bytes in a message\n", q.Deployment.Describe, farther,
 		plural(q.Batch, "transaction"), q.Transaction)
 	for _, line := range lines {
 		if line.value == "" {
@@ -407,8 +446,10 @@ func printPlan(out io.Writer, p plan.Plan) error {
 	}
 	text.WriteString("\nSet a node's timing by ordering.heartbeat and ordering.suspect_after in " +
 		"its config.toml.\n")
-	_, err := io.WriteString(out, text.String())
-	return err
+	if _, err := io.WriteString(out, text.String()); err != nil {
+		return err
+	}
+	return printEngines(out, p)
 }
 
 // overlayLines describe the reliable digraph.

@@ -62,7 +62,7 @@ func (f *planShardsFlags) bind(command *cobra.Command) {
 // The flags of ledgerd plan that are for one shard, and those that are for several.
 var (
 	planOneShard = []string{"servers", "nines", "mttf", "period", "deployment", "batch",
-		"transaction", "accuracy", "tail"}
+		"transaction", "accuracy", "tail", "distance", "load", "engine"}
 	planManyShards = []string{"tree", "crossing", "traffic", "homes", "measured", "moves"}
 )
 
