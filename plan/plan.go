@@ -18,10 +18,10 @@ const (
 	TransactionMax = 1 << 20
 	// AccuracyDefault is the default of the wanted accuracy.
 	AccuracyDefault = 0.999999
-	// DistanceMax is the longest distance of a deployment, and LoadMax the greatest load, in
-	// transactions a second.
+	// DistanceMax is the longest distance of a deployment.
 	DistanceMax = time.Minute
-	LoadMax     = 1e12
+	// LoadMax is the greatest load, in transactions a second.
+	LoadMax = 1e12
 	// payloadMax is the maximum size of a message in bytes.
 	payloadMax = 1 << 26
 )

@@ -181,11 +181,11 @@ func (c *carrier) round(w ways, sent, received int, l load) Round {
 	r.Duration = r.Pace
 	fibre, gateway := c.far(l)
 	c.bound(&r, busy{
-		{ResourceProcessor, time.Duration(sent+received) * c.overhead, 2 * c.overhead},
-		{ResourceLink, time.Duration(max(sent, received)) * c.link(), c.link()},
-		{ResourceFibre, fibre, 0},
-		{ResourceGateway, gateway, 0},
-		{ResourceWindow, l.connection, 0},
+		{ResourceProcessor, time.Duration(sent+received) * c.overhead, 2 * c.overhead, 0},
+		{ResourceLink, time.Duration(max(sent, received)) * c.link(), c.link(), 0},
+		{ResourceFibre, fibre, 0, 0},
+		{ResourceGateway, gateway, 0, 0},
+		{ResourceWindow, l.connection, 0, 0},
 	})
 	return r
 }
@@ -193,10 +193,11 @@ func (c *carrier) round(w ways, sent, received int, l load) Round {
 // link returns how long a link takes for a message.
 func (c *carrier) link() time.Duration { return c.model.HostRate.Serialisation(c.wire) }
 
-// busy lists how long resources are busy in a round, and with the last message alone.
+// busy lists how long resources are busy in a round, and with the last message alone. What then has
+// to follow that message comes in addition.
 type busy []struct {
-	resource   Resource
-	busy, last time.Duration
+	resource         Resource
+	busy, last, then time.Duration
 }
 
 // bound prolongs a round to what its busiest resource needs.
@@ -204,7 +205,8 @@ func (c *carrier) bound(r *Round, resources busy) {
 	last := slices.Max(c.ways)
 	for _, each := range resources {
 		r.Work = max(r.Work, each.busy)
-		if others := each.busy - each.last; others > 0 && others+last > r.Duration {
+		if others := each.busy - each.last + each.then; others > each.then &&
+			others+last > r.Duration {
 			r.Duration = others + last
 		} else {
 			continue

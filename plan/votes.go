@@ -114,12 +114,12 @@ func (c *carrier) voted(g *digraph.Digraph, control carrier) (Round, spread) {
 		Sent: each + frames, Received: each + frames, Duration: s.own}
 	fibre, gateway := c.far(l)
 	c.bound(&r, busy{
-		{ResourceProcessor, time.Duration(r.Sent+r.Received) * c.overhead, 2 * c.overhead},
+		{ResourceProcessor, time.Duration(r.Sent+r.Received) * c.overhead, 2 * c.overhead, 0},
 		// The last vote follows the last message.
-		{ResourceLink, time.Duration(each)*c.link() + time.Duration(frames)*control.link() +
-			slices.Max(control.ways), c.link()},
-		{ResourceFibre, fibre, 0}, {ResourceGateway, gateway, 0},
-		{ResourceWindow, l.connection, 0},
+		{ResourceLink, time.Duration(each)*c.link() + time.Duration(frames)*control.link(),
+			c.link(), slices.Max(control.ways)},
+		{ResourceFibre, fibre, 0, 0}, {ResourceGateway, gateway, 0, 0},
+		{ResourceWindow, l.connection, 0, 0},
 	})
 	stretch := float64(r.Duration) / float64(max(1, s.own))
 	return r, spread{r.Duration, time.Duration(stretch * float64(s.all)),

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -86,6 +88,41 @@ func TestPlanPrintsEngines(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in\n%s", arguments, want, out)
 			}
+		}
+	}
+}
+
+// TestDocumentationShowsThePlan checks the table of estimates in docs/choosing-an-engine.md.
+func TestDocumentationShowsThePlan(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/choosing-an-engine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ load, arguments string }{
+		{"one request of 64 bytes a message", "--servers 5 --transaction 64"},
+		{"64 requests of 100 bytes", "--servers 5 --batch 64 --transaction 100"},
+		{"64 requests of 1,000 bytes", "--servers 5 --batch 64 --transaction 1000"},
+		{"1,024 requests of 100 bytes", "--servers 5 --batch 1024 --transaction 100"},
+		{"64 requests of 100 bytes, 5 ms apart",
+			"--servers 5 --batch 64 --transaction 100 --distance 5ms"},
+		{"16 servers, 16 requests of 100 bytes",
+			"--servers 16 --batch 16 --transaction 100"},
+		{"64 requests of 100 bytes, one datacentre",
+			"--servers 5 --batch 64 --transaction 100 --deployment dc"},
+		{"64 requests of 100 bytes, five cities",
+			"--servers 5 --batch 64 --transaction 100 --deployment europe"},
+	} {
+		engines := planned(t, row.arguments).Engines
+		first := engines[0]
+		want := fmt.Sprintf("| %s | %s | %s |", row.load, threeDigits(first.Throughput/1000),
+			threeDigits(1000*first.Latency))
+		for _, e := range engines[1:] {
+			want += fmt.Sprintf(" %.2g | %.2g |", e.Throughput/first.Throughput,
+				e.Latency/first.Latency)
+		}
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks the row\n%s", want)
 		}
 	}
 }
