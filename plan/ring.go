@@ -10,8 +10,6 @@ const (
 	RingMax = 64
 	// RingTrains is the number of trains of a planned ring, the default of package trains.
 	RingTrains = 4
-	// trainHeader and wagonHeader are the sizes of headers in bytes.
-	trainHeader, wagonHeader = 27, 7
 )
 
 // ring estimates TRAINS while every server attaches a wagon with a payload to each of the trains
@@ -24,7 +22,7 @@ const (
 // it does so after 5n/2 - 1/2 hops on average [TRAINS, Table III], and 3n - 1 for the first server.
 func ring(d Deployment, servers, payload int) (Engine, error) {
 	// A train leaves a server with all wagons but that of the successor.
-	frame := trainHeader + (servers-1)*(wagonHeader+payload)
+	frame := houseTrainHeader + (servers-1)*(wagonHeader+payload)
 	c, err := newCarrier(d, servers, frame-messageHeader)
 	if err != nil {
 		return Engine{}, err
