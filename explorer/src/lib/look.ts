@@ -223,13 +223,17 @@ export interface Period {
   before: BlockHeader | undefined;
 }
 
-/** Finds the blocks from one moment up to before another one, by about 2·log₂ height questions. */
+/**
+ * Finds the blocks from one moment up to before another one, by about 2·log₂ height questions. With
+ * a last height it leaves out what the chain has above it.
+ */
 export async function blocksIn(
   startMs: number,
   endMs: number,
   shard: number,
   book: boolean,
   signal: AbortSignal,
+  last?: bigint,
 ): Promise<Period> {
   const seen = new Map<bigint, BlockHeader>();
   let head = 0n;
@@ -245,7 +249,8 @@ export async function blocksIn(
     if (height === 0n) head = header?.height ?? 0n;
     return header;
   };
-  await ask(0n);
+  if (last === undefined) await ask(0n);
+  else head = last;
   /** The lowest height of a block that is not before the moment; one above the head if none is. */
   const lowest = async (ms: number): Promise<bigint> => {
     let [low, high] = [1n, head + 1n];

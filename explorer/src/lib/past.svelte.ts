@@ -64,6 +64,10 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
   schedules: { whole: true, text: "" },
   schedule: { whole: true, text: "" },
   overview: { whole: true, text: "" },
+  search: {
+    whole: false,
+    text: "What was there then. The status of each transaction is that of the present.",
+  },
 };
 
 /** What the address says: a height, a moment in milliseconds, or neither. */
@@ -131,6 +135,11 @@ class Past {
 
   placeOf(shard: number | undefined): Place | undefined {
     return this.cut?.places[shard ?? 0];
+  }
+
+  /** The last block of a chain that is in a place of then, in whole or in part. */
+  lastOf(place: Place | undefined): bigint | undefined {
+    return place && place.height + (place.entries > 0 ? 1n : 0n);
   }
 
   /** Whether a place in a chain is later than then. */
