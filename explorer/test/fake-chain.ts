@@ -337,6 +337,8 @@ export function summary(transaction: Transaction): TransactionSummary {
     organisationCount: body?.organisations.length ?? 0,
     accountCount: body?.accounts.length ?? 0,
     note: body?.note.slice(0, 200) ?? "",
+    ...(body?.membershipChange ? { membershipChange: body.membershipChange } : {}),
+    ...(body?.book ? { book: body.book } : {}),
     ...(body?.hold ? { hold: body.hold } : {}),
     ...(body?.holdEnd ? { holdEnd: body.holdEnd } : {}),
     ...(body?.schedule ? { schedule: body.schedule } : {}),

@@ -1,7 +1,11 @@
 // What a fake node lists: transactions, records, holds and schedules, with the terms of accounts.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import type { LedgerService, TransactionSummary } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import {
+  TransactionState,
+  type LedgerService,
+  type TransactionSummary,
+} from "../src/gen/ledgerd/v1/ledgerd_pb";
 import type { OpenHoldSchema } from "../src/gen/ledgerd/v1/holds_pb";
 import type { TransactionBody } from "../src/gen/ledgerd/v1/transaction_pb";
 import { AccountTermsSchema, type AccountTerms } from "../src/gen/ledgerd/v1/terms_pb";
@@ -75,6 +79,9 @@ export function addHolds(chain: FakeChain, account: string, timeMs: number): str
   return ids;
 }
 
+const isApplied = ({ status }: TransactionSummary): boolean =>
+  status?.state !== TransactionState.FAILED && status?.state !== TransactionState.PENDING;
+
 export function fakeLists(
   chains: readonly FakeChain[],
   silent: readonly number[],
@@ -115,6 +122,13 @@ export function fakeLists(
             (request.kind !== "hold" || transaction.hold) &&
             (request.kind !== "schedule" || transaction.schedule) &&
             (request.kind !== "schedule_end" || transaction.scheduleEnd) &&
+            (request.kind !== "members" || transaction.membershipChange) &&
+            (request.kind !== "book" || transaction.book) &&
+            (request.kind !== "crossing" || (transaction.status?.destinations.length ?? 0) > 1) &&
+            request.kind !== "verdict" &&
+            (request.shard === undefined || transaction.status?.shard === request.shard) &&
+            (request.status !== "applied" || isApplied(transaction)) &&
+            timeMs >= request.fromTimeMs &&
             (request.toTimeMs === 0n || timeMs < request.toTimeMs) &&
             (request.holdHex === "" || transaction.holdEnd?.holdHex === request.holdHex) &&
             transaction.note.includes(request.note) &&

@@ -49,3 +49,51 @@ test("a search as of a block finds what was there then", async ({ page }) => {
     await node.stop();
   }
 });
+
+test("crossings as of a block: by pair, on their way, and the last ones", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 30, parents: [0, 0, 0] });
+  try {
+    const at = (height: bigint) => {
+      const found = node.chain.at(height)?.transactions[0];
+      if (!found) throw new Error(`no block ${height}`);
+      return found;
+    };
+    node.shards.cross(at(8n), [0, 1], "settled"); // in block 10
+    node.shards.cross(at(11n), [0, 1, 2], "settled"); // in block 13
+    node.shards.cross(at(12n), [0, 2], "waiting");
+    node.shards.cross(at(20n), [0, 1], "settled");
+    const link = (height: bigint): string => `a[href="/tx/${at(height).status?.idHex}"]`;
+    await page.goto(`${node.url}/shards/crossings?at=12`);
+    await expect(page.getByTestId("past-reach")).toContainText("What had crossed then.");
+    const pairs = page.getByTestId("pairs");
+    await expect(pairs.locator('tr[data-pair="0-1"] td').nth(1)).toHaveText("2");
+    await expect(pairs.locator('tr[data-pair="0-2"] td').nth(1)).toHaveText("2");
+    const map = page.getByTestId("crossings-map");
+    await expect(map.locator(".card")).toHaveCount(3);
+    await expect(map.locator('.card[data-shard="0"]')).toContainText("block 12");
+    await expect(map.locator(".card .chip")).toHaveCount(0);
+    await expect(map.locator('a.count[data-pair="0-1"]')).toContainText("2");
+    const open = page.getByTestId("open-then");
+    await expect(open.locator("tbody tr")).toHaveCount(2);
+    await expect(open.locator(link(11n)).first()).toBeVisible();
+    await expect(open.locator(link(12n)).first()).toBeVisible();
+    await expect(page.getByTestId("open-told")).toContainText("All 3 transactions");
+    const latest = page.getByTestId("latest-then");
+    await expect(latest.locator(link(8n)).first()).toBeVisible();
+    await expect(latest.locator(link(20n))).toHaveCount(0);
+    await page.goto(`${node.url}/shards/crossings?at=14`);
+    await expect(open.locator(link(12n)).first()).toBeVisible();
+    await expect(open.locator(link(11n))).toHaveCount(0);
+
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      await page.goto(`${node.url}/shards/crossings?at=12&over=days`);
+      await expect(latest).toBeVisible();
+      await expectSound(page, `crossings in the past, ${colorScheme}, ${width}`);
+      await shoot(page, `past-crossings-${colorScheme}-${width}`);
+    }
+  } finally {
+    await node.stop();
+  }
+});

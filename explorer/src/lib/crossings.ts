@@ -8,6 +8,13 @@ import { passesThrough, walk, type TreeNode } from "./shards";
 export const spans = ["all", "hours", "days", "months"] as const;
 export type Span = (typeof spans)[number];
 
+export const spanWords: Readonly<Record<Span, string>> = {
+  all: "Since the beginning",
+  hours: `${periodsShown.hours} hours`,
+  days: `${periodsShown.days} days`,
+  months: `${periodsShown.months} months`,
+};
+
 /** The beginning of a span; undefined if it has none. */
 export function spanStart(span: Span, nowMs: number): number | undefined {
   return span === "all" ? undefined : startsOf(span, periodsShown[span], nowMs)[0];
@@ -91,6 +98,9 @@ export function crossingPath({ a, b, inA }: Pair, span: Span, nowMs: number): st
   if (start !== undefined) query.set("from", new Date(start).toISOString().replace(".000Z", "Z"));
   return `/transactions?${query}`;
 }
+
+/** A table has at most so many pairs. */
+export const rowsMost = 500;
 
 export const crossingHeader = ["shard", "with", "transactions", "verdicts of the other"];
 

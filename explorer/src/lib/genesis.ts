@@ -6,6 +6,7 @@ import { sha256 } from "./sha256";
 export interface Member {
   name: string;
   key: Uint8Array;
+  address: string;
 }
 
 export interface Genesis {
@@ -13,6 +14,11 @@ export interface Genesis {
   /** The shard of the chain; 0 in a book of one shard. */
   shard: number;
   members: readonly Member[];
+  /**
+   * The parent of each shard with which the book began, or that was added up to this one. The root
+   * is its own parent.
+   */
+  parents: readonly number[];
   hash: Uint8Array;
   /**
    * The hash of the book, which the chains of all its first shards share: it covers their members.
@@ -43,8 +49,11 @@ export function isWord(text: string): boolean {
 
 /** Reads a member: its name, key and address. */
 export function readMember(reader: Reader): Member {
-  const member = { name: reader.text("name", maxName), key: reader.bytes("key", maxKey) };
-  reader.bytes("address", maxAddress);
+  const member = {
+    name: reader.text("name", maxName),
+    key: reader.bytes("key", maxKey),
+    address: reader.text("address", maxAddress),
+  };
   if (!isWord(member.name)) reader.fail("a member without a proper name");
   return member;
 }
@@ -70,10 +79,11 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
   const chain = reader.text("chain name", maxName);
   if (!isWord(chain)) reader.fail("a chain without a proper name");
   reader.uint64(); // time
+  const parents: number[] = sharded ? [] : [0];
   const shards =
     sharded
       ? reader.list("shards", maxShards, 5, () => {
-          reader.number("parent", maxShards);
+          parents.push(reader.number("parent", maxShards));
           return readMembers(reader);
         })
       : [readMembers(reader)];
@@ -89,7 +99,7 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
   const bookEnd = canonical.length - reader.left;
   if (grown) {
     const added = reader.list("added shards", maxShards, smallestShard, () => {
-      reader.number("parent", maxShards);
+      parents.push(reader.number("parent", maxShards));
       const members = readMembers(reader);
       reader.take(directoryBytes);
       return members;
@@ -107,5 +117,5 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
   const book = sharded
     ? await sha256(concatBytes(bookDomain, canonical.subarray(grown ? 1 : 0, bookEnd)))
     : hash;
-  return reader.end({ chain, shard, members, hash, book, grown });
+  return reader.end({ chain, shard, members, parents, hash, book, grown });
 }

@@ -12,6 +12,7 @@ export const lazyPages = {
   bookblocks: () => import("../pages/BookBlocks.svelte"),
   chart: () => import("../pages/Chart.svelte"),
   crossings: () => import("../pages/Crossings.svelte"),
+  crossingsthen: () => import("../pages/CrossingsThen.svelte"),
   hold: () => import("../pages/Hold.svelte"),
   holds: () => import("../pages/Holds.svelte"),
   nodes: () => import("../pages/Nodes.svelte"),

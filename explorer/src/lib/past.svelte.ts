@@ -64,6 +64,10 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
   schedules: { whole: true, text: "" },
   schedule: { whole: true, text: "" },
   overview: { whole: true, text: "" },
+  crossings: {
+    whole: false,
+    text: "What had crossed then. The status of each transaction is that of the present.",
+  },
   search: {
     whole: false,
     text: "What was there then. The status of each transaction is that of the present.",
