@@ -69,6 +69,13 @@ export function keyOf(name: string): Key {
   return made;
 }
 
+/** A member as a change of the members has it. */
+export const joining = (name: string) => ({
+  name,
+  key: keyOf(name).publicKey,
+  address: "127.0.0.1:7000",
+});
+
 export function member(name: string): Uint8Array {
   return concatBytes(sized(name), sized(keyOf(name).publicKey), sized("127.0.0.1:7000"));
 }

@@ -79,6 +79,7 @@ export function addHolds(chain: FakeChain, account: string, timeMs: number): str
   return ids;
 }
 
+const heightOf = ({ status }: TransactionSummary): number => Number(status?.height ?? 0n);
 const isApplied = ({ status }: TransactionSummary): boolean =>
   status?.state !== TransactionState.FAILED && status?.state !== TransactionState.PENDING;
 
@@ -97,7 +98,10 @@ export function fakeLists(
           })),
         ),
       )
-      .sort((a, b) => Number(b.listed.timeMs - a.listed.timeMs));
+      .sort(
+        ({ listed: a }, { listed: b }) =>
+          Number(b.timeMs - a.timeMs) || heightOf(b.transaction) - heightOf(a.transaction),
+      );
   const open = (): MessageInitShape<typeof OpenHoldSchema>[] => {
     const rows = all().map(({ listed }) => listed.transaction);
     const ended = new Set(rows.map((transaction) => transaction.holdEnd?.holdHex));

@@ -26,7 +26,7 @@ import type { Recording } from "../src/gen/ledgerd/v1/rounds_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
 import { FakeAccounts } from "./fake-accounts";
-import { certificate, evidence, fakeGenesis } from "./fake-certificates";
+import { certificate, evidence, fakeGenesis, joining } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
 import { allowOrigin, serveFile } from "./fake-pages";
@@ -208,7 +208,7 @@ export class FakeNode {
       );
     for (let i = 1; i < blocks; i++) {
       const name = made.names.at(-1) ?? "";
-      const change = { case: "join" as const, value: { name } };
+      const change = { case: "join" as const, value: joining(name) };
       if (i === 1 && options.joins) made.chain.add([{ membershipChange: { change } }], timeOf(i));
       else made.grow(timeOf(i));
     }

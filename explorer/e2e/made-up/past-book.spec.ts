@@ -1,6 +1,10 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { MembershipChangeSchema } from "../../src/gen/ledgerd/v1/transaction_pb";
 import { FakeNode } from "../../test/fake-node";
 import { expectSound, looks, shoot } from "../axe";
 import { expect, test } from "../fixtures";
+
+type Change = NonNullable<MessageInitShape<typeof MembershipChangeSchema>["change"]>;
 
 test.use({ expected: [/Failed to load resource/] });
 test.slow();
@@ -92,6 +96,49 @@ test("crossings as of a block: by pair, on their way, and the last ones", async 
       await expect(latest).toBeVisible();
       await expectSound(page, `crossings in the past, ${colorScheme}, ${width}`);
       await shoot(page, `past-crossings-${colorScheme}-${width}`);
+    }
+  } finally {
+    await node.stop();
+  }
+});
+
+test("the nodes as of a block: who was a member, with which disk", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 20, servers: 5, joins: true });
+  const change = (made: Change): bigint =>
+    node.chain.add([{ membershipChange: { change: made } }], Date.now()).header.height;
+  const disk = "ab".repeat(16);
+  const admitted = change({ case: "admit", value: { index: 2, disk } });
+  const left = change({ case: "leave", value: 1 });
+  node.grow(Date.now());
+  const rows = page.getByTestId("members-then").locator("tbody tr");
+  const changes = page.getByTestId("member-changes");
+  try {
+    await page.goto(`${node.url}/nodes?at=1`);
+    await expect(rows).toHaveCount(4);
+    await expect(page.getByTestId("past-reach")).toContainText("Nobody keeps what nodes did");
+    await expect(changes).toContainText("None: these are the members of the genesis.");
+    await page.goto(`${node.url}/nodes?at=${admitted - 1n}`);
+    await expect(rows).toHaveCount(5);
+    await expect(rows.nth(4)).toContainText("node-4");
+    await expect(rows.nth(4)).toContainText("127.0.0.1:7000");
+    await expect(rows.nth(4).getByRole("link", { name: "2", exact: true })).toBeVisible();
+    await expect(rows.nth(2)).toContainText("its first");
+    await expect(changes).toContainText("node-4 joins as member 4");
+    await page.goto(`${node.url}/nodes?at=${admitted}`);
+    await expect(rows.nth(2)).toContainText("abab");
+    await expect(page.getByTestId("changes-count")).toHaveText("2");
+    await page.goto(`${node.url}/nodes?at=${left}`);
+    await expect(rows).toHaveCount(4);
+    await expect(changes.getByRole("listitem").first()).toContainText("node-1 leaves");
+    await expect(page.getByTestId("members-count")).toHaveText("4");
+    await expect(page.locator("main").getByText("ordering")).toHaveCount(0); // nothing live
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      await page.goto(`${node.url}/nodes?at=${left}`);
+      await expect(rows).toHaveCount(4);
+      await expectSound(page, `nodes in the past, ${colorScheme}, ${width}`);
+      await shoot(page, `past-nodes-${colorScheme}-${width}`);
     }
   } finally {
     await node.stop();

@@ -40,6 +40,8 @@ test("pages as of a block, with the past in the address, and back", async ({ pag
     await page.getByRole("link", { name: "Blocks", exact: true }).click();
     await expect.poll(async () => (await heightsOf(page))[0]).toBe(12);
     await page.getByRole("link", { name: "Nodes", exact: true }).click();
+    await expect(page.getByTestId("past-reach")).toContainText("The members of then");
+    await page.getByRole("link", { name: "Compare nodes" }).click();
     await expect(page.getByTestId("past-reach")).toContainText("Below is the present.");
     await page.goto(`${node.url}/block/30?at=12`);
     await expect(page.getByText("This block came later")).toBeVisible();

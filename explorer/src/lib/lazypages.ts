@@ -16,6 +16,7 @@ export const lazyPages = {
   hold: () => import("../pages/Hold.svelte"),
   holds: () => import("../pages/Holds.svelte"),
   nodes: () => import("../pages/Nodes.svelte"),
+  nodesthen: () => import("../pages/NodesThen.svelte"),
   organisation: () => import("../pages/Organisation.svelte"),
   organisations: () => import("../pages/Organisations.svelte"),
   record: () => import("../pages/Record.svelte"),

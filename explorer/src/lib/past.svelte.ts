@@ -68,6 +68,10 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
     whole: false,
     text: "What had crossed then. The status of each transaction is that of the present.",
   },
+  nodes: {
+    whole: false,
+    text: "The members of then, as the chain has them. Nobody keeps what nodes did: rounds, rates, faults.",
+  },
   search: {
     whole: false,
     text: "What was there then. The status of each transaction is that of the present.",

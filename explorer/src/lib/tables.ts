@@ -22,6 +22,7 @@ import { isoTime } from "./format";
 import type { NodeReport } from "./light";
 import type { Found } from "./look";
 import { standing } from "./members";
+import type { MemberThen } from "./members-then";
 import { memberMode, membersRunning, streamTo } from "./shards";
 
 const time = (ms: bigint): string => (ms > 0n ? isoTime(Number(ms)) : "");
@@ -120,6 +121,21 @@ export function membersTable(members: readonly MemberState[]): Table {
       member.self ? "" : time(member.lastHeardMs),
       standing(member),
       (MemberStanding[member.standing] ?? "").toLowerCase(),
+    ]),
+  };
+}
+
+/** The members of a chain at a place in the past; what is not known is empty. */
+export function membersThenTable(members: readonly MemberThen[]): Table {
+  return {
+    header: ["index", "name", "address", "key", "joined_height", "disk"],
+    rows: members.map(({ index, name, address, key, joinedHeight, disk }) => [
+      index,
+      name,
+      address ?? "",
+      toHex(key),
+      joinedHeight,
+      disk ?? "",
     ]),
   };
 }
