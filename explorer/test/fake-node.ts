@@ -725,13 +725,7 @@ export class FakeNode {
         if (last > chain.head)
           throw new ConnectError(`the chain ends with block ${chain.head}`, Code.OutOfRange);
         const timeMs = chain.at(last)?.header.timeMs ?? 0n;
-        const places = shards.chains.map((each) => ({
-          height:
-            each === chain
-              ? last
-              : (each.blocks.findLast((block) => block.header.timeMs <= timeMs)?.header.height ??
-                each.base),
-        }));
+        const places = shards.places(last, timeMs);
         return { places, root: 0, timeMs, beforeMs };
       },
       getAccountProof: ({ account }) => {

@@ -12,6 +12,7 @@ import {
   type Tree,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { Level } from "../src/gen/ledgerd/v1/proofs_pb";
+import type { PlaceSchema } from "../src/gen/ledgerd/v1/cut_pb";
 import type { CrossingsSchema } from "../src/gen/ledgerd/v1/figures_pb";
 import type { ShardChangeSchema } from "../src/gen/ledgerd/v1/shards_pb";
 import type { FakeGenesis } from "./fake-certificates";
@@ -38,6 +39,8 @@ export class FakeShards {
   readonly own: number;
   /** Changes of the shards that the tree shows. */
   changes: MessageInitShape<typeof ShardChangeSchema>[] = [];
+  /** The blocks of the root from which on there are shards that were added later. */
+  readonly addedAt = new Map<number, bigint>();
   private verdicts: TransactionSummary[] = [];
 
   constructor(private readonly options: ShardOptions) {
@@ -78,6 +81,23 @@ export class FakeShards {
       const transactions = wide ? 987_654_321_000n + BigInt(low + high) : BigInt(400 * low + high);
       return [{ shard: other, transactions, verdicts: transactions - 1n }];
     });
+  }
+
+  /** The places of a cut at a block of the node's own chain, which is that of the root. */
+  places(height: bigint, timeMs: bigint): MessageInitShape<typeof PlaceSchema>[] {
+    const { parents } = this.options;
+    const there = this.chains.filter(({ shard }) => (this.addedAt.get(shard) ?? 0n) <= height);
+    return there.map((chain) => ({
+      height:
+        chain.shard === this.own
+          ? height
+          : (chain.blocks.findLast((block) => block.header.timeMs <= timeMs)?.header.height ??
+            chain.base),
+      carried: chain.shard === this.own ? 0n : 2n * height - BigInt(chain.shard % 2),
+      streamed: there.flatMap(({ shard }) =>
+        shard !== this.own && parents[shard] === chain.shard ? [2n * height] : [],
+      ),
+    }));
   }
 
   mode(shard: number): string {

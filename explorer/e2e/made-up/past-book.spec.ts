@@ -1,8 +1,12 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { MembershipChangeSchema } from "../../src/gen/ledgerd/v1/transaction_pb";
+import type {
+  BookChangeSchema,
+  MembershipChangeSchema,
+} from "../../src/gen/ledgerd/v1/transaction_pb";
+import { joining } from "../../test/fake-certificates";
 import { FakeNode } from "../../test/fake-node";
 import { expectSound, looks, shoot } from "../axe";
-import { expect, test } from "../fixtures";
+import { expect, heightsOf, test } from "../fixtures";
 
 type Change = NonNullable<MessageInitShape<typeof MembershipChangeSchema>["change"]>;
 
@@ -140,6 +144,72 @@ test("the nodes as of a block: who was a member, with which disk", async ({ page
       await expectSound(page, `nodes in the past, ${colorScheme}, ${width}`);
       await shoot(page, `past-nodes-${colorScheme}-${width}`);
     }
+  } finally {
+    await node.stop();
+  }
+});
+
+test("the shards as of a block: the tree, its changes, and each shard", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0, 1] });
+  const change = (made: MessageInitShape<typeof BookChangeSchema>): bigint =>
+    node.chain.add([{ book: made }], Date.now()).header.height;
+  const members = [joining("node-9"), joining("node-10"), joining("node-11")];
+  const added = change({ number: 1n, change: { case: "addition", value: { parent: 1, members } } });
+  const rehung = change({
+    number: 2n,
+    change: { case: "rehang", value: { shard: 2, parent: 1 } },
+  });
+  node.grow(Date.now());
+  node.shards.addedAt.set(3, added);
+  const cards = page.getByTestId("tree").locator(".card");
+  const rows = page.getByTestId("shards-then").locator("tbody tr");
+  const changes = page.getByTestId("book-changes");
+  try {
+    await page.goto(`${node.url}/shards?at=12`);
+    await expect(page.getByTestId("past-reach")).toContainText("The tree and the figures of then.");
+    await expect(cards).toHaveCount(3);
+    await expect(page.getByTestId("shards")).toHaveText("3");
+    await expect(page.locator("main")).toContainText("0(1,2)");
+    await expect(page.locator('.card[data-shard="0"]')).toContainText("block 12");
+    await expect(cards.locator(".chip")).toHaveCount(0);
+    await expect(changes).toContainText("None: the shards are those of the genesis.");
+    await expect(rows.nth(1)).toContainText("1 entry behind");
+    const transactions = BigInt(
+      node.chain.blocks.slice(0, 12).reduce((sum, { transactions: { length } }) => sum + length, 0),
+    );
+    const figures = page.getByTestId("figures-table").locator('tr[data-shard="0"] td').nth(1);
+    await expect(figures).toHaveText(transactions.toString());
+    await expect(rows.nth(0).locator("td").nth(3)).toHaveText(transactions.toString());
+
+    await page.goto(`${node.url}/shards?at=${rehung}`);
+    await expect(cards).toHaveCount(4);
+    await expect(page.locator("main")).toContainText("0(1(2,3))");
+    await expect(changes.getByRole("listitem")).toHaveText([
+      /^Hangs shard 2 below shard 1/,
+      /^Adds a shard of 3 nodes below shard 1/,
+    ]);
+
+    await page.goto(`${node.url}/shards/3?at=12`);
+    await expect(page.getByText("There was no such shard then")).toBeVisible();
+    await page.goto(`${node.url}/shards/1?at=12`);
+    await expect(page.getByTestId("height")).toHaveText("1,012");
+    await expect(page.getByTestId("carried")).toHaveText("23");
+    await expect(page.getByTestId("members-then").locator("tbody tr")).toHaveCount(3);
+    await expect.poll(async () => (await heightsOf(page, "blocks-then"))[0]).toBe(1012);
+    await expect(page.locator("main").getByText("ordering")).toHaveCount(0);
+    await page.goto(`${node.url}/shards/1?at=${rehung}`);
+    await expect(page.locator("main .facts")).toContainText("shard 2, had");
+
+    for (const { colorScheme, width } of looks)
+      for (const path of ["shards", "shards/1"]) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width, height: 900 });
+        await page.goto(`${node.url}/${path}?at=${rehung}`);
+        await expect(page.getByTestId("entries")).toContainText(/\d/);
+        await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+        await expectSound(page, `${path} in the past, ${colorScheme}, ${width}`);
+        await shoot(page, `past-${path.replace("/", "-")}-${colorScheme}-${width}`);
+      }
   } finally {
     await node.stop();
   }

@@ -27,6 +27,8 @@ export const lazyPages = {
   search: () => import("../pages/SearchResults.svelte"),
   shard: () => import("../pages/Shard.svelte"),
   shards: () => import("../pages/Shards.svelte"),
+  shardsthen: () => import("../pages/ShardsThen.svelte"),
+  shardthen: () => import("../pages/ShardThen.svelte"),
   transaction: () => import("../pages/Transaction.svelte"),
   transactions: () => import("../pages/Transactions.svelte"),
 } as const;

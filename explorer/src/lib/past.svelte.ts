@@ -72,6 +72,14 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
     whole: false,
     text: "The members of then, as the chain has them. Nobody keeps what nodes did: rounds, rates, faults.",
   },
+  shards: {
+    whole: false,
+    text: "The tree and the figures of then. Nobody keeps which nodes ran, nor how many accounts there were.",
+  },
+  shard: {
+    whole: false,
+    text: "Blocks, members and figures of then. Nobody keeps which nodes ran, nor how many accounts there were.",
+  },
   search: {
     whole: false,
     text: "What was there then. The status of each transaction is that of the present.",

@@ -10,6 +10,7 @@ import {
 } from "../gen/ledgerd/v1/ledgerd_pb";
 import { appliedUntil, genesisOf } from "./members-then";
 import type { Then } from "./open-then";
+import { walk } from "./shards";
 
 export interface BookChangeThen {
   height: bigint;
@@ -73,6 +74,17 @@ export async function treeThen(
       .reverse(),
     complete,
   };
+}
+
+/** The shape of a tree: a shard, then its children in brackets. */
+export function shapeOf(tree: Pick<Tree, "shards">): string {
+  const nodes = new Map(walk(tree.shards).map((node) => [node.shard, node]));
+  const shape = (shard: number): string => {
+    const children = (nodes.get(shard)?.children ?? []).map(shape);
+    return children.length === 0 ? String(shard) : `${shard}(${children.join(",")})`;
+  };
+  const root = tree.shards.find((shard) => shard.root);
+  return root ? shape(root.shard) : "";
 }
 
 /** So many bits of an entry's number count the entries since its stream began. */
