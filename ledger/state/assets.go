@@ -208,6 +208,7 @@ func (a *assets) add(added *asset) {
 // touchAsset notes that the block changes the asset. The tree has the hash from before.
 func (s *State) touchAsset(a *asset) {
 	if !a.mark.touched {
+		s.keepAsset(a)
 		a.mark = mark{touched: true}
 		s.assets.touched = append(s.assets.touched, a)
 	}

@@ -102,5 +102,7 @@ type Changes struct {
 	Counts []Counts
 	// Seeds are the directories with which the chains of shards begin that the block added.
 	Seeds []Seed
+	// Replaced are the terms and assets that the block replaced.
+	Replaced []Replaced
 	Crossings
 }

@@ -49,7 +49,11 @@ type execution struct {
 	touchedCancelled     []*cancelled
 	touchedSchedules     []*scheduled
 	seeds                []Seed
-	counted              []*use
+	// replaced are the terms and assets that the current block replaced, replacedAccounts the
+	// numbers of the accounts among them.
+	replaced         []Replaced
+	replacedAccounts map[uint64]struct{}
+	counted          []*use
 
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
 	// were open when look looked. looked is the memory for them. It is cleared after use, because a

@@ -140,6 +140,7 @@ func (a *account) mayFloor(terms *ledger.AccountTerms) bool {
 func (s *State) changeTerms(change *ledger.AccountChange, guards bool) {
 	found := s.find(change.Account)
 	s.touchAccount(found)
+	s.keepTerms(found)
 	next := found.stands().Next(change, guards)
 	if guards {
 		found.setStanding(next)

@@ -120,6 +120,7 @@ func (s *State) finish() *Changes {
 	s.finishCounts(changes)
 	s.finishAssets(changes)
 	s.finishAliases(changes)
+	s.finishReplaced(changes)
 	if s.tree != nil {
 		s.finishShard(changes)
 	}

@@ -264,9 +264,19 @@ func (s *Store) move(m missing) error {
 		return s.failFilling(err)
 	}
 	s.options.onWrite("fill absent")
-	key := []byte{rowAbsent}
+	key, termsFrom := []byte{rowAbsent}, s.termsFrom.Load()
+	if m.unindexed == 0 && termsFrom <= s.unindexed.Load() {
+		termsFrom = 0
+	}
 	err := s.db.Update(func(transaction *badger.Txn) error {
 		if m.unindexed == 0 {
+			// The rows of terms that the store lacked because of the snapshot are there, too.
+			// Others may be missing if an earlier version went on with it.
+			if termsFrom == 0 {
+				if err := setTermsHeight(transaction, rowTermsFrom, 0); err != nil {
+					return err
+				}
+			}
 			return transaction.Delete(key)
 		}
 		return transaction.Set(key, seal(key, m.row()))
@@ -283,6 +293,7 @@ func (s *Store) move(m missing) error {
 	before := s.Absent()
 	s.absent.Store(uint64(m.absent))
 	s.unindexed.Store(uint64(m.unindexed))
+	s.termsFrom.Store(termsFrom)
 	s.options.onWrite("fill outlines")
 	if err := s.removeOutlines(m.absent, before); err != nil {
 		return s.failFilling(err)
@@ -405,7 +416,8 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 			return put("history", historyKey(number, ordinal), value)
 		})
 	if err == nil {
-		err = errors.Join(shardRows(block, changes, put), s.seedRows(changes.Seeds, put))
+		err = errors.Join(shardRows(block, changes, put), s.seedRows(changes.Seeds, put),
+			termsRows(block, changes, put))
 	}
 	if blocks := []*pendingBlock{indexed}; err == nil && s.balancesDue(blocks) != nil {
 		entries, order := new(layerSorter).entriesOf(blocks)

@@ -138,6 +138,9 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 		if err := transaction.Set(runsKey, row); err != nil {
 			return err
 		}
+		if err := setTermsHeight(transaction, rowTermsTo, height); err != nil {
+			return err
+		}
 		return transaction.Set(headKey, seal(headKey, headRow(height, last.block.Hash)))
 	})
 	if err != nil {
@@ -289,6 +292,9 @@ func (s *Store) blockRows(p *packer, pending *pendingBlock, put putRow) error {
 		return err
 	}
 	if err := s.seedRows(pending.changes.Seeds, put); err != nil {
+		return err
+	}
+	if err := termsRows(block, pending.changes, put); err != nil {
 		return err
 	}
 	return put("header", heightKey(rowHeader, height),

@@ -250,6 +250,11 @@
 //	l key value account        -> nothing: the account has or had an indexed metadatum; key and
 //	                              value after their lengths, in a byte each (labels.go)
 //	L                          -> the height up to which no row l is missing
+//	t account-number height    -> hash of the block at this height, and the alias and terms that
+//	                              the account had before it, which it replaced (terms.go)
+//	a asset-number height      -> the same of a registered asset: the value of its entry
+//	T                          -> the height above which no rows t and a are missing
+//	U                          -> the height up to which that holds
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	d shard part               -> a part of the directory with which the chain of an added shard
 //	                              begins, after its length (grown.go)

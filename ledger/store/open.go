@@ -246,6 +246,9 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadChain(must, height, hash); err != nil {
 		return err
 	}
+	if err := s.loadTerms(height); err != nil {
+		return err
+	}
 	// What a process that was killed left in the database's logs may not be on the disk yet. It is
 	// made durable before rows are removed because of it: the loss of power could undo the one and
 	// not the other.

@@ -39,6 +39,11 @@ const (
 	rowLabel    = 'l'
 	rowLabels   = 'L'
 
+	rowTerms     = 't'
+	rowAsset     = 'a'
+	rowTermsFrom = 'T'
+	rowTermsTo   = 'U'
+
 	rowCertificate = 'c'
 	rowEvidence    = 'e'
 	rowSeed        = 'd'

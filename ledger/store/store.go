@@ -272,6 +272,8 @@ type Store struct {
 
 	// labelled says that all labels of accounts have rows (labels.go).
 	labelled atomic.Bool
+	// termsFrom is the height from which on the terms of the past are known (terms.go).
+	termsFrom atomic.Uint64
 
 	// leaves is the file of leaves.
 	leaves leavesKeeper

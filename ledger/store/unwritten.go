@@ -78,6 +78,9 @@ type layer struct {
 	forwards    map[forwardPlace]position
 	carried     map[uint64]position
 	settlements map[ledger.Hash]position
+	// replaced finds what blocks replaced: the block of the layer, and the place among what it
+	// replaced, in the order of the blocks.
+	replaced map[state.ReplacedKey][]place
 }
 
 // place is a transaction of a layer: which of its blocks, and where there. The index wholeBlock
@@ -94,7 +97,8 @@ type forwardPlace struct {
 func newLayer() *layer {
 	return &layer{places: make(map[uint64]place), others: make(map[ledger.Hash]place),
 		forwards: make(map[forwardPlace]position), carried: make(map[uint64]position),
-		settlements: make(map[ledger.Hash]position)}
+		settlements: make(map[ledger.Hash]position),
+		replaced:    make(map[state.ReplacedKey][]place)}
 }
 
 func (l *layer) add(pending *pendingBlock) {
@@ -110,6 +114,10 @@ func (l *layer) add(pending *pendingBlock) {
 		if number := block.Bundles[i].Number; number != 0 {
 			l.carried[number] = position{height: block.Header.Height, index: uint32(i)}
 		}
+	}
+	for i := range pending.changes.Replaced {
+		of := pending.changes.Replaced[i].ReplacedKey
+		l.replaced[of] = append(l.replaced[of], place{block: at, index: uint32(i)})
 	}
 	for _, forward := range pending.changes.Forwards {
 		l.forwards[forwardPlace{forward.Child, forward.Number}] = position{
