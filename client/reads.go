@@ -324,6 +324,26 @@ func (c *Client) Asset(ctx context.Context, name ledger.AssetName) (*ledgerdv1.A
 	return answer.GetAsset(), err
 }
 
+// AssetAt is Asset as of a cut: the terms of then, and what each chain had issued at the height of
+// its place. TermsAtCut is false if the node does not know that; then all is that of the present.
+func (c *Client) AssetAt(ctx context.Context, name ledger.AssetName,
+	cut []*ledgerdv1.Place) (*ledgerdv1.Asset, error) {
+	answer, err := call(ctx, c, true, &ledgerdv1.GetAssetRequest{Name: string(name), Cut: cut},
+		service.GetAsset)
+	if err == nil {
+		err = checkDecimals(answer.GetAsset().GetTerms().GetDecimals())
+	}
+	if err == nil && !answer.GetAtCut() {
+		err = errNoPastAssets
+	}
+	return answer.GetAsset(), err
+}
+
+// errNoPastAssets reports a node of a version before assets at cuts. It would answer with those of
+// now.
+var errNoPastAssets = errors.New("client: this node or one that it asked is of a version that " +
+	"does not know assets at cuts: update it, or ask another node")
+
 // Record returns a record's value and the height of the block that wrote it.
 func (c *Client) Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse,
 	error) {
@@ -486,7 +506,8 @@ func (c *Client) CutBefore(ctx context.Context,
 var errNoCuts = errors.New("client: this node or one that it asked is of a version that does not " +
 	"know cuts: update it, or ask another node")
 
-// AccountAt is Account with the balances at a cut.
+// AccountAt is Account with the balances at a cut, and the terms and the alias of then. TermsAtCut
+// is false if the node does not know those; then they are those of the present.
 func (c *Client) AccountAt(ctx context.Context, path ledger.AccountPath,
 	cut []*ledgerdv1.Place) (*ledgerdv1.Account, error) {
 	answer, err := call(ctx, c, true, &ledgerdv1.GetAccountRequest{Account: string(path), Cut: cut},
@@ -497,7 +518,7 @@ func (c *Client) AccountAt(ctx context.Context, path ledger.AccountPath,
 	return answer.GetAccount(), err
 }
 
-// AccountsAt is Accounts with the balances at a cut, given by the place in the chain of each shard.
+// AccountsAt is Accounts as AccountAt returns them, at a cut given by the places in the chains.
 // So the balances of all accounts add up to zero for each asset, and they are the same at any node
 // and at any time.
 func (c *Client) AccountsAt(ctx context.Context, prefix string,
@@ -540,11 +561,20 @@ func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organis
 // Assets iterates over the registered assets in the order of their registrations, with what was
 // issued of them in all shards.
 func (c *Client) Assets(ctx context.Context) iter.Seq2[*ledgerdv1.Asset, error] {
+	return c.AssetsAt(ctx, nil)
+}
+
+// AssetsAt is Assets as of a cut, of those that were registered there, as AssetAt returns them.
+func (c *Client) AssetsAt(ctx context.Context,
+	cut []*ledgerdv1.Place) iter.Seq2[*ledgerdv1.Asset, error] {
 	return pages(func(token string) ([]*ledgerdv1.Asset, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListAssetsRequest{PageSize: iteratorPage,
-			PageToken: token}, service.ListAssets)
+			PageToken: token, Cut: cut}, service.ListAssets)
 		for _, asset := range answer.GetAssets() {
 			err = cmp.Or(err, checkDecimals(asset.GetTerms().GetDecimals()))
+		}
+		if err == nil && len(cut) > 0 && !answer.GetAtCut() {
+			err = errNoPastAssets
 		}
 		return answer.GetAssets(), answer.GetNextPageToken(), err
 	})

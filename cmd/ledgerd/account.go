@@ -28,8 +28,9 @@ type accountReport struct {
 	// Revision and Terms are absent if the account never had terms.
 	Revision uint64               `json:"revision,omitempty"`
 	Terms    *ledger.AccountTerms `json:"terms,omitempty"`
-	// termsNow says that the account is shown as of a cut, and its terms as they are now.
-	termsNow bool
+	// TermsAtCut says at a cut whether the alias and the terms are those of then. If not, they are
+	// those of now.
+	TermsAtCut *bool `json:"terms_at_cut,omitempty"`
 	// limited has the decimals of the assets that the terms limit, as far as they are known.
 	limited map[ledger.AssetName]int
 }
@@ -305,8 +306,9 @@ With --alias it is the account of the organisation that has the alias
 not since, are not found.
 
 With --at or --cut the balances are those at a cut (see ledgerd cut): every
-transaction before it counts with its outcome, so nothing is on its way. Only the
-balances are: the alias and the terms are those of now.
+transaction before it counts with its outcome, so nothing is on its way. The alias
+and the terms are those of then, too. A node whose store began later does not know
+them: then they are those of now, and the command says so (terms_at_cut is false).
 
 With --proof the node has to prove the balances as of its newest block, and the
 command checks the proof from --genesis on: the account is in the tree over all
@@ -357,17 +359,17 @@ offline. A running node proves its newest block only. For an earlier one, --proo
 				return err
 			}
 			report := reportAccount(account)
+			report.TermsAtCut = cut.atCut(command, account.GetTermsAtCut())
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), report)
 			}
-			report.termsNow = cut.chosen(command)
 			report.learnDecimals(ctx, newDecimals(nodes))
 			return report.write(command.OutOrStdout())
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}
 	remote.bind(command, false)
-	cut.bind(command)
+	cut.bindTo(command, "balances and terms")
 	proof.bind(command)
 	command.Flags().StringVar(&alias, "alias", "", "the organisation's account with this alias")
 	addJSONFlag(command, &asJSON)
@@ -410,8 +412,8 @@ func (r *accountReport) write(out io.Writer) error {
 	}
 	rows.add("opened", fmt.Sprintf("in block %d", r.OpenedHeight))
 	asOf := fmt.Sprintf("block %d", r.Height)
-	if r.termsNow && (r.Terms != nil || r.Alias != "") {
-		asOf += "; alias and terms are those of now"
+	if isNow(r.TermsAtCut) {
+		asOf += "; the node does not know alias and terms of then, so they are those of now"
 	}
 	rows.add("as of", asOf)
 	if r.Shard > 0 {

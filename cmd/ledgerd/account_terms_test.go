@@ -97,9 +97,20 @@ func TestAccountTerms(t *testing.T) {
 		"no accounts have this metadatum") {
 		t.Error(text)
 	}
-	if text := s.must("account show acme:cash --at 9 %n"); !strings.Contains(text,
-		"alias and terms are those of now") {
-		t.Error(text)
+	before := 0.0 // changes
+	opened, head := account["opened_height"].(float64), account["height"].(float64)
+	for height := int(opened); height <= int(head); height++ {
+		then := s.object(fmt.Sprintf("account show acme:cash --at %d %%n", height))
+		revision, _ := then["revision"].(float64)
+		if then["terms_at_cut"] != true || revision < before || revision > before+1 ||
+			revision == 7 && fmt.Sprint(then["terms"]) != fmt.Sprint(account["terms"]) ||
+			revision == 6 && fmt.Sprint(then["terms"]) == fmt.Sprint(account["terms"]) {
+			t.Errorf("at block %v, after %v changes: %v", height, before, then)
+		}
+		before = revision
+	}
+	if before != 7 {
+		t.Errorf("%v changes before the head", before)
 	}
 }
 

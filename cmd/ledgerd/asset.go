@@ -36,6 +36,8 @@ type assetReport struct {
 	Waiting            string         `json:"waiting,omitempty"`
 	Issuers            []issuerReport `json:"issuers"`
 	Unanswered         []uint32       `json:"unanswered_shards,omitempty"`
+	// TermsAtCut says at a cut whether all this is as of then. If not, it is as of now.
+	TermsAtCut *bool `json:"terms_at_cut,omitempty"`
 	// Proven are the blocks as of which the supply was proven, by shard.
 	Proven []provenReport `json:"proven,omitempty"`
 }
@@ -156,6 +158,9 @@ func (r *assetReport) write(out io.Writer) error {
 	if r.Waiting != "" {
 		rows.add("waiting", r.show(r.Waiting)+" may still be issued, once other shards agree")
 	}
+	if isNow(r.TermsAtCut) {
+		rows.add("as of", "now: a node does not know terms and sums of then")
+	}
 	if len(r.Unanswered) > 0 {
 		rows.add("missing", "no node of "+client.ShardNames(r.Unanswered)+" answers")
 	}
@@ -233,6 +238,7 @@ func parseRegistered(text string) (ledger.AssetName, error) {
 func newAssetShowCommand() *cobra.Command {
 	var remote remoteOptions
 	var proof assetProofOptions
+	var cut cutFlags
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show ASSET",
@@ -242,6 +248,11 @@ func newAssetShowCommand() *cobra.Command {
 The supply is that of all shards. If a shard does not answer, the command names it,
 shows what is known, and fails.
 
+With --at or --cut it is the asset at a cut (see ledgerd cut): its terms, and what
+each shard's chain had issued at the end of the last whole block before it. A node
+whose store began later does not know them: then all is as of now, and the command
+says so (terms_at_cut is false).
+
 With --proof and --genesis the command trusts no node: each shard proves what it has
 against a block that a majority of its members signed, and all that is shown follows
 from the proofs. --out keeps them in a file, which ledgerd verify --proof checks with
@@ -250,8 +261,9 @@ the genesis alone.
 With --json, amounts are exact integers in the smallest unit, as text; fields that
 end in _decimal have the decimals. Fields: name, number, organisation, revision,
 registered_height, decimals, supply, cap, closed, issued, redeemed, outstanding,
-waiting, issuers, unanswered_shards, proven.`,
+waiting, issuers, unanswered_shards, terms_at_cut, proven.`,
 		Example: `  ledgerd asset show EUR
+  ledgerd asset show EUR --at 2026-12-31
   ledgerd asset show EUR --proof --genesis genesis.json --out eur.proof
   ledgerd verify --proof eur.proof --genesis genesis.json
   ledgerd asset show EUR --json | jq -r .outstanding_decimal`,
@@ -261,6 +273,9 @@ waiting, issuers, unanswered_shards, proven.`,
 			if err == nil {
 				err = proof.check()
 			}
+			if err == nil && proof.genesis != "" && cut.chosen(command) {
+				err = usagef("--proof proves the newest blocks, and goes without --at and --cut")
+			}
 			if err != nil {
 				return err
 			}
@@ -269,7 +284,7 @@ waiting, issuers, unanswered_shards, proven.`,
 				return err
 			}
 			defer done()
-			report, err := showAsset(ctx, nodes, name, &proof)
+			report, err := showAsset(ctx, command, nodes, name, &cut, &proof)
 			if err != nil {
 				return err
 			}
@@ -286,39 +301,44 @@ waiting, issuers, unanswered_shards, proven.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	remote.bind(command, false)
+	cut.bindTo(command, "asset")
 	proof.bind(command)
 	addJSONFlag(command, &asJSON)
 	return command
 }
 
 // showAsset returns an asset as the chains prove it if a genesis is given, and else as a node says.
-func showAsset(ctx context.Context, nodes *client.Client, name ledger.AssetName,
-	proof *assetProofOptions) (*assetReport, error) {
+func showAsset(ctx context.Context, command *cobra.Command, nodes *client.Client,
+	name ledger.AssetName, cut *cutFlags, proof *assetProofOptions) (*assetReport, error) {
 	if proof.genesis != "" {
 		return proof.prove(ctx, nodes, name)
 	}
-	asset, err := nodes.Asset(ctx, name)
+	asset, err := cut.asset(ctx, command, nodes, name)
 	if err != nil {
 		return nil, err
 	}
 	report, err := reportAsset(asset)
+	report.TermsAtCut = cut.atCut(command, asset.GetTermsAtCut())
 	return &report, err
 }
 
 // newAssetListCommand returns the `ledgerd asset list` command.
 func newAssetListCommand() *cobra.Command {
 	var remote remoteOptions
+	var cut cutFlags
 	var limit int
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the registered assets and their supply",
 		Long: `List the registered assets in the order of their registrations, and their supply over
-all shards. Assets that are not registered are not listed.
+all shards. Assets that are not registered are not listed. With --at or --cut, they
+are those at a cut, as ledgerd asset show has them.
 
 With --json, assets are as ledgerd asset show prints them, and more says that the
 limit left some out.`,
 		Example: `  ledgerd asset list
+  ledgerd asset list --at 1000
   ledgerd asset list --limit 0 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -330,7 +350,15 @@ limit left some out.`,
 				return err
 			}
 			defer done()
-			assets, more, err := take(nodes.Assets(ctx), limit)
+			all := nodes.Assets(ctx)
+			if cut.chosen(command) {
+				places, err := cut.find(ctx, command, nodes)
+				if err != nil {
+					return err
+				}
+				all = nodes.AssetsAt(ctx, places)
+			}
+			assets, more, err := take(all, limit)
 			if err != nil {
 				return err
 			}
@@ -342,7 +370,11 @@ limit left some out.`,
 					return err
 				}
 				r := &reports[i]
+				r.TermsAtCut = cut.atCut(command, asset.GetTermsAtCut())
 				outstanding := r.show(r.Outstanding)
+				if isNow(r.TermsAtCut) {
+					outstanding += " now: a node does not know that of then"
+				}
 				if len(r.Unanswered) > 0 {
 					outstanding += " and more: no node of " + client.ShardNames(r.Unanswered) +
 						" answers"
@@ -359,6 +391,7 @@ limit left some out.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	remote.bind(command, false)
+	cut.bindTo(command, "assets")
 	bindLimit(command, &limit, 100)
 	addJSONFlag(command, &asJSON)
 	return command

@@ -137,6 +137,28 @@ func TestAssets(t *testing.T) {
 		"registers SHARE: 0 decimals, supply fixed at 10, 1 issuer") {
 		t.Error(text)
 	}
+	registered := int(asset["registered_height"].(float64))
+	at := fmt.Sprintf(" --at %d %%n", registered)
+	then := s.object("asset show EUR" + at)
+	if then["outstanding"] != "0" || then["revision"] != 1.0 || then["closed"] != false ||
+		then["cap_decimal"] != "1000.00" || then["terms_at_cut"] != true {
+		t.Error(then)
+	}
+	if text := s.must("asset list" + at); !strings.Contains(text, "at most 1000.00") ||
+		strings.Contains(text, "SHARE") {
+		t.Error(text)
+	}
+	if list := s.object("asset list" + at)["assets"].([]any); len(list) != 1 ||
+		list[0].(map[string]any)["terms_at_cut"] != true {
+		t.Error(list)
+	}
+	if got := s.run(fmt.Sprintf("asset show EUR --at %d %%n", registered-1)); !strings.Contains(
+		got.errs, "was not registered at the cut") {
+		t.Error(got)
+	}
+	if got := s.run("asset show EUR --genesis %d/genesis" + at); got.status != exitUsage {
+		t.Error(got)
+	}
 }
 
 // TestAssetsAcrossShards: issuers in several shards share a cap. The supply is that of all of them,

@@ -160,11 +160,14 @@ func (f *atFlag) inStore(opened *store.Store) (ledger.Height, error) {
 	return opened.HeightBefore(ledger.Milliseconds(f.moment))
 }
 
-// bind adds the flags to a command.
-func (f *cutFlags) bind(command *cobra.Command) {
-	command.Flags().Var(&f.at, "at", "read the balances at the end of this block of the root's "+
+// bind adds the flags to a command that reads balances.
+func (f *cutFlags) bind(command *cobra.Command) { f.bindTo(command, "balances") }
+
+// bindTo adds the flags to a command, and says what it reads.
+func (f *cutFlags) bindTo(command *cobra.Command, what string) {
+	command.Flags().Var(&f.at, "at", "read the "+what+" at the end of this block of the root's "+
 		"chain, or of this day, or before this moment (RFC 3339)")
-	command.Flags().StringVar(&f.file, "cut", "", "read the balances at the cut in this file, "+
+	command.Flags().StringVar(&f.file, "cut", "", "read the "+what+" at the cut in this file, "+
 		"which ledgerd cut --json wrote; - for the standard input")
 	command.MarkFlagsMutuallyExclusive("at", "cut")
 }
@@ -254,6 +257,32 @@ func (f *cutFlags) account(ctx context.Context, command *cobra.Command, nodes *c
 	}
 	return nodes.AccountAt(ctx, path, places)
 }
+
+// asset returns an asset at the cut that the flags choose, or as it is now if they choose none.
+func (f *cutFlags) asset(ctx context.Context, command *cobra.Command, nodes *client.Client,
+	name ledger.AssetName) (*ledgerdv1.Asset, error) {
+	if !f.chosen(command) {
+		return nodes.Asset(ctx, name)
+	}
+	places, err := f.find(ctx, command, nodes)
+	if err != nil {
+		return nil, err
+	}
+	return nodes.AssetAt(ctx, name, places)
+}
+
+// atCut returns for a report whether what is shown is of the cut that the flags choose; nil if they
+// choose none.
+func (f *cutFlags) atCut(command *cobra.Command, is bool) *bool {
+	if !f.chosen(command) {
+		return nil
+	}
+	return &is
+}
+
+// isNow reports whether the report is as of a cut, and what the node does not know of then is that
+// of now.
+func isNow(atCut *bool) bool { return atCut != nil && !*atCut }
 
 // placeIn returns the place of a store's chain that the flags choose, or nil if they choose none.
 // It checks that the cut is one, as far as this chain can tell.

@@ -304,6 +304,9 @@ func (e storeExporter) ExportBalances(ctx context.Context,
 			return err
 		}
 		for i := range accounts {
+			if _, err := e.TermsAt(&accounts[i], *e.place); err != nil { // lines have the alias
+				return err
+			}
 			for _, line := range store.NewBalanceLines(&accounts[i]) {
 				if err := visit(line); err != nil {
 					return err

@@ -246,7 +246,8 @@ func TestTermsOfThePast(t *testing.T) {
 		s := openBook(t, dir, genesis, options)
 		traffic, replayed := newTermsTraffic(genesis), &replayedTerms{}
 		for i := range rapid.IntRange(1, 20).Draw(r, "rounds") {
-			if _, err := s.Apply(1, traffic.round+1, [][]byte{traffic.next(s, random)}); err != nil {
+			payloads := [][]byte{traffic.next(s, random)}
+			if _, err := s.Apply(1, traffic.round, payloads); err != nil {
 				r.Fatal(err)
 			}
 			from := s.TermsFrom()
@@ -395,7 +396,8 @@ func TestTermsOfAnUndoneLayer(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	traffic, replayed := newTermsTraffic(genesis), &replayedTerms{}
 	for range 30 {
-		if _, err := s.Apply(1, traffic.round+1, [][]byte{traffic.next(s, random)}); err != nil {
+		payloads := [][]byte{traffic.next(s, random)}
+		if _, err := s.Apply(1, traffic.round, payloads); err != nil {
 			t.Fatal(err)
 		}
 	}

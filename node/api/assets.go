@@ -128,7 +128,7 @@ func (s *Service) decimalsOf(name ledger.AssetName) uint32 {
 }
 
 // GetAsset returns a registered asset, with what was issued of it in this shard.
-func (s *Service) GetAsset(_ context.Context,
+func (s *Service) GetAsset(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAssetRequest]) (
 	*connect.Response[ledgerdv1.GetAssetResponse], error) {
 	if err := s.answersFor(request.Msg.Shard); err != nil {
@@ -139,6 +139,16 @@ func (s *Service) GetAsset(_ context.Context,
 		return nil, invalid("name: %w", err)
 	}
 	opened := s.backend.Store()
+	if len(request.Msg.GetCut()) > 0 {
+		if request.Msg.GetProve() {
+			return nil, invalid("prove: not at a cut")
+		}
+		at, err := s.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
+		if err != nil {
+			return nil, err
+		}
+		return s.assetAtCut(ctx, name, at)
+	}
 	if !request.Msg.GetProve() {
 		asset, known := opened.Asset(name)
 		if !known {
@@ -169,7 +179,7 @@ func notRegistered(name ledger.AssetName) error {
 
 // ListAssets returns registered assets in the order of their registrations, or those with some
 // names.
-func (s *Service) ListAssets(_ context.Context,
+func (s *Service) ListAssets(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAssetsRequest]) (
 	*connect.Response[ledgerdv1.ListAssetsResponse], error) {
 	if err := s.answersFor(request.Msg.Shard); err != nil {
@@ -184,6 +194,13 @@ func (s *Service) ListAssets(_ context.Context,
 		if after, err = strconv.ParseUint(token, 10, 32); err != nil {
 			return nil, badToken()
 		}
+	}
+	if len(request.Msg.GetCut()) > 0 {
+		at, err := s.ReachCut(ctx, request.Peer().Addr, request.Msg.GetCut())
+		if err != nil {
+			return nil, err
+		}
+		return s.assetsAtCut(ctx, request.Msg.GetNames(), uint32(after), size, at)
 	}
 	opened := s.backend.Store()
 	height := opened.AppendedHeight()

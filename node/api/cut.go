@@ -313,7 +313,8 @@ func (s *Service) forPage(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, limit)
 }
 
-// AccountAtCut returns an account with the balances that it has at a cut.
+// AccountAtCut returns an account with the balances that it has at a cut, and the terms if the
+// store knows them.
 func (s *Service) AccountAtCut(ctx context.Context, account string, at Reached) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	path, err := ledger.ParseAccountPath(account)
@@ -325,8 +326,12 @@ func (s *Service) AccountAtCut(ctx context.Context, account string, at Reached) 
 	effort, done := s.effort(at.caller)
 	defer done()
 	var found ledger.Account
+	var known bool // the terms of then
 	err = s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
 		found, err = s.backend.Store().AccountAt(bounded, path, at.place, effort)
+		if err == nil {
+			known, err = s.backend.Store().TermsAt(&found, at.place)
+		}
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			opened, name := s.backend.Store(), path.Organisation()
@@ -340,12 +345,13 @@ func (s *Service) AccountAtCut(ctx context.Context, account string, at Reached) 
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ledgerdv1.GetAccountResponse{AtCut: true,
-		Account: s.accountToProto(&found, at.place.Height)}), nil
+	shown := s.accountToProto(&found, at.place.Height)
+	shown.TermsAtCut = known
+	return connect.NewResponse(&ledgerdv1.GetAccountResponse{AtCut: true, Account: shown}), nil
 }
 
-// AccountsAtCut lists accounts with the balances that they have at a cut. The page's token is the
-// last path that it looked at.
+// AccountsAtCut lists accounts as AccountAtCut returns them. The page's token is the last path that
+// it looked at.
 func (s *Service) AccountsAtCut(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
 	at Reached) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
 	size, err := s.pageOfAccounts(request)
@@ -374,11 +380,16 @@ func (s *Service) AccountsAtCut(ctx context.Context, request *ledgerdv1.ListAcco
 	for looked := len(answer.GetAccounts()); looked < size; {
 		limit := min(size-looked, accountsAtOnce)
 		var page []ledger.Account
+		var known []bool // which of them have the terms of then
 		var last ledger.AccountPath
 		var more bool
 		err := s.onceThere(ctx, readingAtCut, func(ledger.Height) (err error) {
 			page, last, more, err = s.backend.Store().AccountsAt(bounded, at.place, after,
 				limit, effort)
+			known = make([]bool, len(page))
+			for i := 0; i < len(page) && err == nil; i++ {
+				known[i], err = s.backend.Store().TermsAt(&page[i], at.place)
+			}
 			return s.gaveUp(ctx, bounded, err)
 		})
 		if err != nil && (looked == 0 || bounded.Err() == nil && !effort.Over()) {
@@ -389,8 +400,9 @@ func (s *Service) AccountsAtCut(ctx context.Context, request *ledgerdv1.ListAcco
 		}
 		for i := range page {
 			if strings.HasPrefix(string(page[i].Path), prefix) {
-				answer.Accounts = append(answer.Accounts, s.accountToProto(&page[i],
-					at.place.Height))
+				shown := s.accountToProto(&page[i], at.place.Height)
+				shown.TermsAtCut = known[i]
+				answer.Accounts = append(answer.Accounts, shown)
 			}
 		}
 		if !more || !strings.HasPrefix(string(last), prefix) {

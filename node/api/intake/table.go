@@ -53,6 +53,8 @@ var calls = map[string]Limits{
 	"WaitTransactions": {Bytes: 2 << 20, Growth: 4, Memory: 4 << 20},
 	"GetAccount":       ofCut,
 	"ListAccounts":     ofCut,
+	"GetAsset":         ofCut,
+	"ListAssets":       ofCut,
 }
 
 // ofCut bounds the calls that may name a cut: a place of each shard, which is short.
@@ -81,6 +83,8 @@ var counts = map[protoreflect.FullName]int{
 	"ledgerd.v1.SubscribeRequest.begin":               ledger.MaxShards,
 	"ledgerd.v1.GetAccountRequest.cut":                ledger.MaxShards,
 	"ledgerd.v1.ListAccountsRequest.cut":              ledger.MaxShards,
+	"ledgerd.v1.GetAssetRequest.cut":                  ledger.MaxShards,
+	"ledgerd.v1.ListAssetsRequest.cut":                ledger.MaxShards,
 	"ledgerd.v1.ListAssetsRequest.names":              MaxAssetNames,
 	"ledgerd.v1.ListHistoryRequest.metadata":          MaxMetadata,
 	"ledgerd.v1.Schedule.postings":                    ledger.MaxSchedulePostings,

@@ -24,18 +24,21 @@ const (
 )
 
 type Account struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	Organisation  string                 `protobuf:"bytes,2,opt,name=organisation,proto3" json:"organisation,omitempty"`
-	Issuer        bool                   `protobuf:"varint,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	Alias         string                 `protobuf:"bytes,4,opt,name=alias,proto3" json:"alias,omitempty"`
-	OpenedHeight  uint64                 `protobuf:"varint,5,opt,name=opened_height,json=openedHeight,proto3" json:"opened_height,omitempty"`
-	Balances      []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
-	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"`     // of the block after which the account has these balances
-	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`       // the account's home
-	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // how often its terms were changed; 0 without terms
-	Terms         *AccountTerms          `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`       // absent without terms
-	Guarded       uint64                 `protobuf:"varint,11,opt,name=guarded,proto3" json:"guarded,omitempty"`  // how often guardians changed them
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Account      string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Organisation string                 `protobuf:"bytes,2,opt,name=organisation,proto3" json:"organisation,omitempty"`
+	Issuer       bool                   `protobuf:"varint,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	Alias        string                 `protobuf:"bytes,4,opt,name=alias,proto3" json:"alias,omitempty"`
+	OpenedHeight uint64                 `protobuf:"varint,5,opt,name=opened_height,json=openedHeight,proto3" json:"opened_height,omitempty"`
+	Balances     []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
+	Height       uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"`     // of the block after which the account has these balances
+	Shard        uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`       // the account's home
+	Revision     uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // how often its terms were changed; 0 without terms
+	Terms        *AccountTerms          `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`       // absent without terms
+	Guarded      uint64                 `protobuf:"varint,11,opt,name=guarded,proto3" json:"guarded,omitempty"`  // how often guardians changed them
+	// Alias, revision, guarded and terms are those at the cut of the request. At a cut without it, they
+	// are those of the present: the node does not know those of then, because its store began later.
+	TermsAtCut    bool `protobuf:"varint,12,opt,name=terms_at_cut,json=termsAtCut,proto3" json:"terms_at_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +148,13 @@ func (x *Account) GetGuarded() uint64 {
 		return x.Guarded
 	}
 	return 0
+}
+
+func (x *Account) GetTermsAtCut() bool {
+	if x != nil {
+		return x.TermsAtCut
+	}
+	return false
 }
 
 type GetAccountRequest struct {
@@ -278,7 +288,8 @@ type ListAccountsRequest struct {
 	// page, so a page shorter than its size may not be the last.
 	WhereKey   string `protobuf:"bytes,6,opt,name=where_key,json=whereKey,proto3" json:"where_key,omitempty"`
 	WhereValue string `protobuf:"bytes,7,opt,name=where_value,json=whereValue,proto3" json:"where_value,omitempty"`
-	// The places of all shards, by number, as of GetCut, for the balances there, without those of 0.
+	// The places of all shards, by number, as of GetCut, for the balances there, without those of 0,
+	// and for the terms if the node knows them.
 	// All shards with such accounts have to answer. A page shorter than its size may not be the last.
 	Cut           []*Place `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -464,7 +475,7 @@ var File_ledgerd_v1_accounts_proto protoreflect.FileDescriptor
 const file_ledgerd_v1_accounts_proto_rawDesc = "" +
 	"\n" +
 	"\x19ledgerd/v1/accounts.proto\x12\n" +
-	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/terms.proto\"\xdf\x02\n" +
+	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x18ledgerd/v1/history.proto\x1a\x16ledgerd/v1/terms.proto\"\x81\x03\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
 	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x16\n" +
@@ -477,7 +488,9 @@ const file_ledgerd_v1_accounts_proto_rawDesc = "" +
 	"\brevision\x18\t \x01(\x04R\brevision\x12.\n" +
 	"\x05terms\x18\n" +
 	" \x01(\v2\x18.ledgerd.v1.AccountTermsR\x05terms\x12\x18\n" +
-	"\aguarded\x18\v \x01(\x04R\aguarded\"\x8c\x01\n" +
+	"\aguarded\x18\v \x01(\x04R\aguarded\x12 \n" +
+	"\fterms_at_cut\x18\f \x01(\bR\n" +
+	"termsAtCut\"\x8c\x01\n" +
 	"\x11GetAccountRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
 	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x14\n" +

@@ -39,8 +39,12 @@ type Asset struct {
 	Waiting          string                 `protobuf:"bytes,11,opt,name=waiting,proto3" json:"waiting,omitempty"`                                                   // what transactions that wait for other shards may still issue; empty if nothing
 	UnansweredShards []uint32               `protobuf:"varint,12,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered; what was issued there is missing
 	Height           uint64                 `protobuf:"varint,13,opt,name=height,proto3" json:"height,omitempty"`                                                    // of the block after which the answering shard has this
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The terms are those at the cut of the request, and what was issued is what each chain had at the
+	// height of its place there. At a cut without it, they are those of the present: a node does not
+	// know those of then, because its store began later.
+	TermsAtCut    bool `protobuf:"varint,14,opt,name=terms_at_cut,json=termsAtCut,proto3" json:"terms_at_cut,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Asset) Reset() {
@@ -164,6 +168,13 @@ func (x *Asset) GetHeight() uint64 {
 	return 0
 }
 
+func (x *Asset) GetTermsAtCut() bool {
+	if x != nil {
+		return x.TermsAtCut
+	}
+	return false
+}
+
 // What an organisation issued of an asset, where it lives.
 type Issuance struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -254,6 +265,7 @@ type GetAssetRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Shard         *uint32                `protobuf:"varint,2,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // only what was issued in this shard; by default in all
 	Prove         bool                   `protobuf:"varint,3,opt,name=prove,proto3" json:"prove,omitempty"`       // with a proof of what this shard has; needs `shard` in a book of several
+	Cut           []*Place               `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`           // as in ListAssetsRequest, and not with prove
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,12 +321,20 @@ func (x *GetAssetRequest) GetProve() bool {
 	return false
 }
 
+func (x *GetAssetRequest) GetCut() []*Place {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
 type GetAssetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Asset *Asset                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
 	// Proves the asset as of a block of the shard, in the form that `ledgerd` verifies offline.
 	// GetCertificate proves that this block is final.
 	Proof         []byte `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
+	AtCut         bool   `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"` // as in ListAssetsResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,6 +383,13 @@ func (x *GetAssetResponse) GetProof() []byte {
 	return nil
 }
 
+func (x *GetAssetResponse) GetAtCut() bool {
+	if x != nil {
+		return x.AtCut
+	}
+	return false
+}
+
 type ListAssetsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	PageSize  uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
@@ -370,7 +397,9 @@ type ListAssetsRequest struct {
 	Shard     *uint32                `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // only what was issued in this shard; by default in all
 	// Only the assets with these names, at most 100, in this order and without pages. Names that are
 	// not registered are left out. What was issued is only that of the shard that answers.
-	Names         []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
+	// The places of all shards, by number, as of GetCut, for the assets that were registered there.
+	Cut           []*Place `protobuf:"bytes,50,rep,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -433,10 +462,20 @@ func (x *ListAssetsRequest) GetNames() []string {
 	return nil
 }
 
+func (x *ListAssetsRequest) GetCut() []*Place {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
 type ListAssetsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Assets        []*Asset               `protobuf:"bytes,1,rep,name=assets,proto3" json:"assets,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The assets are those at the cut of the request. A node of a version that does not know the past
+	// of assets does not set it, and answers with those of the present.
+	AtCut         bool `protobuf:"varint,50,opt,name=at_cut,json=atCut,proto3" json:"at_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,12 +524,19 @@ func (x *ListAssetsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListAssetsResponse) GetAtCut() bool {
+	if x != nil {
+		return x.AtCut
+	}
+	return false
+}
+
 var File_ledgerd_v1_assets_proto protoreflect.FileDescriptor
 
 const file_ledgerd_v1_assets_proto_rawDesc = "" +
 	"\n" +
 	"\x17ledgerd/v1/assets.proto\x12\n" +
-	"ledgerd.v1\x1a\x1cledgerd/v1/transaction.proto\"\xa9\x03\n" +
+	"ledgerd.v1\x1a\x14ledgerd/v1/cut.proto\x1a\x1cledgerd/v1/transaction.proto\"\xcb\x03\n" +
 	"\x05Asset\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x14\n" +
@@ -505,32 +551,38 @@ const file_ledgerd_v1_assets_proto_rawDesc = "" +
 	" \x01(\tR\voutstanding\x12\x18\n" +
 	"\awaiting\x18\v \x01(\tR\awaiting\x12+\n" +
 	"\x11unanswered_shards\x18\f \x03(\rR\x10unansweredShards\x12\x16\n" +
-	"\x06height\x18\r \x01(\x04R\x06height\"\xac\x01\n" +
+	"\x06height\x18\r \x01(\x04R\x06height\x12 \n" +
+	"\fterms_at_cut\x18\x0e \x01(\bR\n" +
+	"termsAtCut\"\xac\x01\n" +
 	"\bIssuance\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x16\n" +
 	"\x06issued\x18\x02 \x01(\tR\x06issued\x12\x1a\n" +
 	"\bredeemed\x18\x03 \x01(\tR\bredeemed\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\tR\awaiting\x12\x14\n" +
 	"\x05shard\x18\x05 \x01(\rR\x05shard\x12\x18\n" +
-	"\aarrived\x18\x06 \x01(\x04R\aarrived\"`\n" +
+	"\aarrived\x18\x06 \x01(\x04R\aarrived\"\x85\x01\n" +
 	"\x0fGetAssetRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05shard\x18\x02 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x14\n" +
-	"\x05prove\x18\x03 \x01(\bR\x05proveB\b\n" +
-	"\x06_shard\"Q\n" +
+	"\x05prove\x18\x03 \x01(\bR\x05prove\x12#\n" +
+	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
+	"\x06_shard\"h\n" +
 	"\x10GetAssetResponse\x12'\n" +
 	"\x05asset\x18\x01 \x01(\v2\x11.ledgerd.v1.AssetR\x05asset\x12\x14\n" +
-	"\x05proof\x18\x02 \x01(\fR\x05proof\"\x8a\x01\n" +
+	"\x05proof\x18\x02 \x01(\fR\x05proof\x12\x15\n" +
+	"\x06at_cut\x182 \x01(\bR\x05atCut\"\xaf\x01\n" +
 	"\x11ListAssetsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x19\n" +
 	"\x05shard\x18\x03 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x14\n" +
-	"\x05names\x18\x04 \x03(\tR\x05namesB\b\n" +
-	"\x06_shard\"g\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\x12#\n" +
+	"\x03cut\x182 \x03(\v2\x11.ledgerd.v1.PlaceR\x03cutB\b\n" +
+	"\x06_shard\"~\n" +
 	"\x12ListAssetsResponse\x12)\n" +
 	"\x06assets\x18\x01 \x03(\v2\x11.ledgerd.v1.AssetR\x06assets\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageTokenB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x15\n" +
+	"\x06at_cut\x182 \x01(\bR\x05atCutB9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
 var (
 	file_ledgerd_v1_assets_proto_rawDescOnce sync.Once
@@ -553,17 +605,20 @@ var file_ledgerd_v1_assets_proto_goTypes = []any{
 	(*ListAssetsRequest)(nil),  // 4: ledgerd.v1.ListAssetsRequest
 	(*ListAssetsResponse)(nil), // 5: ledgerd.v1.ListAssetsResponse
 	(*AssetTerms)(nil),         // 6: ledgerd.v1.AssetTerms
+	(*Place)(nil),              // 7: ledgerd.v1.Place
 }
 var file_ledgerd_v1_assets_proto_depIdxs = []int32{
 	6, // 0: ledgerd.v1.Asset.terms:type_name -> ledgerd.v1.AssetTerms
 	1, // 1: ledgerd.v1.Asset.issuances:type_name -> ledgerd.v1.Issuance
-	0, // 2: ledgerd.v1.GetAssetResponse.asset:type_name -> ledgerd.v1.Asset
-	0, // 3: ledgerd.v1.ListAssetsResponse.assets:type_name -> ledgerd.v1.Asset
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	7, // 2: ledgerd.v1.GetAssetRequest.cut:type_name -> ledgerd.v1.Place
+	0, // 3: ledgerd.v1.GetAssetResponse.asset:type_name -> ledgerd.v1.Asset
+	7, // 4: ledgerd.v1.ListAssetsRequest.cut:type_name -> ledgerd.v1.Place
+	0, // 5: ledgerd.v1.ListAssetsResponse.assets:type_name -> ledgerd.v1.Asset
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_assets_proto_init() }
@@ -571,6 +626,7 @@ func file_ledgerd_v1_assets_proto_init() {
 	if File_ledgerd_v1_assets_proto != nil {
 		return
 	}
+	file_ledgerd_v1_cut_proto_init()
 	file_ledgerd_v1_transaction_proto_init()
 	file_ledgerd_v1_assets_proto_msgTypes[2].OneofWrappers = []any{}
 	file_ledgerd_v1_assets_proto_msgTypes[4].OneofWrappers = []any{}

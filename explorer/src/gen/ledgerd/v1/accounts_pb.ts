@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/accounts.proto.
  */
 export const file_ledgerd_v1_accounts: GenFile = /*@__PURE__*/
-  fileDesc("ChlsZWRnZXJkL3YxL2FjY291bnRzLnByb3RvEgpsZWRnZXJkLnYxIvgBCgdBY2NvdW50Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg4KBmlzc3VlchgDIAEoCBINCgVhbGlhcxgEIAEoCRIVCg1vcGVuZWRfaGVpZ2h0GAUgASgEEiUKCGJhbGFuY2VzGAYgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEg4KBmhlaWdodBgHIAEoBBINCgVzaGFyZBgIIAEoDRIQCghyZXZpc2lvbhgJIAEoBBInCgV0ZXJtcxgKIAEoCzIYLmxlZGdlcmQudjEuQWNjb3VudFRlcm1zEg8KB2d1YXJkZWQYCyABKAQiaQoRR2V0QWNjb3VudFJlcXVlc3QSDwoHYWNjb3VudBgBIAEoCRIUCgxvcmdhbmlzYXRpb24YAiABKAkSDQoFYWxpYXMYAyABKAkSHgoDY3V0GDIgAygLMhEubGVkZ2VyZC52MS5QbGFjZSJKChJHZXRBY2NvdW50UmVzcG9uc2USJAoHYWNjb3VudBgBIAEoCzITLmxlZGdlcmQudjEuQWNjb3VudBIOCgZhdF9jdXQYMiABKAgiyAEKE0xpc3RBY2NvdW50c1JlcXVlc3QSDgoGcHJlZml4GAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKBXNoYXJkGAQgASgNSACIAQESFAoMYm9va19jaGFuZ2VzGAUgASgEEhEKCXdoZXJlX2tleRgGIAEoCRITCgt3aGVyZV92YWx1ZRgHIAEoCRIeCgNjdXQYMiADKAsyES5sZWRnZXJkLnYxLlBsYWNlQggKBl9zaGFyZCK1AQoUTGlzdEFjY291bnRzUmVzcG9uc2USJQoIYWNjb3VudHMYASADKAsyEy5sZWRnZXJkLnYxLkFjY291bnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhkKEXVuYW5zd2VyZWRfc2hhcmRzGAMgAygNEhwKFG1vdmluZ19vcmdhbmlzYXRpb25zGAQgAygJEhQKDGJvb2tfY2hhbmdlcxgFIAEoBBIOCgZhdF9jdXQYMiABKAhCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z", [file_ledgerd_v1_cut, file_ledgerd_v1_history, file_ledgerd_v1_terms]);
+  fileDesc("ChlsZWRnZXJkL3YxL2FjY291bnRzLnByb3RvEgpsZWRnZXJkLnYxIo4CCgdBY2NvdW50Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg4KBmlzc3VlchgDIAEoCBINCgVhbGlhcxgEIAEoCRIVCg1vcGVuZWRfaGVpZ2h0GAUgASgEEiUKCGJhbGFuY2VzGAYgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEg4KBmhlaWdodBgHIAEoBBINCgVzaGFyZBgIIAEoDRIQCghyZXZpc2lvbhgJIAEoBBInCgV0ZXJtcxgKIAEoCzIYLmxlZGdlcmQudjEuQWNjb3VudFRlcm1zEg8KB2d1YXJkZWQYCyABKAQSFAoMdGVybXNfYXRfY3V0GAwgASgIImkKEUdldEFjY291bnRSZXF1ZXN0Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg0KBWFsaWFzGAMgASgJEh4KA2N1dBgyIAMoCzIRLmxlZGdlcmQudjEuUGxhY2UiSgoSR2V0QWNjb3VudFJlc3BvbnNlEiQKB2FjY291bnQYASABKAsyEy5sZWRnZXJkLnYxLkFjY291bnQSDgoGYXRfY3V0GDIgASgIIsgBChNMaXN0QWNjb3VudHNSZXF1ZXN0Eg4KBnByZWZpeBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRISCgVzaGFyZBgEIAEoDUgAiAEBEhQKDGJvb2tfY2hhbmdlcxgFIAEoBBIRCgl3aGVyZV9rZXkYBiABKAkSEwoLd2hlcmVfdmFsdWUYByABKAkSHgoDY3V0GDIgAygLMhEubGVkZ2VyZC52MS5QbGFjZUIICgZfc2hhcmQitQEKFExpc3RBY2NvdW50c1Jlc3BvbnNlEiUKCGFjY291bnRzGAEgAygLMhMubGVkZ2VyZC52MS5BY2NvdW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIZChF1bmFuc3dlcmVkX3NoYXJkcxgDIAMoDRIcChRtb3Zpbmdfb3JnYW5pc2F0aW9ucxgEIAMoCRIUCgxib29rX2NoYW5nZXMYBSABKAQSDgoGYXRfY3V0GDIgASgIQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw", [file_ledgerd_v1_cut, file_ledgerd_v1_history, file_ledgerd_v1_terms]);
 
 /**
  * @generated from message ledgerd.v1.Account
@@ -88,6 +88,14 @@ export type Account = Message<"ledgerd.v1.Account"> & {
    * @generated from field: uint64 guarded = 11;
    */
   guarded: bigint;
+
+  /**
+   * Alias, revision, guarded and terms are those at the cut of the request. At a cut without it, they
+   * are those of the present: the node does not know those of then, because its store began later.
+   *
+   * @generated from field: bool terms_at_cut = 12;
+   */
+  termsAtCut: boolean;
 };
 
 /**
@@ -208,7 +216,8 @@ export type ListAccountsRequest = Message<"ledgerd.v1.ListAccountsRequest"> & {
   whereValue: string;
 
   /**
-   * The places of all shards, by number, as of GetCut, for the balances there, without those of 0.
+   * The places of all shards, by number, as of GetCut, for the balances there, without those of 0,
+   * and for the terms if the node knows them.
    * All shards with such accounts have to answer. A page shorter than its size may not be the last.
    *
    * @generated from field: repeated ledgerd.v1.Place cut = 50;

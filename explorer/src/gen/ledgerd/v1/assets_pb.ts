@@ -6,6 +6,8 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Place } from "./cut_pb";
+import { file_ledgerd_v1_cut } from "./cut_pb";
 import type { AssetTerms } from "./transaction_pb";
 import { file_ledgerd_v1_transaction } from "./transaction_pb";
 import type { Message } from "@bufbuild/protobuf";
@@ -14,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/assets.proto.
  */
 export const file_ledgerd_v1_assets: GenFile = /*@__PURE__*/
-  fileDesc("ChdsZWRnZXJkL3YxL2Fzc2V0cy5wcm90bxIKbGVkZ2VyZC52MSKkAgoFQXNzZXQSDAoEbmFtZRgBIAEoCRIOCgZudW1iZXIYAiABKA0SDQoFb3duZXIYAyABKAkSEAoIcmV2aXNpb24YBCABKAQSGQoRcmVnaXN0ZXJlZF9oZWlnaHQYBSABKAQSJQoFdGVybXMYBiABKAsyFi5sZWRnZXJkLnYxLkFzc2V0VGVybXMSJwoJaXNzdWFuY2VzGAcgAygLMhQubGVkZ2VyZC52MS5Jc3N1YW5jZRIOCgZpc3N1ZWQYCCABKAkSEAoIcmVkZWVtZWQYCSABKAkSEwoLb3V0c3RhbmRpbmcYCiABKAkSDwoHd2FpdGluZxgLIAEoCRIZChF1bmFuc3dlcmVkX3NoYXJkcxgMIAMoDRIOCgZoZWlnaHQYDSABKAQicwoISXNzdWFuY2USFAoMb3JnYW5pc2F0aW9uGAEgASgJEg4KBmlzc3VlZBgCIAEoCRIQCghyZWRlZW1lZBgDIAEoCRIPCgd3YWl0aW5nGAQgASgJEg0KBXNoYXJkGAUgASgNEg8KB2Fycml2ZWQYBiABKAQiTAoPR2V0QXNzZXRSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoFc2hhcmQYAiABKA1IAIgBARINCgVwcm92ZRgDIAEoCEIICgZfc2hhcmQiQwoQR2V0QXNzZXRSZXNwb25zZRIgCgVhc3NldBgBIAEoCzIRLmxlZGdlcmQudjEuQXNzZXQSDQoFcHJvb2YYAiABKAwiZwoRTGlzdEFzc2V0c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSEgoFc2hhcmQYAyABKA1IAIgBARINCgVuYW1lcxgEIAMoCUIICgZfc2hhcmQiUAoSTGlzdEFzc2V0c1Jlc3BvbnNlEiEKBmFzc2V0cxgBIAMoCzIRLmxlZGdlcmQudjEuQXNzZXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJQjlaN2dpdGh1Yi5jb20vbGVkZ2VyZC9sZWRnZXJkL25vZGUvYXBpL2xlZGdlcmR2MTtsZWRnZXJkdjFiBnByb3RvMw", [file_ledgerd_v1_transaction]);
+  fileDesc("ChdsZWRnZXJkL3YxL2Fzc2V0cy5wcm90bxIKbGVkZ2VyZC52MSK6AgoFQXNzZXQSDAoEbmFtZRgBIAEoCRIOCgZudW1iZXIYAiABKA0SDQoFb3duZXIYAyABKAkSEAoIcmV2aXNpb24YBCABKAQSGQoRcmVnaXN0ZXJlZF9oZWlnaHQYBSABKAQSJQoFdGVybXMYBiABKAsyFi5sZWRnZXJkLnYxLkFzc2V0VGVybXMSJwoJaXNzdWFuY2VzGAcgAygLMhQubGVkZ2VyZC52MS5Jc3N1YW5jZRIOCgZpc3N1ZWQYCCABKAkSEAoIcmVkZWVtZWQYCSABKAkSEwoLb3V0c3RhbmRpbmcYCiABKAkSDwoHd2FpdGluZxgLIAEoCRIZChF1bmFuc3dlcmVkX3NoYXJkcxgMIAMoDRIOCgZoZWlnaHQYDSABKAQSFAoMdGVybXNfYXRfY3V0GA4gASgIInMKCElzc3VhbmNlEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIOCgZpc3N1ZWQYAiABKAkSEAoIcmVkZWVtZWQYAyABKAkSDwoHd2FpdGluZxgEIAEoCRINCgVzaGFyZBgFIAEoDRIPCgdhcnJpdmVkGAYgASgEImwKD0dldEFzc2V0UmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKBXNoYXJkGAIgASgNSACIAQESDQoFcHJvdmUYAyABKAgSHgoDY3V0GDIgAygLMhEubGVkZ2VyZC52MS5QbGFjZUIICgZfc2hhcmQiUwoQR2V0QXNzZXRSZXNwb25zZRIgCgVhc3NldBgBIAEoCzIRLmxlZGdlcmQudjEuQXNzZXQSDQoFcHJvb2YYAiABKAwSDgoGYXRfY3V0GDIgASgIIocBChFMaXN0QXNzZXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRISCgVzaGFyZBgDIAEoDUgAiAEBEg0KBW5hbWVzGAQgAygJEh4KA2N1dBgyIAMoCzIRLmxlZGdlcmQudjEuUGxhY2VCCAoGX3NoYXJkImAKEkxpc3RBc3NldHNSZXNwb25zZRIhCgZhc3NldHMYASADKAsyES5sZWRnZXJkLnYxLkFzc2V0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIOCgZhdF9jdXQYMiABKAhCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z", [file_ledgerd_v1_cut, file_ledgerd_v1_transaction]);
 
 /**
  * A registered asset. Amounts are exact integers, in the smallest unit.
@@ -106,6 +108,15 @@ export type Asset = Message<"ledgerd.v1.Asset"> & {
    * @generated from field: uint64 height = 13;
    */
   height: bigint;
+
+  /**
+   * The terms are those at the cut of the request, and what was issued is what each chain had at the
+   * height of its place there. At a cut without it, they are those of the present: a node does not
+   * know those of then, because its store began later.
+   *
+   * @generated from field: bool terms_at_cut = 14;
+   */
+  termsAtCut: boolean;
 };
 
 /**
@@ -183,6 +194,13 @@ export type GetAssetRequest = Message<"ledgerd.v1.GetAssetRequest"> & {
    * @generated from field: bool prove = 3;
    */
   prove: boolean;
+
+  /**
+   * as in ListAssetsRequest, and not with prove
+   *
+   * @generated from field: repeated ledgerd.v1.Place cut = 50;
+   */
+  cut: Place[];
 };
 
 /**
@@ -208,6 +226,13 @@ export type GetAssetResponse = Message<"ledgerd.v1.GetAssetResponse"> & {
    * @generated from field: bytes proof = 2;
    */
   proof: Uint8Array;
+
+  /**
+   * as in ListAssetsResponse
+   *
+   * @generated from field: bool at_cut = 50;
+   */
+  atCut: boolean;
 };
 
 /**
@@ -247,6 +272,13 @@ export type ListAssetsRequest = Message<"ledgerd.v1.ListAssetsRequest"> & {
    * @generated from field: repeated string names = 4;
    */
   names: string[];
+
+  /**
+   * The places of all shards, by number, as of GetCut, for the assets that were registered there.
+   *
+   * @generated from field: repeated ledgerd.v1.Place cut = 50;
+   */
+  cut: Place[];
 };
 
 /**
@@ -269,6 +301,14 @@ export type ListAssetsResponse = Message<"ledgerd.v1.ListAssetsResponse"> & {
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * The assets are those at the cut of the request. A node of a version that does not know the past
+   * of assets does not set it, and answers with those of the present.
+   *
+   * @generated from field: bool at_cut = 50;
+   */
+  atCut: boolean;
 };
 
 /**
