@@ -26,6 +26,7 @@ import type { Recording } from "../src/gen/ledgerd/v1/rounds_pb";
 import type { TransactionBodySchema } from "../src/gen/ledgerd/v1/transaction_pb";
 import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
 import { FakeAccounts } from "./fake-accounts";
+import { changedHeight, fakeAsset, firstTerms, registered, registeredHeight } from "./fake-assets";
 import { certificate, evidence, fakeGenesis, joining } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
@@ -65,6 +66,8 @@ export interface FakeOptions {
   silent?: number[];
   /** EUR and the longest name of an asset are registered, with decimals and issuers. */
   assets?: boolean;
+  /** The node does not know the terms of accounts, and assets, of before this block. */
+  termsFrom?: number;
   /** The clearing account has terms, and holds were placed on it. */
   holds?: boolean;
   /** The clearing account has schedules, with occurrences. */
@@ -101,8 +104,6 @@ const longest = [
   "clearing",
 ];
 const wideAssets = ["EUR", "SKYL", "W".repeat(32), "USD"];
-/** The assets that are registered on a chain with assets. */
-const registered = ["EUR", "SKYL", "W".repeat(32)];
 const wideAmounts = [
   137_917n,
   285_489_231_269n,
@@ -242,41 +243,16 @@ export class FakeNode {
     await new Promise<void>((resolve) => this.server.close(() => resolve()));
   }
 
-  /** Returns a registered asset with three issuers, of which one is withdrawn. */
-  asset(name: string): MessageInitShape<typeof AssetSchema> {
-    const capped = name !== "SKYL";
-    const cap = String(name === "EUR" ? 1_000_000_00n : wideAmounts[3]);
-    const issuers = [...this.organisations].sort().slice(0, 3);
-    return {
-      name,
-      number: registered.indexOf(name) + 1,
-      owner: this.organisations[0] ?? "",
-      revision: 2n,
-      registeredHeight: 2n,
-      terms: {
-        decimals: name === "EUR" ? 2 : capped ? 18 : 0,
-        supply: capped ? "capped" : "unlimited",
-        cap: capped ? cap : "",
-        closed: name === "SKYL",
-        issuers: issuers.map((organisation, i) => ({
-          organisation,
-          allowance: capped ? String(BigInt(cap) / 3n) : "",
-          withdrawn: i === 2,
-        })),
-      },
-      issuances: issuers.map((organisation, i) => ({
-        organisation,
-        issued: String(BigInt(cap) / 4n),
-        redeemed: i === 1 ? "5" : "0",
-        shard: this.homeOf(organisation),
-      })),
-      issued: String((BigInt(cap) / 4n) * 3n),
-      redeemed: "5",
-      outstanding: String((BigInt(cap) / 4n) * 3n - 5n),
-      waiting: name === "EUR" ? "1250" : "",
-      unansweredShards: this.options.silent ?? [],
-      height: this.chain.head,
-    };
+  /** Returns a registered asset, now or after a block of the past. */
+  asset(name: string, height?: bigint): MessageInitShape<typeof AssetSchema> {
+    return fakeAsset(name, {
+      organisations: this.organisations,
+      homeOf: (organisation) => this.homeOf(organisation),
+      silent: this.options.silent ?? [],
+      head: this.head,
+      height,
+      knownFrom: BigInt(this.options.termsFrom ?? 0),
+    });
   }
 
   /** Returns an organisation's account. On a wide chain its path has the greatest length. */
@@ -461,13 +437,15 @@ export class FakeNode {
         if (posting.account === name)
           sums.set(posting.asset, (sums.get(posting.asset) ?? 0n) + BigInt(posting.amount));
     }
+    const knownFrom = BigInt(this.options.termsFrom ?? 0);
+    const early = height !== undefined && height >= knownFrom && height < changedHeight;
     if (name.startsWith("clearing")) sums.set("WIDE", 170141183460469231731687303715884105727n);
     return create(AccountSchema, {
       account: name,
       organisation: name.split(":")[0] ?? "",
       issuer: name.startsWith("clearing"),
       openedHeight: 1n,
-      alias: name.startsWith("clearing") ? "coinbase" : "",
+      alias: name.startsWith("clearing") ? (early ? "till" : "coinbase") : "",
       balances: [...sums].map(([asset, amount], i) => ({
         asset,
         amount: amount.toString(),
@@ -478,8 +456,9 @@ export class FakeNode {
       height: height ?? this.head,
       shard: this.homeOf(name.split(":")[0] ?? ""),
       ...(this.options.holds && name.startsWith("clearing")
-        ? { terms: fakeTerms("northbank"), revision: 3n }
+        ? { terms: early ? firstTerms : fakeTerms("northbank"), revision: early ? 1n : 3n }
         : {}),
+      termsAtCut: height !== undefined && height >= knownFrom,
     });
   }
 
@@ -554,6 +533,8 @@ export class FakeNode {
       organisations
         .map((name) => find(this.account(this.settlement(name), height), name))
         .sort((a, b) => (a.account < b.account ? -1 : 1));
+    const assetsAt = (height?: bigint): string[] =>
+      this.options.assets && (height ?? registeredHeight) >= registeredHeight ? registered : [];
     return router.service(LedgerService, {
       ...fakeLists(this.shards.chains, this.options.silent ?? []),
       getCluster: () => ({ cluster: this.cluster() }),
@@ -793,13 +774,16 @@ export class FakeNode {
         const closingBalances = [...sums].map(([asset, sum]) => ({ asset, amount: String(sum) }));
         return { entries, nextPageToken, hasBalances: true, closingBalances };
       },
-      listAssets: () => ({
-        assets: this.options.assets ? registered.map((name) => this.asset(name)) : [],
+      listAssets: ({ cut }) => ({
+        assets: assetsAt(cut[0]?.height).map((name) => this.asset(name, cut[0]?.height)),
+        atCut: cut.length > 0,
       }),
-      getAsset: ({ name, prove }) => ({
+      getAsset: ({ name, prove, cut }) => ({
         asset: this.asset(
-          find(this.options.assets ? registered.find((each) => each === name) : undefined, name),
+          find(assetsAt(cut[0]?.height).find((each) => each === name), name),
+          cut[0]?.height,
         ),
+        atCut: cut.length > 0,
         proof: new Uint8Array(prove ? [1] : []), // no proof that holds
       }),
       listOrganisations: () => ({

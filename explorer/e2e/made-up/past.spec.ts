@@ -103,6 +103,98 @@ for (const { colorScheme, width } of looks)
     }
   });
 
+test("the terms of an account, and an asset, as of a block", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 20, servers: 4, assets: true, holds: true });
+  const account = node.settlement("clearing");
+  const facts = page.getByTestId("facts");
+  const terms = page.getByTestId("terms");
+  const asset = page.getByTestId("asset");
+  const ofNow = page.getByTestId("terms-of-now");
+  try {
+    await page.goto(`${node.url}/account/${account}`);
+    await expect(facts).toContainText("known as coinbase");
+    await expect(terms).toContainText("Frozen by");
+    await page.goto(`${node.url}/account/${account}?at=5`);
+    await expect(facts).toContainText("known as till");
+    await expect(terms).toContainText("Refuses debits");
+    await expect(terms).not.toContainText("Frozen by");
+    await expect(page.getByTestId("past-reach")).toHaveCount(0);
+    await expect(ofNow).toHaveCount(0);
+    await page.goto(`${node.url}/accounts?at=5`);
+    await expect(page.getByTestId("accounts")).toContainText("till");
+
+    await page.goto(`${node.url}/asset/EUR`);
+    await expect(asset).toContainText("749,999.95");
+    await expect(page.getByTestId("issuers")).toContainText("withdrawn");
+    await page.goto(`${node.url}/asset/EUR?at=5`);
+    await expect(asset).toContainText("374,999.95");
+    await expect(page.getByTestId("issuers")).not.toContainText("withdrawn");
+    await expect(page.getByText("Chains prove the supply as of their newest")).toBeVisible();
+    await page.goto(`${node.url}/asset/EUR?at=1`);
+    await expect(page.getByText("This asset was not registered then")).toBeVisible();
+    const assets = page.getByTestId("assets");
+    await page.goto(`${node.url}/assets?at=5`);
+    await expect(assets).toContainText("374,999.95");
+    await expect(assets).not.toContainText("closed");
+    await page.goto(`${node.url}/assets?at=12`);
+    await expect(assets).toContainText("closed");
+    await page.goto(`${node.url}/assets?at=1`);
+    await expect(page.getByText("No registered assets")).toBeVisible();
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      for (const [name, path] of [
+        ["account", `/account/${account}`],
+        ["asset", "/asset/EUR"],
+      ]) {
+        await page.goto(`${node.url}${path}?at=5`);
+        await expect(page.getByTestId("past")).toContainText("As of block 5");
+        await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+        await expectSound(page, `${name} with terms of then`);
+        await shoot(page, `past-terms-${name}-${colorScheme}-${width}`);
+      }
+    }
+  } finally {
+    await node.stop();
+  }
+});
+
+test("a node that does not know the terms of then says so", async ({ page }) => {
+  const node = await FakeNode.start({
+    blocks: 20,
+    servers: 4,
+    assets: true,
+    holds: true,
+    termsFrom: 8,
+  });
+  const account = node.settlement("clearing");
+  const ofNow = page.getByTestId("terms-of-now");
+  try {
+    await page.goto(`${node.url}/account/${account}?at=5`);
+    await expect(ofNow).toContainText("does not know the alias and the terms of then");
+    await expect(page.getByTestId("facts")).toContainText("known as coinbase");
+    await page.goto(`${node.url}/accounts?at=5`);
+    await expect(ofNow).toBeVisible();
+    await page.goto(`${node.url}/assets?at=5`);
+    await expect(page.getByTestId("assets")).toContainText("not known");
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      await page.goto(`${node.url}/asset/EUR?at=5`);
+      await expect(ofNow).toContainText("does not know the terms and the sums of then");
+      await expect(page.getByTestId("asset")).toContainText("749,999.95");
+      await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+      await expectSound(page, "an asset of now in the past");
+      await shoot(page, `past-terms-of-now-${colorScheme}-${width}`);
+    }
+    await page.goto(`${node.url}/asset/EUR?at=9`);
+    await expect(page.getByTestId("asset")).toContainText("374,999.95");
+    await expect(ofNow).toHaveCount(0);
+  } finally {
+    await node.stop();
+  }
+});
+
 test("the overview, lists, holds and schedules as of a block", async ({ page }) => {
   const node = await FakeNode.start({ blocks: 20, servers: 4, assets: true, holds: true });
   try {

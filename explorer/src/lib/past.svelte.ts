@@ -1,7 +1,8 @@
 // The time machine: a page as of a block of the root's chain, or as of a moment. The address keeps
 // it, as ?at=1234 or ?at=2026-11-28T13:00:00Z, and links keep it too. The nodes know the past of
-// accounts, their histories and the chain. Records, holds and schedules of then follow from the
-// transactions. Of everything else the nodes know the present only, and the bar says so.
+// accounts, their terms and histories, of assets and of the chain; if a node's store began later
+// and does not know terms of then, the page says so. Records, holds and schedules of then follow
+// from the transactions. Of everything else the nodes know the present only, and the bar says so.
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { GetCutResponse, Place } from "../gen/ledgerd/v1/cut_pb";
 import type { TransactionStatus } from "../gen/ledgerd/v1/ledgerd_pb";
@@ -29,10 +30,7 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
     text: "A transaction stays as it is, but its status below is that of the present.",
   },
   accounts: { whole: true, text: "" },
-  account: {
-    whole: false,
-    text: "Balances and history are those of then. Terms and alias are those of the present.",
-  },
+  account: { whole: true, text: "" },
   organisation: {
     whole: false,
     text: "The accounts are those of then. Keys, policy and home are those of the present.",
@@ -41,14 +39,8 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
     whole: false,
     text: "Those that were registered then. Their keys and homes are those of the present.",
   },
-  assets: {
-    whole: false,
-    text: "Those that were registered then. Their terms and sums of then are not known.",
-  },
-  asset: {
-    whole: false,
-    text: "Terms and sums are those of the present. The chart of accounts adds up what was then.",
-  },
+  assets: { whole: true, text: "" },
+  asset: { whole: true, text: "" },
   record: { whole: true, text: "" },
   records: {
     whole: false,
@@ -253,8 +245,12 @@ export function placesOfPast(signal: AbortSignal): Promise<Place[]> {
  * Returns an answer that is as of the places that were asked for. A node of an earlier version
  * ignores them.
  */
-export function atPlaces<T extends { atCut: boolean }>(answer: T, places: readonly Place[]): T {
+export function atPlaces<T extends { atCut: boolean }>(
+  answer: T,
+  places: readonly Place[],
+  what = "accounts",
+): T {
   if (places.length > 0 && !answer.atCut)
-    throw new ConnectError("the node does not know the past of accounts", Code.Unimplemented);
+    throw new ConnectError(`the node does not know the past of ${what}`, Code.Unimplemented);
   return answer;
 }
