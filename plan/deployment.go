@@ -15,7 +15,7 @@ var ErrQuestion = errors.New("plan: invalid question")
 // Deployment is a network to plan for. DeploymentOf returns the known ones. Callers may change the
 // exported fields to describe their own network.
 type Deployment struct {
-	// Name is lan, dc or europe.
+	// Name is rack, lan, dc or europe.
 	Name string
 	// Describe states the assumptions, as text for people.
 	Describe string
@@ -32,6 +32,9 @@ type Deployment struct {
 	Window int
 
 	build func(servers int) (site, error)
+	// memory is the model of one-sided accesses by the network's adapters. Nil means that an agent
+	// at each server makes them.
+	memory *network.RDMA
 }
 
 // site is a network with a place for each server of the shard. The model may have more servers.
@@ -46,6 +49,18 @@ type site struct {
 
 // deployments are the known deployments.
 var deployments = []Deployment{
+	{
+		Name: "rack",
+		Describe: "one rack, InfiniBand Verbs of 32 Gbit/s, LogP as on the cluster of figure " +
+			"5.10 (L = 1.25 us, o = 0.38 us), RDMA as of Table 4.1",
+		Tail: time.Millisecond, Overhead: network.InfiniBand.Overhead,
+		build: func(servers int) (site, error) {
+			rack := network.LogP{Name: "rack", Latency: network.InfiniBand.Latency,
+				Rate: network.InfiniBand.Rate}
+			return site{model: rack.Model(servers), servers: servers}, nil
+		},
+		memory: &network.InfiniBandRDMA,
+	},
 	{
 		Name: "lan",
 		Describe: "one room, 10 Gbit/s, LogP as TCP had it on the cluster of figure 5.10 (L = " +
@@ -88,14 +103,16 @@ var deployments = []Deployment{
 	},
 }
 
-// DeploymentOf returns the deployment with a name: lan, dc or europe. The error wraps ErrQuestion.
+// DeploymentOf returns the deployment with a name: rack, lan, dc or europe. The error wraps
+// ErrQuestion.
 func DeploymentOf(name string) (Deployment, error) {
 	for _, d := range deployments {
 		if d.Name == name {
 			return d, nil
 		}
 	}
-	return Deployment{}, fmt.Errorf("%w: deployment %q, want lan, dc or europe", ErrQuestion, name)
+	return Deployment{}, fmt.Errorf("%w: deployment %q, want rack, lan, dc or europe", ErrQuestion,
+		name)
 }
 
 // site returns the network of a number of servers, with what the exported fields change in it.

@@ -96,7 +96,7 @@ type led struct {
 
 func (r *remote) led(first, servers, payload int) led {
 	others := time.Duration(servers - 1)
-	g := led{servers: servers, operation: 2 * r.overhead, link: r.bytes(payload + entryHeader)}
+	g := led{servers: servers, operation: r.post + r.poll, link: r.bytes(payload + entryHeader)}
 	var round []time.Duration // the round trips to the others
 	farthest := time.Duration(0)
 	for v := range servers {
@@ -113,10 +113,9 @@ func (r *remote) led(first, servers, payload int) led {
 	}
 	// The leader posts the entry and the tail for all, the owners take both, and the leader takes
 	// the completions that it needs.
-	replicate := 2*others*r.overhead + time.Duration(needed)*(g.link+2*r.overhead) + quorum +
-		2*r.overhead
-	offer := others * max(r.overhead, g.link) // posting a message for all others
-	commit := others*r.overhead + farthest + r.overhead
+	replicate := 2*others*r.post + time.Duration(needed)*(g.link+2*r.poll) + quorum + 2*r.target
+	offer := others * max(r.post, g.link) // posting a message for all others
+	commit := others*r.post + farthest + r.target
 	own := offer + replicate
 	perMessage := 1 / own.Seconds()
 	// With its own message committed, the leader sends the next one, and the pointers follow that.
@@ -127,8 +126,8 @@ func (r *remote) led(first, servers, payload int) led {
 		if v == first {
 			continue
 		}
-		there := others*r.overhead + g.link + r.way(v, first) + r.overhead
-		latency := there + replicate + others*r.overhead + r.way(first, v) + r.overhead
+		there := others*r.post + g.link + r.way(v, first) + r.target
+		latency := there + replicate + others*r.post + r.way(first, v) + r.target
 		perMessage += 1 / latency.Seconds()
 		allOf += (there + replicate + commit).Seconds() / latency.Seconds()
 		g.worst = max(g.worst, there+replicate+commit)
@@ -137,7 +136,7 @@ func (r *remote) led(first, servers, payload int) led {
 	g.all = seconds(allOf / perMessage)
 	// Requests, copies of the votes, and votes; then the leader reads what may not be committed,
 	// and adjusts and updates the logs. These are some 14 operations for each other server.
-	g.election = 4*quorum + 14*others*r.overhead + replicate - quorum + commit
+	g.election = 3*quorum + 7*others*g.operation + replicate + commit
 	return g
 }
 

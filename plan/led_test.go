@@ -33,13 +33,13 @@ type group struct {
 
 // Operation implements fabric.Timing. The distances come in addition.
 func (g *group) Operation(_ rdmanet.OperationKind, bytes int, _ bool) fabric.Cost {
-	g.wire += g.remote.model.Wire(bytes + messageHeader + g.remote.model.FrameHeader)
-	return fabric.Cost{Overhead: g.remote.overhead, Bytes: g.remote.bytes(bytes),
-		Target: g.remote.overhead}
+	g.wire += g.remote.wire(bytes)
+	return fabric.Cost{Overhead: g.remote.post, Bytes: g.remote.bytes(bytes),
+		Target: g.remote.target}
 }
 
 // Poll implements fabric.Timing.
-func (g *group) Poll() time.Duration { return g.remote.overhead }
+func (g *group) Poll() time.Duration { return g.remote.poll }
 
 func newLed(t *testing.T, d Deployment, servers, payload, window int) *group {
 	t.Helper()

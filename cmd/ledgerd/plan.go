@@ -149,6 +149,7 @@ of each node is outstanding, and that disks and execution take no time.
 
 Deployments:
 
+  rack    one rack, InfiniBand of 32 Gbit/s (L = 1.25 us, o = 0.38 us), with RDMA
   lan     one room, 10 Gbit/s, TCP as the dissertation measured it (L = 12 us,
           o = 1.8 us)
   dc      one datacentre, a fat-tree of 1 Gbit/s, each node in a subnet of its own
@@ -255,15 +256,15 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
 	flags.Var(&options.period, "period", "time after which failed servers have been replaced, "+
 		"in hours or with a unit")
 	flags.StringVar(&options.deployment, "deployment", options.deployment,
-		"network: lan, dc or europe")
+		"network: rack, lan, dc or europe")
 	flags.IntVar(&options.batch, "batch", options.batch, "transactions in a message")
 	flags.IntVar(&options.transaction, "transaction", options.transaction,
 		"size of a transaction, in bytes")
 	flags.Float64Var(&options.accuracy, "accuracy", options.accuracy,
 		"wanted probability that no working node is suspected within --period")
 	flags.DurationVar(&options.tail, "tail", 0,
-		"mean of a heartbeat's delay beyond the network's latency (default 2ms in a lan, 5ms in "+
-			"a dc, 20ms in europe)")
+		"mean of a heartbeat's delay beyond the network's latency (default 1ms in a rack, 2ms in "+
+			"a lan, 5ms in a dc, 20ms in europe)")
 	flags.DurationVar(&options.distance, "distance", 0,
 		"further time that every message takes on its way from one node to another")
 	flags.Float64Var(&options.load, "load", 0,
@@ -272,7 +273,8 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
 	shards.bind(command)
 	advice.bind(command)
 	err := command.RegisterFlagCompletionFunc("deployment",
-		cobra.FixedCompletions([]string{"lan", "dc", "europe"}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{"rack", "lan", "dc", "europe"},
+			cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
 		panic("plan: " + err.Error()) // the flag is defined above
 	}
@@ -313,7 +315,7 @@ func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 	}
 	deployment, err := plan.DeploymentOf(o.deployment)
 	if err != nil {
-		return plan.Plan{}, fmt.Errorf("--deployment %q is unknown: use lan, dc or europe",
+		return plan.Plan{}, fmt.Errorf("--deployment %q is unknown: use rack, lan, dc or europe",
 			o.deployment)
 	}
 	if tailGiven {

@@ -24,9 +24,9 @@ each other than in the deployment.
                          each node has one message outstanding
   trains                 a ring, in which four trains go round: a message is there
                          after two rotations, at the last node after 5n/2 - 1/2 hops
-  dare                   a leader, which writes into the memory of the others. Each
-                         access takes an agent at its owner, as on p2p fabrics, and
-                         not RDMA hardware. For the throughput, each node has 16
+  dare                   a leader, which writes into the memory of the others: by
+                         RDMA in a rack, and else through an agent at the owner, as
+                         on p2p fabrics. For the throughput, each node has 16
                          messages outstanding
 
 Tests hold each model against the engine itself in the simulator. Latency and

@@ -137,6 +137,30 @@ func TestWritesLandHalfway(t *testing.T) {
 	}
 }
 
+// TestDistances checks that the distance between two hosts counts on the way there and back.
+func TestDistances(t *testing.T) {
+	t.Parallel()
+	const there, back = 3 * time.Millisecond, 5 * time.Millisecond
+	w := newTimed(t, 2, fabric.Options{Timing: table41,
+		Distance: func(from, _ rdmanet.PeerID) time.Duration {
+			if from == "host-0" {
+				return there
+			}
+			return back
+		}})
+	w.post(0, 1, rdmanet.OperationWrite, 8)
+	for w.regions[1].Load(0) == 0 && w.network.Step() {
+	}
+	model := table41.WriteInline
+	want := model.Overhead + model.Bytes(8) + model.Latency/2 + there
+	if got := w.network.Now(); !near(got, want) {
+		t.Errorf("a write lands after %v, want %v", got, want)
+	}
+	if got, want := w.take(0, 1), table41.WriteTime(8)+there+back; !near(got, want) {
+		t.Errorf("a write takes %v, want %v", got, want)
+	}
+}
+
 // TestOperationsOccupyTheirHost checks what operations of one host wait for.
 func TestOperationsOccupyTheirHost(t *testing.T) {
 	t.Parallel()
