@@ -90,13 +90,15 @@ type led struct {
 	// election is the time from a campaign to the first A-delivery of all.
 	election time.Duration
 	// operation is the time in which a processor posts an operation and takes its completion. link
-	// is the time in which a link carries a message.
-	operation, link time.Duration
+	// is the time in which a link carries a message alone, and share that of a message in an entry.
+	operation, link, share time.Duration
 }
 
 func (r *remote) led(first, servers, payload int) led {
 	others := time.Duration(servers - 1)
 	g := led{servers: servers, operation: r.post + r.poll, link: r.bytes(payload + entryHeader)}
+	together := max(1, (servers+1)/3)
+	g.share = r.bytes(together*(payload+entryHeader)) / time.Duration(together)
 	var round []time.Duration // the round trips to the others
 	farthest := time.Duration(0)
 	for v := range servers {
@@ -159,5 +161,5 @@ func (g *led) bound(window int) Resource {
 func (g *led) shares(window int) (processor, link time.Duration) {
 	others, parts := time.Duration(g.servers-1), time.Duration(g.servers+1)
 	return others * g.operation * time.Duration(5*window+6) / parts / time.Duration(window),
-		others * g.link * (parts + 2) / parts
+		others * (parts*g.share + 2*g.link) / parts
 }
