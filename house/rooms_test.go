@@ -232,7 +232,7 @@ var rooms = []room{
 		pure:    true,
 	},
 	{folder: "plan",
-		purpose: "what to expect of a shard, from the dissertation's models",
+		purpose: "what to expect of a shard with each engine, from the papers' models",
 		imports: []string{"digraph", "sim/network"},
 		// Durations.
 		except: []string{"time"},

@@ -94,6 +94,7 @@ type led struct {
 	operation, link, share time.Duration
 }
 
+// led estimates a group with a certain leader, one message of each server outstanding.
 func (r *remote) led(first, servers, payload int) led {
 	others := time.Duration(servers - 1)
 	g := led{servers: servers, operation: r.post + r.poll, link: r.bytes(payload + entryHeader)}
@@ -158,6 +159,9 @@ func (g *led) bound(window int) Resource {
 	return ResourceLink
 }
 
+// shares returns how long the leader's processor and its link work for each message. Of n+1
+// messages, it writes two as its own into the rings of the others, three entries into their logs,
+// and three tails and as many commit pointers for each window.
 func (g *led) shares(window int) (processor, link time.Duration) {
 	others, parts := time.Duration(g.servers-1), time.Duration(g.servers+1)
 	return others * g.operation * time.Duration(5*window+6) / parts / time.Duration(window),
