@@ -339,6 +339,7 @@ export function summary(transaction: Transaction): TransactionSummary {
     note: body?.note.slice(0, 200) ?? "",
     ...(body?.membershipChange ? { membershipChange: body.membershipChange } : {}),
     ...(body?.book ? { book: body.book } : {}),
+    policy: body?.policy !== undefined,
     ...(body?.hold ? { hold: body.hold } : {}),
     ...(body?.holdEnd ? { holdEnd: body.holdEnd } : {}),
     ...(body?.schedule ? { schedule: body.schedule } : {}),

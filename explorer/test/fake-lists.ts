@@ -7,9 +7,9 @@ import {
   type TransactionSummary,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import type { OpenHoldSchema } from "../src/gen/ledgerd/v1/holds_pb";
-import type { TransactionBody } from "../src/gen/ledgerd/v1/transaction_pb";
+import type { PolicySchema, TransactionBody } from "../src/gen/ledgerd/v1/transaction_pb";
 import { AccountTermsSchema, type AccountTerms } from "../src/gen/ledgerd/v1/terms_pb";
-import { summary, type FakeChain } from "./fake-chain";
+import { hash, summary, type FakeChain } from "./fake-chain";
 import { refundable } from "./fake-details";
 import { openSchedules } from "./fake-schedules";
 
@@ -83,6 +83,15 @@ const heightOf = ({ status }: TransactionSummary): number => Number(status?.heig
 const isApplied = ({ status }: TransactionSummary): boolean =>
   status?.state !== TransactionState.FAILED && status?.state !== TransactionState.PENDING;
 
+/** The present policy of an organisation: that of its registration, or its last change. */
+export function policyOf(chain: FakeChain, name: string): MessageInitShape<typeof PolicySchema> {
+  const changed = [...chain.byId.values()].findLast(
+    ({ body }) => body?.policy && body.signer === name,
+  );
+  const publicKey = hash(new TextEncoder().encode(name));
+  return changed?.body?.policy ?? { threshold: 1, keys: [{ publicKey, role: "all" }] };
+}
+
 export function fakeLists(
   chains: readonly FakeChain[],
   silent: readonly number[],
@@ -116,10 +125,11 @@ export function fakeLists(
       const found = all()
         .map(({ listed, body }) => ({
           ...listed,
+          body,
           value: body?.records.find(({ key }) => key === request.record)?.value ?? new Uint8Array(),
         }))
         .filter(
-          ({ transaction, timeMs, value }) =>
+          ({ transaction, timeMs, value, body }) =>
             transaction.verdict === "" &&
             (request.record === "" || value.length > 0) &&
             (request.kind !== "hold_end" || transaction.holdEnd) &&
@@ -136,12 +146,18 @@ export function fakeLists(
             (request.toTimeMs === 0n || timeMs < request.toTimeMs) &&
             (request.holdHex === "" || transaction.holdEnd?.holdHex === request.holdHex) &&
             transaction.note.includes(request.note) &&
-            (request.organisation === "" || transaction.signer === request.organisation),
+            (request.kind !== "policy" || transaction.policy) &&
+            (request.kind !== "registration" || transaction.organisationCount > 0) &&
+            (request.organisation === "" ||
+              transaction.signer === request.organisation ||
+              body?.organisations.some(({ name }) => name === request.organisation)),
         );
       const from = Number(request.pageToken || "0");
       const to = from + (request.pageSize || 50);
       return {
-        transactions: found.slice(from, to),
+        transactions: found
+          .slice(from, to)
+          .map(({ transaction, timeMs, value }) => ({ transaction, timeMs, value })),
         nextPageToken: to < found.length ? String(to) : "",
         unansweredShards: [...silent],
         reachedTimeMs: found[Math.min(to, found.length) - 1]?.timeMs ?? 0n,

@@ -29,7 +29,7 @@ import { FakeAccounts } from "./fake-accounts";
 import { changedHeight, fakeAsset, firstTerms, registered, registeredHeight } from "./fake-assets";
 import { certificate, evidence, fakeGenesis, joining } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
-import { addHolds, fakeLists, fakeTerms } from "./fake-lists";
+import { addHolds, fakeLists, fakeTerms, policyOf } from "./fake-lists";
 import { allowOrigin, serveFile } from "./fake-pages";
 import { fakeRecording } from "./fake-rounds";
 import { addDetails } from "./fake-details";
@@ -664,7 +664,10 @@ export class FakeNode {
           nextPageToken,
         };
       },
-      getTransaction: ({ idHex }) => ({ transaction: find(chain.byId.get(idHex), "transaction") }),
+      getTransaction: ({ idHex }) => {
+        const places = [chain, ...shards.chains].map(({ byId }) => byId.get(idHex));
+        return { transaction: find(places.find(Boolean), "transaction") };
+      },
       getProof: ({ idHex }) => {
         const proof = find(chain.proof(idHex), "proof");
         if (this.uncertified) proof.finality = new Uint8Array();
@@ -792,6 +795,7 @@ export class FakeNode {
           shard: this.homeOf(name),
           publicKeys: [hash(new TextEncoder().encode(name))],
           registeredHeight: 1n,
+          policy: policyOf(chain, name),
         })),
       }),
       getOrganisation: ({ name }) => ({
@@ -803,6 +807,7 @@ export class FakeNode {
           shard: this.homeOf(name),
           publicKeys: [hash(new TextEncoder().encode(name))],
           registeredHeight: 1n,
+          policy: policyOf(chain, name),
           moving: this.moving === name,
           earlierHomes: this.moving === name ? [{ shard: 2, change: 1n }] : [],
         },

@@ -5,6 +5,7 @@ import { FiguresSchema, GetFiguresResponseSchema } from "../src/gen/ledgerd/v1/f
 import {
   ClusterStateSchema,
   ListedTransactionSchema,
+  OrganisationSchema,
   TransactionState,
   TransactionStatusSchema,
   TransactionSummarySchema,
@@ -15,14 +16,16 @@ import { wasOpen } from "../src/lib/crossings-then";
 import { figuresThen, figuresUntil } from "../src/lib/figures-then";
 import { membersThen } from "../src/lib/members-then";
 import type { Then } from "../src/lib/open-then";
+import { homeThen, policyThen } from "../src/lib/organisation-then";
 import { treeThen } from "../src/lib/tree-then";
-import { fakeGenesis, keyOf, uint64 } from "./fake-certificates";
+import { fakeGenesis, joining, uint64 } from "./fake-certificates";
 
 const calls = vi.hoisted(() => ({
   listTransactions: vi.fn<(request: Partial<ListTransactionsRequest>) => Promise<object>>(),
   getGenesis: vi.fn(),
   getFigures: vi.fn(),
   listBlocks: vi.fn(),
+  getTransaction: vi.fn(),
 }));
 vi.mock("../src/lib/api", () => ({ api: calls, callTimeoutMs: 1000 }));
 
@@ -76,7 +79,7 @@ beforeEach(() => {
 const join = (height: number, name: string): ListedTransaction =>
   at(height, {
     membershipChange: {
-      change: { case: "join", value: { name, key: keyOf(name).publicKey, address: `${name}:7000` } },
+      change: { case: "join", value: { ...joining(name), address: `${name}:7000` } },
     },
   });
 const leave = (height: number, index: number): ListedTransaction =>
@@ -86,7 +89,8 @@ const admit = (height: number, index: number, disk: string): ListedTransaction =
 
 test("members of then are those of the genesis and the changes up to then", async () => {
   // The list has the newest first. A join that repeats what is so takes no index.
-  listed = [join(12, "late"), join(10, "e"), leave(9, 1), admit(7, 0, "d1"), join(5, "a"), join(4, "d")];
+  const [early, late] = [[join(5, "a"), join(4, "d")], [join(12, "late"), join(10, "e")]];
+  listed = [...late, leave(9, 1), admit(7, 0, "d1"), ...early];
   const found = await membersThen(then, undefined, undefined, () => false, signal);
   expect(found.complete).toBe(true);
   expect(found.members?.map(({ index, name, address, joinedHeight, disk }) => [
@@ -132,7 +136,7 @@ test("without the first blocks the node's own words say who was a member", async
   ]);
 });
 
-test("the tree of then has the shards and parents of then, and how far their streams were", async () => {
+test("the tree of then has the shards and parents of then, and their streams", async () => {
   calls.getGenesis.mockResolvedValue(
     fakeGenesis("demo", 1, [["a"], ["b"], ["c"], ["d"]], [0, 0, 0, 1]),
   );
@@ -241,4 +245,57 @@ test("a transaction was on its way until a later block ended its wait", () => {
   expect(open({ settledHeight: 11n })).toBe(true);
   expect(open({ state: TransactionState.PENDING, waitsFor: [1] })).toBe(true);
   expect(open({ state: TransactionState.FAILED })).toBe(false);
+});
+
+test("an organisation's policy and home of then", async () => {
+  const organisation = (number: bigint) =>
+    create(OrganisationSchema, {
+      name: "acme",
+      shard: 3,
+      policy: { number },
+      earlierHomes: [{ shard: 1 }, { shard: 2 }],
+    });
+  expect(await policyThen(organisation(0n), then, signal)).toEqual(organisation(0n).policy);
+  expect(calls.listTransactions).not.toHaveBeenCalled();
+  calls.getTransaction.mockImplementation(({ idHex }: { idHex: string }) =>
+    Promise.resolve({
+      transaction: {
+        body:
+          idHex === "9"
+            ? { policy: { number: 1n, threshold: 2 } }
+            : { organisations: [{ name: "acme", publicKeys: [new Uint8Array([7])] }] },
+      },
+    }),
+  );
+  const policies = [at(11, { signer: "acme" }), at(9, { signer: "acme" })];
+  const registration = [at(2, { signer: "acme" })];
+  calls.listTransactions.mockImplementation(({ kind }) =>
+    Promise.resolve({
+      transactions: kind === "policy" ? policies : registration,
+      nextPageToken: more,
+      unansweredShards: [],
+    }),
+  );
+  expect(await policyThen(organisation(2n), then, signal)).toMatchObject({ threshold: 2 });
+  policies.pop();
+  const implied = await policyThen(organisation(1n), then, signal);
+  expect(implied).toMatchObject({ threshold: 1, keys: [{ publicKey: new Uint8Array([7]) }] });
+  registration.pop();
+  expect(await policyThen(organisation(1n), then, signal)).toBeUndefined();
+
+  const move = (to: number, name = "acme"): ListedTransaction =>
+    at(9, { book: { change: { case: "move", value: { organisation: name, to } } } });
+  const changes = (...moves: ListedTransaction[]) =>
+    moves.map(({ transaction, timeMs }) => ({
+      height: 9n,
+      timeMs,
+      transaction: transaction ?? create(TransactionSummarySchema),
+    }));
+  const home = (complete: boolean, ...moves: ListedTransaction[]) =>
+    homeThen(organisation(0n), { changes: changes(...moves), complete });
+  expect(home(true)).toBe(1);
+  expect(home(false)).toBeUndefined();
+  expect(home(false, move(9, "zeta"), move(3), move(2))).toBe(3);
+  const never = { name: "acme", shard: 5, earlierHomes: [] };
+  expect(homeThen(never, { changes: [], complete: false })).toBe(5);
 });

@@ -2,6 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type {
   BookChangeSchema,
   MembershipChangeSchema,
+  PolicySchema,
 } from "../../src/gen/ledgerd/v1/transaction_pb";
 import { joining } from "../../test/fake-certificates";
 import { FakeNode } from "../../test/fake-node";
@@ -119,7 +120,7 @@ test("the nodes as of a block: who was a member, with which disk", async ({ page
   try {
     await page.goto(`${node.url}/nodes?at=1`);
     await expect(rows).toHaveCount(4);
-    await expect(page.getByTestId("past-reach")).toContainText("Nobody keeps what nodes did");
+    await expect(page.getByTestId("past-reach")).toContainText("Nobody keeps what their nodes did");
     await expect(changes).toContainText("None: these are the members of the genesis.");
     await page.goto(`${node.url}/nodes?at=${admitted - 1n}`);
     await expect(rows).toHaveCount(5);
@@ -166,7 +167,7 @@ test("the shards as of a block: the tree, its changes, and each shard", async ({
   const changes = page.getByTestId("book-changes");
   try {
     await page.goto(`${node.url}/shards?at=12`);
-    await expect(page.getByTestId("past-reach")).toContainText("The tree and the figures of then.");
+    await expect(page.getByTestId("past-reach")).toContainText("Tree and figures of then.");
     await expect(cards).toHaveCount(3);
     await expect(page.getByTestId("shards")).toHaveText("3");
     await expect(page.locator("main")).toContainText("0(1,2)");
@@ -210,6 +211,53 @@ test("the shards as of a block: the tree, its changes, and each shard", async ({
         await expectSound(page, `${path} in the past, ${colorScheme}, ${width}`);
         await shoot(page, `past-${path.replace("/", "-")}-${colorScheme}-${width}`);
       }
+  } finally {
+    await node.stop();
+  }
+});
+
+test("keys, policy and home of an organisation as of a block", async ({ page }) => {
+  const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0] });
+  const key = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
+  const change = (made: MessageInitShape<typeof PolicySchema>): bigint =>
+    node.chain.add([{ signer: "southbank", policy: made }], Date.now()).header.height;
+  const keys = [0xab, 0xcd].map((byte) => ({ publicKey: key(byte), role: "all" }));
+  const first = change({ number: 1n, threshold: 2, keys });
+  change({ number: 2n, threshold: 1, keys: keys.slice(1) });
+  const move = { organisation: "southbank", to: 1 };
+  const moved = node.chain.add(
+    [{ book: { number: 1n, change: { case: "move", value: move } } }],
+    Date.now(),
+  ).header.height;
+  node.grow(Date.now());
+  node.moving = "southbank"; // from shard 2
+  const facts = page.locator("main .facts");
+  const way = page.getByTestId("way");
+  try {
+    await page.goto(`${node.url}/organisation/southbank?at=12`);
+    await expect(facts).toContainText("1 of 1 key sign");
+    await expect(facts).not.toContainText(/(abab|cdcd)/);
+    await expect(facts.getByRole("link", { name: "shard 2" })).toBeVisible();
+    await expect(way).toContainText("lived, or were on their way to");
+    await page.goto(`${node.url}/organisation/southbank?at=${first}`);
+    await expect(facts).toContainText("2 of 2 keys sign");
+    await expect(facts).toContainText("ab".repeat(32));
+    await page.goto(`${node.url}/organisation/southbank?at=${moved}`);
+    await expect(facts).toContainText("1 of 1 key sign");
+    await expect(facts).toContainText("cd".repeat(32));
+    await expect(facts.getByRole("link", { name: "shard 1" })).toBeVisible();
+    const list = page.getByTestId("organisations");
+    await page.goto(`${node.url}/organisations?at=12`);
+    await expect(list.locator("tbody tr", { hasText: "southbank" })).toContainText("on its page");
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      await page.goto(`${node.url}/organisation/southbank?at=${first}`);
+      await expect(facts).toContainText("2 of 2 keys sign");
+      await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+      await expectSound(page, `an organisation in the past, ${colorScheme}, ${width}`);
+      await shoot(page, `past-organisation-${colorScheme}-${width}`);
+    }
   } finally {
     await node.stop();
   }

@@ -18,7 +18,7 @@ test.afterAll(async () => {
   if (testnet) await testnet.stop();
 });
 
-test("nodes, shards, crossings and search are as of a block", async ({ page }) => {
+test("nodes, shards, crossings, organisations and search are as of a block", async ({ page }) => {
   if (!testnet) throw new Error("no book was started");
   const { command, url } = testnet;
   const via = ["--node", url];
@@ -67,6 +67,13 @@ test("nodes, shards, crossings and search are as of a block", async ({ page }) =
   await expect(page.getByTestId("latest-then").locator("tbody tr").first()).toBeVisible();
   await page.goto(`${url}/shards/crossings?at=1`);
   await expect(page.getByTestId("latest-then").locator("tbody tr")).toHaveCount(1);
+
+  const facts = page.locator("main .facts");
+  await page.goto(`${url}/organisation/acme?at=${before}`);
+  await expect(facts.getByRole("link", { name: "shard 1" })).toBeVisible();
+  await expect(facts).toContainText("1 of 1 key sign");
+  await page.goto(`${url}/organisation/acme?at=${after}`);
+  await expect(facts.getByRole("link", { name: "shard 2" })).toBeVisible();
 
   const hits = page.getByTestId("hits").getByRole("link");
   await page.goto(`${url}/search?q=zeta&at=1`);

@@ -1,5 +1,5 @@
-// The transactions that had crossed between shards by a place in the past, and those that were still
-// on their way: ordered in a shard, and without the verdicts that they needed.
+// The transactions that had crossed between shards by a place in the past, and those that were
+// still on their way: ordered in a shard, and without the verdicts that they needed.
 import {
   TransactionState,
   type ListedTransaction,

@@ -66,7 +66,12 @@ export async function figuresThen(
       answer.countedHeight < place.height ? answer.countedHeight : place.height;
     return {
       shard,
-      answer: { ...figures, fromHeight: answer.fromHeight, countedHeight, headHeight: place.height },
+      answer: {
+        ...figures,
+        fromHeight: answer.fromHeight,
+        countedHeight,
+        headHeight: place.height,
+      },
       clipped: tail.clipped,
       entries,
     };
@@ -219,7 +224,7 @@ async function countTail(
   return { figures, clipped: transactions.clipped || (verdicts?.clipped ?? false) };
 }
 
-/** Whether a transaction had failed by then. One that waited fails in the block that ends its wait. */
+/** Whether a transaction had failed by then: one that waited, in the block that ended its wait. */
 function hadFailed(status: TransactionStatus, then: Then): boolean {
   const { state, settledHeight } = status;
   if (state !== TransactionState.FAILED) return false;

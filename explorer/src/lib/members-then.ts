@@ -57,8 +57,8 @@ export async function genesisOf(
 }
 
 /**
- * Returns what a chain has of a kind up to then, the oldest first. complete says that these are all:
- * the look came to the first block, and the node has that.
+ * Returns what a chain has of a kind up to then, the oldest first. complete says that these are
+ * all: the look came to the first block, and the node has that.
  */
 export async function appliedUntil(
   then: Then,
@@ -93,7 +93,8 @@ export async function membersThen(
     appliedUntil(then, "members", shard, signal),
   ]);
   const folded = fold(genesis, found);
-  if (complete || !cluster) return { ...folded, complete, members: complete ? folded.members : undefined };
+  if (complete) return { ...folded, complete };
+  if (!cluster) return { changes: folded.changes, complete, members: undefined };
   const disks = new Map(
     found.flatMap(({ transaction: { membershipChange } }): [number, string][] =>
       membershipChange?.change.case === "admit"

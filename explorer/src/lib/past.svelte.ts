@@ -31,13 +31,10 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
   },
   accounts: { whole: true, text: "" },
   account: { whole: true, text: "" },
-  organisation: {
-    whole: false,
-    text: "The accounts are those of then. Keys, policy and home are those of the present.",
-  },
+  organisation: { whole: true, text: "" },
   organisations: {
     whole: false,
-    text: "Those that were registered then. Their keys and homes are those of the present.",
+    text: "Those that were registered then. Keys that ever changed are on the page of each.",
   },
   assets: { whole: true, text: "" },
   asset: { whole: true, text: "" },
@@ -62,15 +59,15 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
   },
   nodes: {
     whole: false,
-    text: "The members of then, as the chain has them. Nobody keeps what nodes did: rounds, rates, faults.",
+    text: "The members of then. Nobody keeps what their nodes did: rounds, rates, faults.",
   },
   shards: {
     whole: false,
-    text: "The tree and the figures of then. Nobody keeps which nodes ran, nor how many accounts there were.",
+    text: "Tree and figures of then. Nobody keeps which nodes ran, and how many accounts were.",
   },
   shard: {
     whole: false,
-    text: "Blocks, members and figures of then. Nobody keeps which nodes ran, nor how many accounts there were.",
+    text: "Blocks, members and figures of then. Nobody keeps which nodes ran, and how many accounts were.",
   },
   search: {
     whole: false,

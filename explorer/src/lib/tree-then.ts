@@ -1,6 +1,6 @@
 // The tree of a book's shards at a place in the past. Where the shards hung follows from the
-// genesis and from the changes of the book in the root's chain. How far their streams were is in the
-// places of then.
+// genesis and from the changes of the book in the root's chain. How far their streams were is in
+// the places of then.
 import { create } from "@bufbuild/protobuf";
 import type { GetCutResponse } from "../gen/ledgerd/v1/cut_pb";
 import {
@@ -34,13 +34,13 @@ export async function treeThen(
   signal: AbortSignal,
 ): Promise<TreeThen> {
   // The genesis of the last shard has all that were added before it.
-  const [genesis, { found, complete }] = await Promise.all([
+  const [genesis, { changes, complete }] = await Promise.all([
     genesisOf(places.length - 1, signal),
-    appliedUntil(then, "book", root, signal),
+    bookChangesThen(then, root, signal),
   ]);
   const parents = [...genesis.parents];
   const lost = new Set<number>();
-  for (const { transaction } of found) {
+  for (const { transaction } of changes.toReversed()) {
     const change = transaction.book?.change;
     if (change?.case === "rehang") parents[change.value.shard] = change.value.parent;
     else if (change?.case === "lostShard") lost.add(change.value);
@@ -65,15 +65,24 @@ export async function treeThen(
   return {
     tree,
     lost: [...lost].sort((a, b) => a - b),
-    changes: found
-      .map(({ transaction, timeMs }) => ({
-        height: transaction.status?.height ?? 0n,
-        timeMs,
-        transaction,
-      }))
-      .reverse(),
+    changes,
     complete,
   };
+}
+
+/** The changes of the book in the root's chain up to then, the newest first. */
+export async function bookChangesThen(
+  then: Then,
+  root: number,
+  signal: AbortSignal,
+): Promise<Pick<TreeThen, "changes" | "complete">> {
+  const { found, complete } = await appliedUntil(then, "book", root, signal);
+  const changes = found.map(({ transaction, timeMs }) => ({
+    height: transaction.status?.height ?? 0n,
+    timeMs,
+    transaction,
+  }));
+  return { changes: changes.reverse(), complete };
 }
 
 /** The shape of a tree: a shard, then its children in brackets. */
@@ -91,7 +100,7 @@ export function shapeOf(tree: Pick<Tree, "shards">): string {
 const streamBits = 40n;
 const sinceBase = (number: bigint): bigint => number & ((1n << streamBits) - 1n);
 
-/** How many entries a child has of the stream to it; none while it takes those of an earlier one. */
+/** How many entries a child has of its stream; none while it takes those of an earlier one. */
 function carriedOf(streamed: bigint, carried: bigint): bigint {
   return carried >> streamBits < streamed >> streamBits ? 0n : sinceBase(carried);
 }
