@@ -28,7 +28,7 @@ beforeEach(() => {
   for (const call of Object.values(calls)) call.mockReset();
 });
 
-test("later blocks, transactions and organisations are left out, and those in no block", async () => {
+test("later blocks, transactions and organisations are left out", async () => {
   calls.getTransaction.mockImplementation(({ idHex }: { idHex: string }) =>
     Promise.resolve({ transaction: { status: { height: BigInt(idHex) } } }),
   );
@@ -48,7 +48,7 @@ test("later blocks, transactions and organisations are left out, and those in no
   expect((await keys(["organisation", "1"], ["organisation", "20"])).hits).toEqual(["1"]);
 });
 
-test("accounts that were not open are left out, and those that no node knows of are counted", async () => {
+test("accounts that were not open are left out, and unknown ones are counted", async () => {
   calls.getAccount.mockImplementation(({ account }: { account: string }) => {
     if (account === "later") throw new ConnectError("not open", Code.NotFound);
     if (account === "silent") throw new ConnectError("no answer", Code.Unavailable);

@@ -1,8 +1,9 @@
 // The time machine: a page as of a block of the root's chain, or as of a moment. The address keeps
 // it, as ?at=1234 or ?at=2026-11-28T13:00:00Z, and links keep it too. The nodes know the past of
 // accounts, their terms and histories, of assets and of the chain; if a node's store began later
-// and does not know terms of then, the page says so. Records, holds and schedules of then follow
-// from the transactions. Of everything else the nodes know the present only, and the bar says so.
+// and does not know terms of then, the page says so. Records, holds, schedules, policies, members
+// and shards of then follow from the transactions. Of everything else the nodes know the present
+// only, and the bar says so.
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { GetCutResponse, Place } from "../gen/ledgerd/v1/cut_pb";
 import type { TransactionStatus } from "../gen/ledgerd/v1/ledgerd_pb";
@@ -59,15 +60,15 @@ const reaches: Readonly<Partial<Record<Route["name"], Reach>>> = {
   },
   nodes: {
     whole: false,
-    text: "The members of then. Nobody keeps what their nodes did: rounds, rates, faults.",
+    text: "The members of then. Not kept: what their nodes did, such as rounds, rates and faults.",
   },
   shards: {
     whole: false,
-    text: "Tree and figures of then. Nobody keeps which nodes ran, and how many accounts were.",
+    text: "Tree and figures of then. Not kept: which nodes ran, and how many accounts.",
   },
   shard: {
     whole: false,
-    text: "Blocks, members and figures of then. Nobody keeps which nodes ran, and how many accounts were.",
+    text: "Blocks, members and figures of then. Not kept: which nodes ran, and how many accounts.",
   },
   search: {
     whole: false,
