@@ -120,7 +120,7 @@ test("the nodes as of a block: who was a member, with which disk", async ({ page
   try {
     await page.goto(`${node.url}/nodes?at=1`);
     await expect(rows).toHaveCount(4);
-    await expect(page.getByTestId("past-reach")).toContainText("Nobody keeps what their nodes did");
+    await expect(page.getByTestId("past-reach")).toContainText("Not kept: what their nodes did");
     await expect(changes).toContainText("None: these are the members of the genesis.");
     await page.goto(`${node.url}/nodes?at=${admitted - 1n}`);
     await expect(rows).toHaveCount(5);
@@ -262,3 +262,25 @@ test("keys, policy and home of an organisation as of a block", async ({ page }) 
     await node.stop();
   }
 });
+
+for (const width of [1280, 390, 320])
+  test(`what is as long as a chain can have it fits in the past, ${width} pixels`, async ({
+    page,
+  }) => {
+    const node = await FakeNode.start({ blocks: 12, parents: [0, 0, 0, 1], wide: true });
+    const crossing = node.chain.at(node.chain.base + 3n)?.transactions[0];
+    if (crossing) node.shards.cross(crossing, [0, 1, 2, 3], "settled");
+    try {
+      await page.setViewportSize({ width, height: 900 });
+      for (const path of ["nodes", "shards", "shards/1", "shards/crossings", "organisations"]) {
+        await page.goto(`${node.url}/${path}?at=${node.chain.base + 8n}`);
+        await expect(page.getByTestId("past")).toContainText("As of block");
+        await expect(page.locator("main table").first()).toBeVisible();
+        await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
+        await expectSound(page, `${path} in the past, wide, ${width}`);
+        await shoot(page, `past-wide-${path.replace("/", "-")}-${width}`);
+      }
+    } finally {
+      await node.stop();
+    }
+  });
