@@ -1,5 +1,5 @@
 import { expectSound } from "../axe";
-import { expect, numberIn, test } from "../fixtures";
+import { call, expect, numberIn, test } from "../fixtures";
 import { startTestnet, type Testnet } from "../testnet";
 
 // An account that was not open then answers with 404.
@@ -80,4 +80,28 @@ test("nodes, shards, crossings, organisations and search are as of a block", asy
   await expect(page.getByTestId("left-out")).toContainText("2 hits came later");
   await page.goto(`${url}/search?q=zeta&at=${before}`);
   await expect(hits).toHaveCount(2);
+});
+
+test("the tree is as of a block, before and after a shard hangs elsewhere", async ({ page }) => {
+  if (!testnet) throw new Error("no book was started");
+  const { command, url } = testnet;
+  const headOf = async (): Promise<number> => {
+    const { cluster } = await call<{ cluster: { node: { durableHeight: string } } }>(
+      url,
+      "GetCluster",
+    );
+    return Number(cluster.node.durableHeight);
+  };
+  const before = await headOf();
+  const hang = ["--shard", "2", "--parent", "1", "--operator", "net/operator.key", "--yes"];
+  await command("shards", "tree", ...hang, "--via", url);
+  const after = await headOf();
+  expect(after).toBeGreaterThan(before);
+  await page.goto(`${url}/shards?at=${before}`);
+  await expect(page.locator("main")).toContainText("0(1,2)");
+  await page.goto(`${url}/shards?at=${after}`);
+  await expect(page.locator("main")).toContainText("0(1(2))");
+  await expect(page.getByTestId("book-changes")).toContainText("Hangs shard 2 below shard 1");
+  await page.goto(`${url}/shards/2?at=${after}`);
+  await expect(page.getByTestId("carried")).toContainText(/^\d{1,3}$/);
 });
