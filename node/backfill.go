@@ -79,6 +79,28 @@ func (b *backfill) stop() {
 	<-b.done
 }
 
+// indexTerms executes all blocks once more if an earlier version wrote some of them, for the terms
+// of the past that it did not keep. The node does without them, so it goes on if that fails, and
+// the next start tries again.
+func (b *backfill) indexTerms(opened *store.Store) {
+	from := opened.TermsFrom()
+	if from == 0 {
+		return
+	}
+	logger := b.node.logger
+	logger.Info("an earlier version did not keep the terms of accounts and assets that blocks "+
+		"replaced: executing the blocks again for them", "blocks", from)
+	err := opened.IndexTerms(b.context, func(_ ledger.Height, bytes int) error {
+		return b.wait(bytes)
+	})
+	switch {
+	case err == nil:
+		logger.Info("the terms of the past are known")
+	case b.context.Err() == nil:
+		logger.Warn("the terms of the past are not known", "reason", err)
+	}
+}
+
 // state returns the progress, or nil if nothing is missing.
 func (b *backfill) state() *report.Backfill {
 	opened := b.node.Store()
@@ -116,6 +138,7 @@ func (b *backfill) run() {
 		var err error
 		switch {
 		case opened.Unindexed() == 0:
+			b.indexTerms(opened)
 			return
 		case opened.Absent() > 0:
 			err = b.fetch(opened)

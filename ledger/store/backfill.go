@@ -352,6 +352,58 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 		return err
 	}
 	defer s.tasks.Done()
+	if err := s.indexBlocks(ctx, last, each, s.indexRows); err != nil {
+		return err
+	}
+	return s.move(missing{})
+}
+
+// IndexTerms writes the rows of the terms and assets that blocks replaced, as far as the store
+// lacks them because an earlier version wrote it: those of the blocks up to TermsFrom, which is 0
+// afterwards. Index has to have ended before (otherwise ErrAbsent). It executes the blocks as Index
+// does.
+func (s *Store) IndexTerms(ctx context.Context, each func(height ledger.Height,
+	bytes int) error) (err error) {
+	defer guard(1, &err)
+	s.filling.Lock()
+	defer s.filling.Unlock()
+	last := s.TermsFrom()
+	if last == 0 {
+		return nil
+	}
+	if s.Unindexed() > 0 {
+		return s.errUnindexed("what the blocks replaced")
+	}
+	if err := s.beginTask(); err != nil {
+		return err
+	}
+	defer s.tasks.Done()
+	err = s.indexBlocks(ctx, last, each, func(indexed *pendingBlock, put putRow) error {
+		return termsRows(indexed.block, indexed.changes, put)
+	})
+	if err != nil {
+		return err
+	}
+	s.options.onWrite("terms fence")
+	if err := s.fence(); err != nil {
+		return s.failFilling(err)
+	}
+	s.options.onWrite("terms from")
+	err = s.db.Update(func(transaction *badger.Txn) error {
+		return setTermsHeight(transaction, rowTermsFrom, 0)
+	})
+	if err != nil {
+		return s.failFilling(err)
+	}
+	s.termsFrom.Store(0)
+	return nil
+}
+
+// indexBlocks executes the blocks from the genesis up to a height, and writes the rows that rows
+// passes to put for each.
+func (s *Store) indexBlocks(ctx context.Context, last ledger.Height,
+	each func(ledger.Height, int) error,
+	rows func(indexed *pendingBlock, put putRow) error) (err error) {
 	replayed, err := s.newReplay()
 	if err != nil {
 		return err
@@ -361,16 +413,17 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 		if err := s.checkRunning(ctx); err != nil {
 			return err
 		}
-		if err := s.indexBlock(height, replayed, each); err != nil {
+		if err := s.indexBlock(height, replayed, each, rows); err != nil {
 			return err
 		}
 	}
-	return s.move(missing{})
+	return nil
 }
 
 // indexBlock executes the next block and writes the resulting rows.
 func (s *Store) indexBlock(height ledger.Height, replayed *replay,
-	each func(ledger.Height, int) error) error {
+	each func(ledger.Height, int) error,
+	rows func(indexed *pendingBlock, put putRow) error) error {
 	// Bypass the cache of blocks, so that these blocks do not displace requested ones.
 	hash, err := s.hash(height)
 	if err != nil {
@@ -408,9 +461,23 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 		s.options.onWrite(step)
 		return batch.Set(key, seal(key, value))
 	}
+	err = rows(&pendingBlock{block: block, changes: changes}, put)
+	if err == nil {
+		s.options.onWrite("index flush")
+		err = batch.Flush()
+	}
+	if err != nil {
+		return s.failFilling(err)
+	}
+	return nil
+}
+
+// indexRows passes the rows to put that a block has which came with a snapshot, and that only its
+// execution yields.
+func (s *Store) indexRows(indexed *pendingBlock, put putRow) error {
+	block, changes := indexed.block, indexed.changes
 	var arena []byte
-	indexed := &pendingBlock{block: block, changes: changes}
-	err = new(layerSorter).historyOf([]*pendingBlock{indexed}).records(
+	err := new(layerSorter).historyOf([]*pendingBlock{indexed}).records(
 		func(number, ordinal uint64, steps []step) error {
 			value := appendHistory(carve(&arena, historySize(len(steps))), steps)
 			return put("history", historyKey(number, ordinal), value)
@@ -423,12 +490,5 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 		entries, order := new(layerSorter).entriesOf(blocks)
 		err = eachInOrder(entries, order, s.balancePutter(blocks, put))
 	}
-	if err == nil {
-		s.options.onWrite("index flush")
-		err = batch.Flush()
-	}
-	if err != nil {
-		return s.failFilling(err)
-	}
-	return nil
+	return err
 }

@@ -22,7 +22,7 @@ import (
 //     any layer, and with each head row a row with the same height. If that is not the height of
 //     the head, an earlier version went on with the store, and nothing is known of before the head.
 //     So it is in a store that began with a snapshot, until Index has executed all blocks and
-//     written their rows.
+//     written their rows. IndexTerms does that for a store of an earlier version.
 //   - A row names its block by the hash. That of a layer which a crash undid is never used.
 
 // termsRows passes the rows of what a block replaced to put.
