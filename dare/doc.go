@@ -1,6 +1,7 @@
 // Package dare is DARE, atomic broadcast by a leader that writes its log into the memory of the
 // others [Poke19, chapter 4], as one pure and polled state machine. It is made for short waits
-// among three to five servers that are near to each other. No node runs it yet.
+// among three to five servers that are near to each other. No node runs it yet; package node/poller
+// drives it in the benchmark of engines.
 //
 // # The story
 //

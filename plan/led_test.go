@@ -28,7 +28,6 @@ type group struct {
 	delivered [][][]time.Duration
 	// wire counts the bytes on all links.
 	wire int
-	ops  int
 }
 
 // Operation implements fabric.Timing. The distances come in addition.

@@ -426,7 +426,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Crashes != 3 || len(f.Each) != 3 || f.Median <= 0 || f.Worst < f.Median ||
-		f.Timeout != 2000 || !slices.Contains(f.Each, f.Median) ||
+		f.Timeout != 500 || !slices.Contains(f.Each, f.Median) ||
 		!slices.Contains(f.Each, f.Worst) {
 		t.Errorf("%+v", f)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // timeoutMemory is how long a leader may be silent where all servers are in this process.
-const timeoutMemory = 2 * time.Millisecond
+const timeoutMemory = 500 * time.Microsecond
 
 // polled is an engine over one-sided memory, behind the production poller.
 type polled struct {
