@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -505,6 +506,55 @@ func TestTermsWithinABlock(t *testing.T) {
 		}
 		if err := s.awaitWritten(4); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestTermsAreFoundOnTheirWay: terms are found from the moment when the block is in memory that
+// replaced them, also if the database gets their row and the block leaves memory during the search.
+func TestTermsAreFoundOnTheirWay(t *testing.T) {
+	t.Parallel()
+	genesis := testGenesis()
+	options := small()
+	var s *Store
+	var searched atomic.Bool // the database, and memory not yet or already
+	searched.Store(true)
+	options.onLook = func() {
+		if searched.CompareAndSwap(false, true) {
+			if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	s = openBook(t, t.TempDir(), genesis, options)
+	defer closeStore(t, s)
+	client := ledgertest.NewClient(genesis, "acme")
+	for round := range ledger.Round(6) {
+		transaction := client.Register("mint")
+		if round > 0 {
+			transaction = client.ChangeAccount("acme:mint", uint64(round), "",
+				ledger.AccountTerms{NoDebits: true})
+		}
+		if _, err := s.Apply(1, round+1, [][]byte{ledgertest.Batch(genesis.Time+1,
+			client.Bundle(transaction))}); err != nil {
+			t.Fatal(err)
+		}
+		for _, onItsWay := range []bool{true, false} {
+			account, err := s.Account("acme:mint")
+			if err != nil {
+				t.Fatal(err)
+			}
+			searched.Store(!onItsWay)
+			revision := uint64(0)
+			known, err := s.TermsAt(&account, Place{Height: ledger.Height(max(round, 1))})
+			if account.Standing != nil {
+				revision = account.Standing.Revision
+			}
+			if want := uint64(max(round, 1) - 1); err != nil || !known || revision != want ||
+				!searched.Load() {
+				t.Errorf("on its way: %v: known %v, revision %d, want %d: %v", onItsWay, known,
+					revision, want, err)
+			}
 		}
 	}
 }
