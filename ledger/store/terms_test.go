@@ -215,18 +215,34 @@ func (l *termsTraffic) next(s *Store, random *rand.Rand) []byte {
 // copyAtWrite copies the store's folder before a later step of writing, as kill -9 would leave it.
 type copyAtWrite struct {
 	mutex  sync.Mutex
+	dir    string
 	steps  int
 	copied folder
 }
 
-func (c *copyAtWrite) step(t testing.TB, dir string) {
+func (c *copyAtWrite) step(t testing.TB) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.steps > 0 {
 		if c.steps--; c.steps == 0 {
-			c.copied = readFolder(t, dir)
+			c.copied = readFolder(t, c.dir)
 		}
 	}
+}
+
+// begin makes the copy before so many steps.
+func (c *copyAtWrite) begin(dir string, steps int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.dir, c.steps, c.copied = dir, steps, nil
+}
+
+// end returns the copy; nil if there were fewer steps.
+func (c *copyAtWrite) end() folder {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.steps = 0
+	return c.copied
 }
 
 // TestTermsOfThePast: what the store knows of the past is what a replay of all blocks finds there,
@@ -243,7 +259,7 @@ func TestTermsOfThePast(t *testing.T) {
 		folders := t.TempDir()
 		dir := filepath.Join(folders, "0")
 		var kill copyAtWrite
-		options.onWrite = func(string) { kill.step(t, dir) }
+		options.onWrite = func(string) { kill.step(t) }
 		s := openBook(t, dir, genesis, options)
 		traffic, replayed := newTermsTraffic(genesis), &replayedTerms{}
 		for i := range rapid.IntRange(1, 15).Draw(r, "rounds") {
@@ -296,17 +312,12 @@ func TestTermsOfThePast(t *testing.T) {
 				if s.Unindexed() > 0 {
 					continue // the copy could lack blocks that the replay does not have
 				}
-				kill.mutex.Lock()
-				kill.steps, kill.copied = 1+random.IntN(40), nil
-				kill.mutex.Unlock()
+				kill.begin(dir, 1+random.IntN(40))
 				if err := s.awaitWritten(s.AppendedHeight()); err != nil {
 					r.Fatal(err)
 				}
 				indexTerms(r, s)
-				kill.mutex.Lock()
-				copied := kill.copied
-				kill.steps = 0
-				kill.mutex.Unlock()
+				copied := kill.end()
 				if copied == nil {
 					continue
 				}
