@@ -1,1 +1,0 @@
-import{At as e,Dt as t,Jt as n,Ot as r,Vt as i}from"./Download-GlaavA71.js";var a=e(`<p class="inside warn small svelte-jscp9u" data-testid="terms-of-now"> </p>`);function o(e,o){var s=a(),c=n(s);i(()=>t(c,`The node does not know ${o.what??``} of then, because its store began later. Those below are of now.`)),r(e,s)}export{o as t};
