@@ -35,6 +35,15 @@ that of --to. A version is the set of rules by which the nodes execute blocks:
   5  signers may cancel a transaction that has a deadline
   6  the operators may change the shards of a ledger of several shards: see
      ledgerd shards
+  7  what crosses shards costs less: the state digest has a tree over the
+     transactions that wait for other shards, and verdicts share bundles
+  8  organisations may register assets: see ledgerd asset
+  9  accounts may have holds: see ledgerd hold
+  10 organisations may set terms of their accounts, such as limits and aliases: see
+     ledgerd account limit
+  11 entries may have details: an idempotency key, an effective date, a time until
+     which they can be refunded
+  12 organisations may place schedules: see ledgerd schedule
 
 The block with this change is the first one of the new version, in each shard at a
 height of its own. Nothing else changes: blocks, ids and proofs from before stay

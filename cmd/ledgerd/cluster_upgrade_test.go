@@ -12,6 +12,17 @@ import (
 // newest is the newest version of a chain, as JSON has it.
 const newest = float64(ledger.NewestVersion)
 
+// The help says what each version brings.
+func TestClusterUpgradeTeachesAllVersions(t *testing.T) {
+	t.Parallel()
+	help := newClusterUpgradeCommand().Long
+	for version := ledger.FirstVersion; version <= ledger.NewestVersion; version++ {
+		if !strings.Contains(help, fmt.Sprintf("\n  %-2d ", version)) {
+			t.Errorf("the help does not tell of version %d", version)
+		}
+	}
+}
+
 func TestClusterUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 1)
