@@ -117,10 +117,8 @@ The keys of --json, besides the parameters:
 	for _, name := range bench.MulticastEngines() {
 		values = append(values, cobra.CompletionWithDesc(name, bench.MulticastStory(name)))
 	}
-	if err := command.RegisterFlagCompletionFunc("engine",
-		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("bench multicast: no such flag: engine")
-	}
+	completeFlag(command, "engine",
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 

@@ -116,10 +116,8 @@ target, as in a shard.`,
 		"kind":   {digraph.KindGS, digraph.KindBinomial, digraph.KindComplete, digraph.KindRing},
 		"format": {"text", "json", "dot"},
 	} {
-		if err := command.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic("digraph: no such flag: " + name)
-		}
+		completeFlag(command, name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return command
 }

@@ -18,10 +18,8 @@ func addEngineFlag(command *cobra.Command, name *string, engines engine.List) {
 	for _, e := range engines {
 		values = append(values, cobra.CompletionWithDesc(e.Name, e.Story))
 	}
-	if err := command.RegisterFlagCompletionFunc("engine",
-		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("no such flag: engine")
-	}
+	completeFlag(command, "engine",
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // simEngines lists the engines that the simulator runs.

@@ -14,8 +14,6 @@ func addFabricFlag(command *cobra.Command, value *fabric.Kind, standard fabric.K
 		usage += " (default: as configured)"
 	}
 	command.Flags().StringVar((*string)(value), "fabric", string(standard), usage)
-	if err := command.RegisterFlagCompletionFunc("fabric",
-		cobra.FixedCompletions(fabric.Names(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(command.Name() + ": no such flag: fabric")
-	}
+	completeFlag(command, "fabric",
+		cobra.FixedCompletions(fabric.Names(), cobra.ShellCompDirectiveNoFileComp))
 }

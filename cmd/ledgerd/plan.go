@@ -272,12 +272,9 @@ With --crossing, these are shards, tree, costs_us, ahead_up_to_percent and:
 	bindPlanEngine(command, &options.engine)
 	shards.bind(command)
 	advice.bind(command)
-	err := command.RegisterFlagCompletionFunc("deployment",
+	completeFlag(command, "deployment",
 		cobra.FixedCompletions([]string{"rack", "lan", "dc", "europe"},
 			cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic("plan: " + err.Error()) // the flag is defined above
-	}
 	return command
 }
 

@@ -99,10 +99,8 @@ type planChoice struct {
 func bindPlanEngine(command *cobra.Command, name *string) {
 	command.Flags().StringVar(name, "engine", "", "show this engine of the comparison alone: "+
 		strings.Join(plan.EngineNames(), ", "))
-	if err := command.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(
-		plan.EngineNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("plan: " + err.Error()) // the flag is defined above
-	}
+	completeFlag(command, "engine", cobra.FixedCompletions(
+		plan.EngineNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // runsInNode reports whether a node may run the engine with a name.

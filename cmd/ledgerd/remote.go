@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -220,10 +221,21 @@ func bindWait(command *cobra.Command, value *string) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeFlag registers the values that the shell offers for a flag.
+// completing counts the command lines under way that a shell asks to complete.
+var completing atomic.Int32
+
+// completeFlag registers the values that the shell offers for a flag. Package cobra keeps them, and
+// with them all commands that newRootCommand made, for as long as the process runs. So they are
+// registered only for a command line that asks for them: tests run thousands of others.
 func completeFlag(command *cobra.Command, flag string, values cobra.CompletionFunc) {
-	if err := command.RegisterFlagCompletionFunc(flag, values); err != nil {
+	if command.Flag(flag) == nil {
 		panic(command.Name() + ": no such flag: " + flag)
+	}
+	if completing.Load() == 0 {
+		return
+	}
+	if err := command.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(command.Name() + ": completion of --" + flag + ": " + err.Error())
 	}
 }
 

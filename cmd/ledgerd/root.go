@@ -92,6 +92,10 @@ func (e *reportedError) Unwrap() error { return e.error }
 // execute runs the command line and returns the exit status. It is the whole program except for the
 // process.
 func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io.Writer) int {
+	if len(arguments) > 0 && strings.HasPrefix(arguments[0], cobra.ShellCompRequestCmd) {
+		completing.Add(1)
+		defer completing.Add(-1)
+	}
 	root := newRootCommand()
 	root.SetArgs(arguments)
 	root.SetIn(in)

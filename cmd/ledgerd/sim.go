@@ -331,10 +331,8 @@ hundred seeds).`,
 		"faults":   append(sim.FaultNames(), "all", "none"),
 		"detector": simDetectorNames(),
 	} {
-		if err := command.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic("sim: no such flag: " + name)
-		}
+		completeFlag(command, name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return command
 }

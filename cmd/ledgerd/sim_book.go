@@ -186,10 +186,8 @@ is then 1. --plant puts a bug into the run, to see that it is found.`,
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{"plant": book.Plants(),
 		"faults": append(book.FaultNames(), "all", "none")} {
-		if err := command.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic("sim book: no such flag: " + name)
-		}
+		completeFlag(command, name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return command
 }

@@ -69,10 +69,8 @@ status is 1 if a property broke. The documentation shows the table of 20 seeds
 		"judge only this engine, one of "+strings.Join(engines, ", ")+" (default all)")
 	flags.IntVar(&options.seeds, "seeds", 20, "seeds of each size of group in each column")
 	addJSONFlag(command, &options.json)
-	if err := command.RegisterFlagCompletionFunc("engine",
-		cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("sim conformance: no such flag: engine")
-	}
+	completeFlag(command, "engine",
+		cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 

@@ -189,10 +189,8 @@ found.`,
 		"engine": multicast.EngineNames(),
 		"faults": append(multicast.FaultNames(), "all", "none"),
 	} {
-		if err := command.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic("sim multicast: no such flag: " + name)
-		}
+		completeFlag(command, name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	command.AddCommand(newSimMulticastSearchCommand())
 	return command

@@ -111,11 +111,9 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 	flags.StringVar(&options.search.Plant, "plant", "",
 		"plant a bug; an unknown name lists the bugs of the engine")
 	addJSONFlag(command, &options.json)
-	if err := command.RegisterFlagCompletionFunc("engine",
+	completeFlag(command, "engine",
 		cobra.FixedCompletions(multicast.EngineNames(),
-			cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("sim multicast search: no such flag: engine")
-	}
+			cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 

@@ -207,10 +207,8 @@ with which the ring's eon ends.
 		"detector": simDetectorNames(),
 		"plant":    searchPlantNames(),
 	} {
-		if err := command.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic("sim search: no such flag: " + name)
-		}
+		completeFlag(command, name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return command
 }

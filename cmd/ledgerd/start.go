@@ -137,11 +137,9 @@ LEDGERD_NODE_API_LISTEN override them.`,
 	if err := flags.MarkHidden(withInputFlag); err != nil {
 		panic("start: no such flag: " + withInputFlag)
 	}
-	if err := command.RegisterFlagCompletionFunc("log-level",
+	completeFlag(command, "log-level",
 		cobra.FixedCompletions([]string{"debug", "info", "warn", "error"},
-			cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("start: no such flag: log-level")
-	}
+			cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
