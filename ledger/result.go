@@ -330,7 +330,8 @@ func (c Code) known() bool { return c < codes && codeNames[c] != "" }
 // this reason: no other one can mend it, in whatever order they come (state.State.Foreseen).
 func (c Code) Foreseeable() bool {
 	switch c {
-	case DeadlinePassed, StaleNonce, HoldTime, UnknownHold, HoldDiffers, HoldOver:
+	case DeadlinePassed, StaleNonce, HoldTime, UnknownHold, HoldDiffers, HoldOver, RefundTime,
+		UnknownRefundable, RefundOver:
 		return true
 	}
 	return false

@@ -249,6 +249,18 @@ func (t *Transaction) TakesNonce() bool {
 		t.Arrival == nil && t.Asset == nil && t.Account == nil && !t.Schedules()
 }
 
+// Antecedent returns the id of the transaction without which this one means nothing: the one that
+// placed the hold which this one ends, or the entry which it refunds. It reports false for others.
+func (t *Transaction) Antecedent() (Hash, bool) {
+	switch {
+	case t.HoldEnd != nil:
+		return t.HoldEnd.Hold, true
+	case t.Details != nil && t.Details.Refund != nil:
+		return t.Details.Refund.Entry, true
+	}
+	return Hash{}, false
+}
+
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
 // whole directory: it registers organisations, or changes a policy, the charter, the shards or an
 // asset.

@@ -24,11 +24,11 @@ func (n *network) foresee(after *ledger.Block) *ledger.Block {
 			if _, here := c.places[id]; here && n.plant != "foreseen although known" {
 				continue
 			}
-			holdKnown := false
-			if t.HoldEnd != nil {
-				_, holdKnown = c.places[t.HoldEnd.Hold]
+			known := false
+			if antecedent, has := t.Antecedent(); has {
+				_, known = c.places[antecedent]
 			}
-			switch code := c.state.Foreseen(t, c.parent.Header.Time, holdKnown); {
+			switch code := c.state.Foreseen(t, c.parent.Header.Time, known); {
 			case code == ledger.Applied:
 			case !code.Foreseeable():
 				n.fail("shard %d: %s is foreseen to fail with %s", shard, id, code)
@@ -158,8 +158,64 @@ func TestForeseenFailuresHappen(t *testing.T) {
 
 func foreseenIn(chain *one, bundle *ledger.Bundle) ledger.Code {
 	t := bundle.Transaction(0)
-	return chain.state.Foreseen(t, chain.parent.Header.Time,
-		t.HoldEnd != nil && chain.seen[t.HoldEnd.Hold])
+	antecedent, has := t.Antecedent()
+	return chain.state.Foreseen(t, chain.parent.Header.Time, has && chain.seen[antecedent])
+}
+
+// What can never be refunded is foreseen: an entry whose time would be over at once, and a refund
+// of an entry whose time is over, that was refunded, that never could be, or that another
+// organisation signed. Before that, and of an entry that nobody has seen, nothing is.
+func TestRefundsThatCannotBeAreForeseen(t *testing.T) {
+	t.Parallel()
+	chain, acme, shop := holdsChain(t, ledger.DetailsVersion)
+	pay := func(until ledger.Milliseconds) *ledger.Bundle {
+		entry := acme.Transfer("acme:a", "shop:a", 10)
+		if until > 0 {
+			entry = refundableUntil(entry, until)
+		}
+		return acme.Bundle(entry)
+	}
+	refund := func(entry ledger.Hash, of ledger.OrganisationName, amount int64) *ledger.Bundle {
+		return shop.Bundle(refundOf(shop.Transfer("shop:a", "acme:a", amount), entry, of))
+	}
+	expect := func(what string, bundle *ledger.Bundle, want ledger.Code) ledger.Hash {
+		t.Helper()
+		if code := foreseenIn(chain, bundle); code != want {
+			t.Errorf("%s: %s is foreseen, want %s", what, code, want)
+		}
+		result := chain.block(bundle).Entry(0).Result
+		if want != ledger.Applied && result.Code != want {
+			t.Errorf("%s: %s, want %s", what, result, want)
+		}
+		return bundle.ID(0)
+	}
+	now := func() ledger.Milliseconds { return chain.parent.Header.Time }
+	plain := expect("an entry", pay(0), ledger.Applied)
+	expect("an entry that is over at once", pay(now()), ledger.RefundTime)
+	until := now() + 1000
+	sale := expect("an entry that can be refunded", pay(until), ledger.Applied)
+	other := expect("another one", pay(until), ledger.Applied)
+	expect("a refund of an entry that nobody has seen", refund(ledger.Hash{7}, "acme", 1),
+		ledger.Applied)
+	expect("a refund of another one's entry", refund(sale, "shop", 1), ledger.UnknownRefundable)
+	expect("a refund of an entry that never could be", refund(plain, "acme", 1),
+		ledger.UnknownRefundable)
+	expect("a refund of more than there is", refund(sale, "acme", 11), ledger.Applied)
+	expect("a refund of all", refund(sale, "acme", 10), ledger.Applied)
+	expect("a refund after that", refund(sale, "acme", 1), ledger.UnknownRefundable)
+	late := refund(other, "acme", 1)
+	if code := foreseenIn(chain, late); code != ledger.Applied {
+		t.Errorf("%s is foreseen of a refund in time", code)
+	}
+	chain.clock = until
+	expect("an entry in the block in which time is over", pay(0), ledger.Applied)
+	if code := foreseenIn(chain, late); !code.Foreseeable() {
+		t.Error("a refund that is too late is not foreseen")
+	}
+	if code := chain.result(late).Code; code != ledger.RefundOver &&
+		code != ledger.UnknownRefundable {
+		t.Errorf("a refund that is too late: %s", code)
+	}
 }
 
 // What transactions on their way may mend is not foreseen.

@@ -19,6 +19,8 @@ type one struct {
 	seen   map[ledger.Hash]bool
 	// careless skips the verification of signatures.
 	careless bool
+	// clock is the time that the batches state, if it is not 0.
+	clock ledger.Milliseconds
 }
 
 func newChain(t *testing.T, genesis *ledger.Genesis) *one {
@@ -29,7 +31,7 @@ func newChain(t *testing.T, genesis *ledger.Genesis) *one {
 
 func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 	o.t.Helper()
-	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundles...)})
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(max(5, o.clock), bundles...)})
 	for i := range batches[0].Proposals {
 		if o.careless {
 			batches[0].Proposals[i].Err = nil

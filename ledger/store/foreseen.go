@@ -53,10 +53,12 @@ func (s *Store) foresee(t *ledger.Transaction, foreseen *Foreseen) error {
 		*foreseen = Foreseen{Code: s.state.Foreseen(t, head.Header.Time, known),
 			Height: head.Header.Height, Hash: head.Hash}
 		closed := s.closed
-		asks := false // whether a block has the hold, which is not open
-		if t.HoldEnd != nil && foreseen.Code == ledger.Applied && !known {
-			_, open := s.state.Hold(t.HoldEnd.Hold)
-			asks = !open
+		asks := false // whether a block has what it ends or refunds, which is not open
+		antecedent, has := t.Antecedent()
+		if has && foreseen.Code == ledger.Applied && !known {
+			_, open := s.state.Hold(antecedent)
+			_, refundable := s.state.Refundable(antecedent)
+			asks = !open && !refundable
 		}
 		s.mutex.RUnlock()
 		if closed {
@@ -65,9 +67,9 @@ func (s *Store) foresee(t *ledger.Transaction, foreseen *Foreseen) error {
 		if !asks {
 			return nil
 		}
-		// Whether the hold is open is asked again afterwards: it may have been placed in between.
+		// Whether it is open is asked again afterwards: it may have been placed in between.
 		var err error
-		if known, err = s.Known(t.HoldEnd.Hold); !known || err != nil {
+		if known, err = s.Known(antecedent); !known || err != nil {
 			return err
 		}
 	}

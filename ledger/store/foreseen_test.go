@@ -12,7 +12,7 @@ import (
 func TestForeseenOfBundles(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
-	genesis.Version = ledger.HoldsVersion
+	genesis.Version = ledger.DetailsVersion
 	s, err := Open(t.TempDir(), genesis, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +72,13 @@ func TestForeseenOfBundles(t *testing.T) {
 	expect("one that a block has", ledger.Applied, acme.Bundle(first, stale()))
 	expect("two reasons", ledger.Applied, acme.Bundle(stale(), late()))
 	expect("a deadline", ledger.DeadlinePassed, acme.Bundle(late()))
+	refund := func(entry ledger.Hash) *ledger.Bundle {
+		back := acme.Transfer("acme:a", "acme:issuer", 1)
+		back.Details = &ledger.Details{Refund: &ledger.Refund{Entry: entry, Organisation: "acme"}}
+		return acme.Bundle(back)
+	}
+	expect("a refund of an entry on its way", ledger.Applied, refund(ledger.Hash{7}))
+	expect("a refund of an entry that cannot be", ledger.UnknownRefundable, refund(both.ID(0)))
 	expect("a hold on its way", ledger.Applied, early)
 	apply(placed)
 	expect("a hold that is open", ledger.Applied, early)

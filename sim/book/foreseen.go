@@ -62,7 +62,8 @@ func (m *member) foresee() {
 		if each.foreseen || m.ids[each.id] && w.options.Plant != plantForeseenKnown {
 			continue
 		}
-		code := m.state.Foreseen(each.t, at, each.t.HoldEnd != nil && m.ids[each.t.HoldEnd.Hold])
+		antecedent, has := each.t.Antecedent()
+		code := m.state.Foreseen(each.t, at, has && m.ids[antecedent])
 		if code != ledger.Applied {
 			each.foreseen = true
 			w.foreseen[each.id] = foresight{m.String(), len(m.records), code}

@@ -108,7 +108,8 @@ CODES = len(_REASONS)
 
 # The reasons for which a node refuses a bundle of which all transactions are certain to fail.
 FORESEEABLE = frozenset(("stale_nonce", "deadline_passed", "hold_time", "unknown_hold",
-                         "hold_differs", "hold_over"))
+                         "hold_differs", "hold_over", "refund_time", "unknown_refundable",
+                         "refund_over"))
 
 
 def reason_code(code: int) -> str:

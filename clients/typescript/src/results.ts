@@ -112,6 +112,9 @@ export const FORESEEABLE: ReadonlySet<string> = new Set([
   "unknown_hold",
   "hold_differs",
   "hold_over",
+  "refund_time",
+  "unknown_refundable",
+  "refund_over",
 ]);
 
 /** Returns the API's word for a code, "" for applied. */
