@@ -317,6 +317,9 @@ type acknowledged struct {
 	id     ledger.Hash
 	state  ledgerdv1.TransactionState // durable, failed or expired
 	reason string
+	// foreseen says that a node refused it because it was certain to fail, so no block needs to
+	// have it.
+	foreseen bool
 }
 
 // payer is an organisation. It registers, opens accounts, and pays others that have accounts.
@@ -504,7 +507,7 @@ func (c *bookChaos) decide(bundle *ledger.Bundle, expires bool) bool {
 			c.known.Lock()
 			for i, status := range statuses {
 				c.told = append(c.told, acknowledged{bundle.ID(i), status.GetState(),
-					status.GetReasonCode()})
+					status.GetReasonCode(), status.GetHeight() == 0})
 			}
 			c.done = append(c.done, bundle)
 			c.known.Unlock()

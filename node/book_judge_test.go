@@ -297,6 +297,9 @@ func (e *bookEvidence) judgeTold(chains []*fates) error {
 					"shard %d: %+v", told.id, e.homes[t.Signer], home)
 			}
 		case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED:
+			if told.foreseen && (home == nil || !home.tookEffect) {
+				continue
+			}
 			if home == nil || home.tookEffect || api.ReasonCode(home.reason) != told.reason {
 				return fmt.Errorf("transaction %s was acknowledged as failed (%s); at its home, "+
 					"shard %d: %+v", told.id, told.reason, e.homes[t.Signer], home)
@@ -468,9 +471,18 @@ var plants = map[string]func(*bookEvidence) bool{
 	},
 	"it failed for another reason": func(e *bookEvidence) bool {
 		i := slices.IndexFunc(e.told, func(told acknowledged) bool {
-			return told.state == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+			return told.state == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED &&
+				!told.foreseen
 		})
 		e.told[i].reason = "luck"
+		return true
+	},
+	"what was foreseen to fail took effect": func(e *bookEvidence) bool {
+		i := slices.IndexFunc(e.told, func(told acknowledged) bool {
+			return told.state == ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
+		})
+		e.told[i].state = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+		e.told[i].foreseen = true
 		return true
 	},
 	"what was acknowledged is in no chain": func(e *bookEvidence) bool {
