@@ -11,7 +11,9 @@ import (
 // A message may contradict the latest decision that this node knows. Members that only crash never
 // send one. A member that lies can, and it can do so first: then this node believes the false
 // decision until it hears the true one. One member's word must neither end this node nor bind it
-// for good.
+// for good, once a true decision of that generation exists. If there is none, nothing contradicts
+// the false one: the nodes that believe it may wait for a disk that nobody has, until an operator
+// recovers the shard.
 //
 //   - A member that contradicts is not listened to. Its statement is kept until it is taken back,
 //     or the member is gone.

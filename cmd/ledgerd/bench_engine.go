@@ -194,7 +194,7 @@ At the end, the command compares the deliveries of all servers; a difference is 
 				}
 				return writeEnginesInTurns(command.OutOrStdout(), result)
 			}
-			if failovers > 0 {
+			if command.Flags().Changed("failovers") {
 				result, err := bench.RunFailover(ctx, p, failovers, logger)
 				if err != nil {
 					return err

@@ -26,3 +26,21 @@ func TestEnginesHaveOneName(t *testing.T) {
 		}
 	}
 }
+
+// Only a command line that asks for completions registers them: the library keeps them, and all
+// commands with them, for ever.
+func TestCompletionsAreNotKept(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		if asked {
+			completing.Add(1)
+			defer completing.Add(-1)
+		}
+		command, _, err := newRootCommand().Find([]string{"bench", "engine"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, kept := command.GetFlagCompletionFunc("engine"); kept != asked {
+			t.Errorf("completions are kept: %v, asked for: %v", kept, asked)
+		}
+	}
+}

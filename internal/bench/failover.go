@@ -50,7 +50,9 @@ func RunFailover(ctx context.Context, p Parameters, crashes int, logger *slog.Lo
 	}
 	switch made, _ := Engines().Of(p.Engine); {
 	case made.Kind != engine.Polled:
-		return Failover{}, fmt.Errorf("%w: %s has no leader to crash", ErrParameters, p.Engine)
+		led := Engines().With(func(e engine.Engine) bool { return e.Kind == engine.Polled })
+		return Failover{}, fmt.Errorf("%w: %s has no leader to crash; take %s", ErrParameters,
+			p.Engine, led)
 	case p.Fabric != fabric.Memory:
 		return Failover{}, fmt.Errorf("%w: failovers are measured over %s, where the crash and "+
 			"what follows have one clock", ErrParameters, fabric.Memory)

@@ -278,11 +278,21 @@ func TestRefusedRefundGivesBack(t *testing.T) {
 	if _, there := s.Refundable(sale); !there {
 		t.Fatal("what waits has lapsed")
 	}
+	foreseen := func() ledger.Code {
+		again := refundOf(a.transfer(2, 1, 1), sale, a.clients[1].Organisation)
+		return s.Foreseen(&again, a.shards[1].parent.Header.Time, true)
+	}
+	if code := foreseen(); code != ledger.Applied {
+		t.Errorf("%s is foreseen while another refund waits", code)
+	}
 	a.round(2, &ledger.Batch{Carried: a.stream(2)})
 	a.round(1, &ledger.Batch{Verdicts: a.waiting(1)})
 	left, _ = s.Refundable(sale)
 	if left.Waits != (ledger.Hash{}) || left.Left[0].Amount != ledger.NewAmount(-60) {
 		t.Errorf("%+v", left)
+	}
+	if code := foreseen(); code != ledger.RefundOver {
+		t.Errorf("%s is foreseen of an entry that is over and has not lapsed", code)
 	}
 	a.enter(a.clients[1].Transfer("org1:a", "org1:b", 1))
 	a.flush()

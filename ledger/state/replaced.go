@@ -9,7 +9,8 @@ import (
 // block lists the terms of accounts, and the assets, that it replaced, as they were before it.
 
 // Replaced is what a block replaced: the terms of an account and its alias, or a registered asset.
-// A block has at most one of each account and asset. It need not have changed them in the end.
+// A block lists each account and asset at most once, even if its transactions changed it several
+// times, or changed it back.
 type Replaced struct {
 	ReplacedKey
 	// Before is what there was before the block. AccountTermsBefore or AssetBefore decodes it.
