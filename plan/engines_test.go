@@ -187,8 +187,8 @@ func TestRingTakesThePapersHops(t *testing.T) {
 // TestEngineBounds compares the constants of the models with those of the engines.
 func TestEngineBounds(t *testing.T) {
 	t.Parallel()
-	if RingMax != trains.ServersMax || RingTrains != trains.TrainsDefault ||
-		LeaderMax != dare.ServersMax {
+	if wagonFrameMin != trains.WagonFrameMinDefault || RingMax != trains.ServersMax ||
+		RingTrains != trains.TrainsDefault || LeaderMax != dare.ServersMax {
 		t.Errorf("rings of %d with %d trains, leaders of %d", RingMax, RingTrains, LeaderMax)
 	}
 	names := EngineNames()

@@ -8,6 +8,10 @@ const (
 	houseTrainHeader = 27 // of trains.LayoutHouse
 	wagonHeader      = 7
 	wagonMessage     = 5 // of each message in a wagon
+	// In trains.LayoutHouse, a wagon with a payload of so many bytes has a frame of its own, with a
+	// header beside the one in its train.
+	wagonFrameMin    = 8 << 10
+	wagonFrameHeader = 20
 	lcrHeader        = 24
 	lcrClockEntry    = 4
 )
@@ -57,15 +61,22 @@ func (r Ring) MessagesPerWagon() float64 {
 
 // Trains returns POTE_TRAINS, the efficiency of full trains in the paper's layout, as a share of 1
 // [TRAINS, appendix A]: (n-1)us / (10 + (n-1)[7 + u(5+s)]).
-func (r Ring) Trains() float64 { return r.trains(trainHeader) }
+func (r Ring) Trains() float64 { return r.trains(trainHeader, wagonHeader) }
 
 // TrainsInHouse is Trains in the house's layout, whose trains have longer headers: with the
-// generation, and with clocks that never wrap.
-func (r Ring) TrainsInHouse() float64 { return r.trains(houseTrainHeader) }
+// generation, and with clocks that never wrap. Large wagons have frames of their own.
+func (r Ring) TrainsInHouse() float64 {
+	wagon := float64(wagonHeader)
+	if r.MessagesPerWagon()*float64(wagonMessage+r.bytes) >= wagonFrameMin {
+		wagon += wagonFrameHeader
+	}
+	return r.trains(houseTrainHeader, wagon)
+}
 
-func (r Ring) trains(header float64) float64 {
+// trains returns the efficiency with headers of the given sizes of trains and of wagons, in bytes.
+func (r Ring) trains(train, wagon float64) float64 {
 	others, each, size := float64(r.servers-1), r.MessagesPerWagon(), float64(r.bytes)
-	return others * each * size / (header + others*(wagonHeader+each*(wagonMessage+size)))
+	return others * each * size / (train + others*(wagon+each*(wagonMessage+size)))
 }
 
 // LCR returns POTE_LCR, the efficiency of LCR, as a share of 1 [TRAINS, appendix B]:

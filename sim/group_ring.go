@@ -9,11 +9,16 @@ import (
 	"github.com/ledgerd/ledgerd/trains"
 )
 
+// wagonFrameMin is the size, in bytes, from which a wagon of a simulated ring has a frame of its
+// own: some wagons have one, and others go in their train.
+const wagonFrameMin = 24
+
 // ring returns the configuration of the engine of a ring at a seat.
 func (g *Group) ring(s seat) trains.Config {
 	config := trains.Config{
 		Self: s.self, Servers: s.servers, Trains: g.Trains, Generation: s.run, FirstRound: s.first,
 		MaxPayload: s.payloadMax, Change: s.changes, Fault: g.TrainsFault,
+		WagonFrameMin: wagonFrameMin,
 	}
 	if s.detector == allconcur.DetectorPerfect {
 		config.Detector = trains.DetectorPerfect

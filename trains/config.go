@@ -27,6 +27,9 @@ const (
 	MaxPayloadDefault = 4 << 20
 	// MaxPayloadLimit is the largest value of Config.MaxPayload, in bytes.
 	MaxPayloadLimit = 1 << 30
+	// WagonFrameMinDefault is the size of a payload, in bytes, from which its wagon has a frame of
+	// its own if Config.WagonFrameMin is 0. Below it a copy costs less than one more frame.
+	WagonFrameMinDefault = 8 << 10
 )
 
 // ErrConfig says that a Config is not valid; match it with errors.Is.
@@ -56,6 +59,10 @@ type Config struct {
 	Change func(order.Delivery) bool
 	// MaxPayload bounds one wagon's payload, in bytes; 0 means MaxPayloadDefault.
 	MaxPayload int
+	// WagonFrameMin is the size of a payload, in bytes, from which this server gives its wagon a
+	// frame of its own (wire.go); 0 means WagonFrameMinDefault. The paper's layout has no such
+	// frames.
+	WagonFrameMin int
 	// Detector is the class of failure detector that the engine may rely on. The zero value is
 	// DetectorEventual.
 	Detector Detector
@@ -144,6 +151,9 @@ func (c Config) Validate() error {
 	case c.MaxPayload < 0 || c.MaxPayload > MaxPayloadLimit:
 		return fmt.Errorf("%w: a payload bound of %d bytes, want 1 to %d (0 for the default)",
 			ErrConfig, c.MaxPayload, MaxPayloadLimit)
+	case c.WagonFrameMin < 0:
+		return fmt.Errorf("%w: frames of their own for wagons of %d bytes, want 1 or more (0 for "+
+			"the default)", ErrConfig, c.WagonFrameMin)
 	case c.Detector >= detectorEnd:
 		return fmt.Errorf("%w: no such detector, %d", ErrConfig, c.Detector)
 	case c.Layout >= layoutEnd:
@@ -169,6 +179,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxPayload == 0 {
 		c.MaxPayload = MaxPayloadDefault
+	}
+	if c.WagonFrameMin == 0 {
+		c.WagonFrameMin = WagonFrameMinDefault
 	}
 	return c
 }

@@ -33,6 +33,13 @@ func (e *Engine) Ready() order.Ready {
 	return order.Ready{Sends: e.out.sends, Deliveries: e.out.deliveries}
 }
 
+// sendTrain sends a train to the successor, as it left here last.
+func (e *Engine) sendTrain(s *stop) {
+	for _, frame := range s.sent {
+		e.send(e.successor, frame)
+	}
+}
+
 func (e *Engine) send(to order.ServerID, frame []byte) {
 	e.out.sends = append(e.out.sends, order.Send{To: e.peers[to : to+1 : to+1], Frame: frame})
 }
@@ -54,7 +61,7 @@ func (e *Engine) deliver(round order.Round) {
 	for left := e.members &^ missing; left != 0; left &= left - 1 {
 		origin := left.least()
 		e.out.messages = append(e.out.messages, order.Message{Origin: origin,
-			Payload: payloadOf(held.wagons[origin])})
+			Payload: held.wagons[origin]})
 	}
 	end := len(e.out.messages)
 	filled := held.payloads > 0

@@ -6,9 +6,10 @@
 // The servers form a virtual ring, in the order of their numbers. A fixed number of trains goes
 // round at the same time, in a fixed order. Each server that a train passes attaches one wagon with
 // all that it has to say, which may be nothing, and sends the train on to its successor, without
-// the wagons that the successor made itself. So every wagon goes round once, in one frame with the
+// the wagons that the successor made itself. So every wagon goes round once, in one write with the
 // wagons of all others, to one neighbour at a time: few system calls, long writes, and links that
-// are always busy.
+// are always busy. Small wagons are copied into the train's frame. A large one has a frame of its
+// own, right before the train's, which all servers pass on as it is (wire.go).
 //
 // Train id in rotation k carries the wagons of one round, Config.FirstRound + (k-1)·Trains + id.
 // All servers see the trains in this order. When a train comes for round r + 2·Trains it went round
@@ -68,6 +69,7 @@
 //   - The last trains that a server sent have every wagon that it passed on and that may not have
 //     been everywhere.
 //   - There is at most one copy of each train that a server takes.
+//   - A train is taken with all wagons that it lists, or not at all.
 //
 // Under ◇P (DetectorEventual) no member is removed in a run. If one fails, the ring stands still. A
 // suspicion makes resting trains go round, so that a ring at rest shows it, too (rest.go).
@@ -75,9 +77,9 @@
 // show what a new generation of the group has to begin with. Suspicions change nothing else, so no
 // mistake of a detector does harm.
 //
-// Always: an idle group is silent (rest.go). Memory is bounded: the wagons of 2·Trains rounds, and
-// one frame for each train. No frame and no suspicion makes the engine panic. A panic names a
-// broken invariant and is a bug.
+// Always: an idle group is silent (rest.go). Memory is bounded: the wagons of 2·Trains rounds, the
+// frames of one train for each id, and those of one train that is still to come for each sender. No
+// frame and no suspicion makes the engine panic. A panic names a broken invariant and is a bug.
 //
 // # Where the paper is wrong
 //

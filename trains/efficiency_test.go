@@ -1,9 +1,13 @@
 package trains
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // TestThroughputEfficiency counts bytes over a ring of five servers with full wagons. The share of
@@ -90,25 +94,113 @@ func TestLatency(t *testing.T) {
 }
 
 // TestNoAllocation lets a full ring go round with memory of the driver's: passing a train on, with
-// all its wagons, allocates nothing.
+// all its wagons, allocates nothing, whether they have frames of their own or not.
 func TestNoAllocation(t *testing.T) {
-	payload := make([]byte, 500)
-	r := newRotator(t, Config{Servers: 5, Trains: 4}, func(int) []byte { return payload })
-	buffers, next := make([][]byte, 512), 0
-	for i := range buffers {
-		buffers[i] = make([]byte, 4<<10)
+	for _, apart := range []int{0, 1} {
+		payload := make([]byte, 500)
+		r := newRotator(t, Config{Servers: 5, Trains: 4, WagonFrameMin: apart},
+			func(int) []byte { return payload })
+		buffers, next := make([][]byte, 512), 0
+		for i := range buffers {
+			buffers[i] = make([]byte, 4<<10)
+		}
+		for _, e := range r.engines {
+			e.UseMemory(func(size int) []byte {
+				next = (next + 1) % len(buffers)
+				return buffers[next][:size]
+			})
+		}
+		for range 200 {
+			r.turn(t)
+		}
+		if allocations := testing.AllocsPerRun(200, func() { r.turn(t) }); allocations != 0 {
+			t.Errorf("%v allocations a turn, apart: %d", allocations, apart)
+		}
 	}
-	for _, e := range r.engines {
-		e.UseMemory(func(size int) []byte {
-			next = (next + 1) % len(buffers)
-			return buffers[next][:size]
-		})
+}
+
+// TestWagonsApart: a train whose wagons have frames of their own is taken only if just those came
+// before it on its lane. So a gap in the lane takes no wagon away from a train.
+func TestWagonsApart(t *testing.T) {
+	t.Parallel()
+	wagon := func(origin order.ServerID, round order.Round, payload string) []byte {
+		return appendWagonFrame(nil, 0, origin, round, []byte(payload))
 	}
-	for range 200 {
-		r.turn(t)
+	train := func(payloads ...string) []byte {
+		frame := appendTrain(nil, LayoutHouse, 0, 0, 9, 1)
+		for i, payload := range payloads {
+			frame = appendWagon(frame, LayoutHouse, order.ServerID(1+i), 1, 0, []byte(payload),
+				true)
+		}
+		return frame
 	}
-	if allocations := testing.AllocsPerRun(200, func() { r.turn(t) }); allocations != 0 {
-		t.Errorf("%v allocations a turn", allocations)
+	large := strings.Repeat("x", 11)
+	for name, c := range map[string]struct {
+		frames  [][]byte
+		refused bool
+	}{
+		"as listed": {[][]byte{wagon(1, 1, "a"), wagon(2, 1, "bc"), train("a", "bc")},
+			false},
+		"none came":         {[][]byte{train("a")}, true},
+		"one is missing":    {[][]byte{wagon(2, 1, "bc"), train("a", "bc")}, true},
+		"the last missing":  {[][]byte{wagon(1, 1, "a"), train("a", "bc")}, true},
+		"one more":          {[][]byte{wagon(1, 1, "a"), wagon(2, 1, "bc"), train("a")}, true},
+		"of another round":  {[][]byte{wagon(1, 2, "a"), train("a")}, true},
+		"of another origin": {[][]byte{wagon(2, 1, "a"), train("a")}, true},
+		"of another length": {[][]byte{wagon(1, 1, "abc"), train("a")}, true},
+		"in another order": {[][]byte{wagon(2, 1, "bc"), wagon(1, 1, "a"), train("a", "bc")},
+			true},
+		"of an unknown one": {[][]byte{wagon(3, 1, "a")}, true},
+		"too large":         {[][]byte{wagon(1, 1, large)}, true},
+		"too many": {[][]byte{wagon(1, 1, "a"), wagon(1, 1, "a"), wagon(1, 1, "a"),
+			wagon(1, 1, "a")}, true},
+		"of another generation": {[][]byte{appendWagonFrame(nil, 1, 1, 1, []byte("a")),
+			train("a")}, true},
+	} {
+		e, broken := New(Config{Servers: 3, Trains: 1, MaxPayload: 10})
+		if broken != nil {
+			t.Fatal(broken)
+		}
+		for i, frame := range c.frames {
+			err, want := e.Receive(2, frame), error(nil)
+			if c.refused && i == len(c.frames)-1 {
+				want = order.ErrFrame
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("%s: frame %d: %v, want %v", name, i, err, want)
+			}
+		}
+		if !c.refused && !e.CanBroadcast() {
+			t.Errorf("%s: the train did not come", name)
+		}
+	}
+}
+
+// TestHorizonOfWagons: memory of wagons whose train is still to come is in use until the train's
+// round is A-delivered.
+func TestHorizonOfWagons(t *testing.T) {
+	t.Parallel()
+	e, err := New(Config{Servers: 3, Trains: 1, Detector: DetectorPerfect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wagon := appendWagonFrame(nil, 0, 1, 1, []byte("a"))
+	for _, c := range []struct {
+		from order.ServerID
+		want order.Round
+	}{{2, 1}, {1, 0}} {
+		if err := e.Receive(c.from, wagon); err != nil {
+			t.Fatal(err)
+		}
+		if horizon := e.Horizon(); horizon != c.want {
+			t.Errorf("a wagon from %d: the horizon is %d, want %d", c.from, horizon, c.want)
+		}
+	}
+	if err := e.Suspect(1); err != nil {
+		t.Fatal(err)
+	}
+	if horizon := e.Horizon(); horizon != 1 {
+		t.Errorf("after its failure the horizon is %d, want 1", horizon)
 	}
 }
 

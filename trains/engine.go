@@ -46,6 +46,9 @@ type Engine struct {
 
 	// stops has a place for each train, by its id.
 	stops []stop
+	// loading has, for each sender, the wagons with frames of their own that came since its last
+	// train.
+	loading [][]relay
 	// held has the wagons of the last two rotations, by round.
 	held []heldRound
 	// payloads counts the held wagons with a payload.
@@ -77,24 +80,27 @@ type stop struct {
 	clock uint64
 	// relayed are the wagons that came with the train that waits here and were new.
 	relayed []relay
-	// sent is the train as it left here last, nil if it never did.
-	sent []byte
+	// sent are the frames of the train as it left here last, those of wagons first. There are none
+	// if it never did.
+	sent [][]byte
 	// view is the ring when it was sent, for FaultFilterByView.
 	view serverSet
 }
 
-// relay is a wagon to pass on.
+// relay is a wagon to pass on. Its payload is in the memory of the frame that it came in. That is
+// its own frame, unless frame is nil.
 type relay struct {
-	origin order.ServerID
-	round  order.Round
-	whole  []byte
+	origin  order.ServerID
+	round   order.Round
+	payload []byte
+	frame   []byte
 }
 
 // heldRound has the wagons of one round.
 type heldRound struct {
 	present  serverSet
 	payloads int
-	// wagons are by origin, in the memory of the frames that they came in.
+	// wagons are the payloads by origin, in the memory of the frames that they came in.
 	wagons [][]byte
 }
 
@@ -117,7 +123,7 @@ func New(config Config) (*Engine, error) {
 		arrived: config.FirstRound - 1, attached: config.FirstRound - 1,
 		delivered: config.FirstRound - 1, restsFrom: config.FirstRound, epoch: 1,
 		stops: make([]stop, config.Trains), held: make([]heldRound, rotationsHeld*config.Trains),
-		flow: newFlow(&config),
+		loading: make([][]relay, config.Servers), flow: newFlow(&config),
 	}
 	for p := range e.n {
 		e.peers = append(e.peers, order.ServerID(p))
@@ -143,11 +149,12 @@ func (e *Engine) placeTrains() {
 		s := &e.stops[id]
 		s.clock, s.view = uint64(e.self), e.ring
 		if maker || e.config.Fault != FaultOneMaker {
-			s.sent = appendTrain(nil, e.config.Layout, e.config.Generation, uint8(id), s.clock, 0)
-			finishTrain(s.sent, e.config.Layout)
+			frame := appendTrain(nil, e.config.Layout, e.config.Generation, uint8(id), s.clock, 0)
+			finishTrain(frame, e.config.Layout)
+			s.sent = append(s.sent, frame)
 		}
 		if maker {
-			e.send(e.successor, s.sent)
+			e.sendTrain(s)
 		}
 	}
 }
@@ -253,8 +260,14 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 	case header.kind == kindWake:
 		e.wake(header.round)
 		return nil
+	case header.kind == kindWagon:
+		err = e.load(from, header, frame)
+	default:
+		err = e.receiveTrain(from, header, frame)
+		clear(e.loading[from])
+		e.loading[from] = e.loading[from][:0]
 	}
-	if err := e.receiveTrain(from, header, frame); err != nil {
+	if err != nil {
 		return fmt.Errorf("server %d: %w", from, err)
 	}
 	return nil
@@ -306,9 +319,22 @@ func (e *Engine) UseMemory(take func(size int) []byte) { e.memory = take }
 // Delivered returns the last A-delivered round.
 func (e *Engine) Delivered() order.Round { return e.delivered }
 
-// Horizon returns the last round of which a train came here. When that is A-delivered, all wagons
-// received so far are, and each train was sent again.
-func (e *Engine) Horizon() order.Round { return e.arrived }
+// Horizon returns the last round of which a train or wagons came here. When that is A-delivered,
+// all wagons received so far are, and each train was sent again. If wagons came from a server that
+// is not the predecessor, their train may come in any later round, and Horizon returns 0.
+func (e *Engine) Horizon() order.Round {
+	horizon := e.arrived
+	for from := range e.loading {
+		switch {
+		case len(e.loading[from]) == 0:
+		case order.ServerID(from) != e.predecessor:
+			return 0
+		default:
+			horizon = e.arrived + 1
+		}
+	}
+	return horizon
+}
 
 // halt stops this server for good. The output that it produced before is still to be carried out.
 func (e *Engine) halt(format string, arguments ...any) {

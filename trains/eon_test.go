@@ -26,7 +26,7 @@ func eons(choose func(n int) int, fault Fault) error {
 	first, left := order.Round(1), []string(nil)
 	for eon := 1; eon <= 3; eon++ {
 		n := 1 + choose(5)
-		w, err := newNetwork(Config{Servers: n, Trains: 1 + choose(4), Generation: uint64(eon),
+		w, err := newMixedNetwork(Config{Servers: n, Trains: 1 + choose(4), Generation: uint64(eon),
 			FirstRound: first, Change: changed, Fault: fault}, choose)
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func TestEonsCatch(t *testing.T) {
 // needed says that a server that votes for so many would not know what another one A-delivered if
 // it had one less.
 func votes(choose func(n int) int, fault Fault) (needed bool, err error) {
-	w, err := newNetwork(Config{Servers: 1 + choose(5), Trains: 1 + choose(4), Fault: fault},
+	w, err := newMixedNetwork(Config{Servers: 1 + choose(5), Trains: 1 + choose(4), Fault: fault},
 		choose)
 	if err != nil {
 		return false, err
@@ -155,7 +155,7 @@ func TestVotes(t *testing.T) {
 // of them waits for a train that does not come, at work or at rest, so its driver sees that the
 // ring stands still.
 func standstill(choose func(n int) int, fault Fault) error {
-	w, err := newNetwork(Config{Servers: 2 + choose(4), Trains: 1 + choose(4), Fault: fault},
+	w, err := newMixedNetwork(Config{Servers: 2 + choose(4), Trains: 1 + choose(4), Fault: fault},
 		choose)
 	if err != nil {
 		return err

@@ -31,7 +31,8 @@ const (
 	FaultEmptyUnmarked
 	// FaultOneRotation A-delivers a round one rotation too early.
 	FaultOneRotation
-	// FaultWagonUnderTrain files a wagon under the rotation of its train.
+	// FaultWagonUnderTrain files a wagon under the rotation of its train, unless it has a frame of
+	// its own.
 	FaultWagonUnderTrain
 	// FaultResendSome leaves the oldest train out when trains are sent again.
 	FaultResendSome

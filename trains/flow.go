@@ -30,8 +30,8 @@ func (e *Engine) measure(frame []byte) {
 	seen := serverSet(0)
 	for at := wagonsAt(e.config.Layout); at < len(frame); {
 		wagon, _ := nextWagon(e.config.Layout, frame, at)
-		size := len(wagon.whole)
-		at += size
+		size := wagonHeaderSize + wagon.size
+		at = wagon.next
 		if wagon.origin == e.self || !e.ring.has(wagon.origin) || seen.has(wagon.origin) {
 			continue
 		}

@@ -15,10 +15,12 @@ type Train struct {
 }
 
 // Wagon is a wagon of a Train. Rotation is the one in which its origin attached it, in the paper's
-// layout its lowest byte.
+// layout its lowest byte. Size is the length of the payload, which is nil if it has a frame of its
+// own.
 type Wagon struct {
 	Origin   order.ServerID
 	Rotation uint64
+	Size     int
 	Payload  []byte
 }
 
@@ -35,13 +37,13 @@ func ReadTrain(layout Layout, frame []byte) (Train, bool) {
 		if !whole {
 			return train, false
 		}
-		at += len(wagon.whole)
+		at = wagon.next
 		rotation := h.rotation - uint64(wagon.age)
 		if layout == LayoutPaper {
 			rotation = uint64(uint8(rotation))
 		}
 		train.Wagons = append(train.Wagons, Wagon{Origin: wagon.origin, Rotation: rotation,
-			Payload: payloadOf(wagon.whole)})
+			Size: wagon.size, Payload: wagon.payload})
 	}
 	return train, true
 }
@@ -53,13 +55,18 @@ func Describe(frame []byte) string {
 	if err != nil {
 		return fmt.Sprintf("%d bytes that are no frame", len(frame))
 	}
-	if h.kind == kindWake {
+	switch h.kind {
+	case kindWake:
 		return fmt.Sprintf("WAKE for round %d", h.round)
+	case kindWagon:
+		return fmt.Sprintf("wagon of %d, round %d(%d)", h.origin, h.round,
+			len(frame)-wagonFrameSize)
+	case kindTrain:
 	}
 	train, whole := ReadTrain(LayoutHouse, frame)
 	text := fmt.Sprintf("train %d, rotation %d, clock %d:", train.ID, train.Rotation, train.Clock)
 	for _, wagon := range train.Wagons {
-		text += fmt.Sprintf(" w%d.%d(%d)", wagon.Origin, wagon.Rotation, len(wagon.Payload))
+		text += fmt.Sprintf(" w%d.%d(%d)", wagon.Origin, wagon.Rotation, wagon.Size)
 	}
 	if !whole {
 		text += " and a part of a wagon"

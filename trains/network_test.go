@@ -49,6 +49,22 @@ func seeded(seed uint64) func(n int) int {
 	return random.IntN
 }
 
+// newMixedNetwork returns a ring in which some servers give each wagon with a payload a frame of
+// its own, and the others none.
+func newMixedNetwork(config Config, choose func(n int) int) (*network, error) {
+	w, err := newNetwork(config, choose)
+	if err != nil {
+		return nil, err
+	}
+	for p := range w.n() {
+		config.Self, config.WagonFrameMin = order.ServerID(p), choose(2)
+		if w.engines[p], err = New(config); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
 func newNetwork(config Config, choose func(n int) int) (*network, error) {
 	n := config.Servers
 	w := &network{
@@ -323,7 +339,7 @@ type schedule struct {
 
 // run runs one of them.
 func (s schedule) run(choose func(n int) int, trace *strings.Builder) error {
-	w, err := newNetwork(s.config, choose)
+	w, err := newMixedNetwork(s.config, choose)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ func (e *Engine) leaveRing(gone serverSet) {
 	}
 	before := e.successor
 	e.ring &^= gone
+	for left := gone; left != 0; left &= left - 1 {
+		e.loading[left.least()] = nil
+	}
 	e.findNeighbours()
 	switch {
 	case e.isAlone():
@@ -47,10 +50,10 @@ func (e *Engine) sendAgain() {
 	for next := order.Round(1); next <= e.trains; next++ {
 		s := &e.stops[e.idOf(e.attached+next)]
 		s.view = e.ring
-		if s.sent == nil || e.config.Fault == FaultResendSome && next == 1 {
+		if e.config.Fault == FaultResendSome && next == 1 {
 			continue
 		}
-		e.send(e.successor, s.sent)
+		e.sendTrain(s)
 	}
 }
 

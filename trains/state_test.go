@@ -50,19 +50,21 @@ func TestStatesTell(t *testing.T) {
 	t.Parallel()
 	for _, detector := range []Detector{DetectorPerfect, DetectorEventual} {
 		for _, count := range []int{1, 2} {
-			t.Run(fmt.Sprintf("%v/%d", detector, count), func(t *testing.T) {
-				t.Parallel()
-				seen := map[string]string{}
-				again := 0
-				for seed := range uint64(15) {
-					again += tellStates(t, seed, Config{Servers: 3, Trains: count,
-						TrainSize: 64, Detector: detector,
-						Change: func(d order.Delivery) bool { return d.Round > 6 }}, seen)
-				}
-				if again < 300 || len(seen) < 300 {
-					t.Errorf("%d effects, %d of them seen again: too few", len(seen), again)
-				}
-			})
+			for _, apart := range []int{0, 1} {
+				t.Run(fmt.Sprintf("%v/%d/%d", detector, count, apart), func(t *testing.T) {
+					t.Parallel()
+					seen := map[string]string{}
+					again := 0
+					for seed := range uint64(15) {
+						again += tellStates(t, seed, Config{Servers: 3, Trains: count,
+							TrainSize: 64, Detector: detector, WagonFrameMin: apart,
+							Change: func(d order.Delivery) bool { return d.Round > 6 }}, seen)
+					}
+					if again < 300 || len(seen) < 300 {
+						t.Errorf("%d effects, %d of them seen again: too few", len(seen), again)
+					}
+				})
+			}
 		}
 	}
 }

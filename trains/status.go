@@ -59,7 +59,7 @@ func (e *Engine) Votes() []order.Vote {
 		d := order.Delivery{Epoch: epoch, Round: round}
 		for _, origin := range members {
 			d.Messages = append(d.Messages, order.Message{Origin: origin,
-				Payload: payloadOf(held.wagons[origin])})
+				Payload: held.wagons[origin]})
 		}
 		votes = append(votes, order.Vote{Round: round, Epoch: epoch, Members: members,
 			Origins: members, Delivery: d})
@@ -78,6 +78,11 @@ func (e *Engine) Clone() *Engine {
 	c.stops = slices.Clone(e.stops)
 	for i := range c.stops {
 		c.stops[i].relayed = slices.Clone(e.stops[i].relayed)
+		c.stops[i].sent = slices.Clone(e.stops[i].sent)
+	}
+	c.loading = slices.Clone(e.loading)
+	for i := range c.loading {
+		c.loading[i] = slices.Clone(e.loading[i])
 	}
 	c.held = slices.Clone(e.held)
 	for i := range c.held {
@@ -109,17 +114,30 @@ func (e *Engine) AppendState(state []byte) []byte {
 	}
 	for i := range e.stops {
 		s := &e.stops[i]
-		state = appendNumbers(state, s.clock, uint64(s.view), uint64(len(s.relayed)))
-		for _, r := range s.relayed {
-			state = appendBytes(appendNumbers(state, uint64(r.round)), r.whole)
+		state = appendNumbers(state, s.clock, uint64(s.view))
+		state = appendRelays(state, s.relayed)
+		state = appendNumbers(state, uint64(len(s.sent)))
+		for _, frame := range s.sent {
+			state = appendBytes(state, frame)
 		}
-		state = appendBytes(append(state, flag(s.sent != nil)), s.sent)
+	}
+	for _, loading := range e.loading {
+		state = appendRelays(state, loading)
 	}
 	for i := range e.held {
 		state = appendNumbers(state, uint64(e.held[i].present))
 		for left := e.held[i].present; left != 0; left &= left - 1 {
-			state = appendBytes(state, e.held[i].wagons[left.least()][wagonHeaderSize:])
+			state = appendBytes(state, e.held[i].wagons[left.least()])
 		}
+	}
+	return state
+}
+
+func appendRelays(state []byte, relays []relay) []byte {
+	state = appendNumbers(state, uint64(len(relays)))
+	for _, r := range relays {
+		state = appendNumbers(state, uint64(r.origin), uint64(r.round))
+		state = appendBytes(append(state, flag(r.frame != nil)), r.payload)
 	}
 	return state
 }

@@ -13,11 +13,13 @@ import (
 // TestStories runs the traces in testdata/stories, which read as stories. After an intended change,
 // rewrite them with -rewrite and read the difference.
 //
-//	ring servers=3 trains=1           a new ring under P, or under ◇P with eventual
+//	ring servers=3 trains=1           a new ring under P, or under ◇P with eventual; with apart each
+//	                                  wagon with a payload has a frame of its own
 //	broadcast server=0 [payload=x]    A-broadcast
 //	deliver from=0 to=1 [frames=2]    deliver the next frames of a channel, all without a number
 //	go                                deliver all frames, A-broadcast empty messages when due
 //	crash server=0                    at once; what it sent arrives
+//	break server=0 frames=2           it crashes after so many more frames
 //	suspect server=1 of=0             server 1's detector suspects server 0
 //	status                            every server's state
 //
@@ -33,6 +35,9 @@ func TestStories(t *testing.T) {
 					Trains: number(t, d, "trains", 1), Detector: DetectorPerfect}
 				if d.HasArg("eventual") {
 					config.Detector = DetectorEventual
+				}
+				if d.HasArg("apart") {
+					config.WagonFrameMin = 1
 				}
 				w, err = newNetwork(config, seeded(1))
 				if err != nil {
@@ -85,6 +90,8 @@ func (w *network) tell(t *testing.T, d *datadriven.TestData) {
 		}
 	case "crash":
 		w.crash(server)
+	case "break":
+		w.crashAfter[server] = number(t, d, "frames", 0)
 	case "suspect":
 		w.take(step{"suspect", server, number(t, d, "of", 0)})
 	case "status":
@@ -162,10 +169,15 @@ func (r *rotator) turn(tb testing.TB) (trains int) {
 // hop lets one server take a train and send it on.
 func (r *rotator) hop(tb testing.TB, p int) {
 	n := len(r.engines)
-	frame := r.queue[p][0].Frame
-	r.queue[p] = r.queue[p][:copy(r.queue[p], r.queue[p][1:])]
-	if err := r.engines[p].Receive(order.ServerID((p+n-1)%n), frame); err != nil {
-		tb.Fatal(err)
+	for comes := kindWagon; comes == kindWagon; {
+		frame := r.queue[p][0].Frame
+		if comes = kindTrain; r.engines[p].config.Layout == LayoutHouse {
+			comes = frameKind(frame[0])
+		}
+		r.queue[p] = r.queue[p][:copy(r.queue[p], r.queue[p][1:])]
+		if err := r.engines[p].Receive(order.ServerID((p+n-1)%n), frame); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	if err := r.engines[p].Broadcast(r.say(p)); err != nil {
 		tb.Fatal(fmt.Errorf("server %d: %w", p, err))

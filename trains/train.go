@@ -14,12 +14,12 @@ func (e *Engine) receiveTrain(from order.ServerID, h frameHeader, frame []byte) 
 	if order.Round(h.id) >= e.trains {
 		return fmt.Errorf("%w: train %d of %d", order.ErrFrame, h.id, e.trains)
 	}
-	if err := e.checkWagons(frame); err != nil {
+	if err := e.checkWagons(from, h, frame); err != nil {
 		return err
 	}
 	if from != e.predecessor {
 		if !e.perfect {
-			return fmt.Errorf("%w: a train of a server that is not the predecessor", order.ErrFrame)
+			return errNotPredecessor
 		}
 		if e.ring.has(from) {
 			e.skippedBy(from)
@@ -42,21 +42,44 @@ func (e *Engine) receiveTrain(from order.ServerID, h frameHeader, frame []byte) 
 		return fmt.Errorf("%w: train %d in rotation %d, due in %d", order.ErrFrame, h.id,
 			h.rotation, rotation)
 	}
-	e.arrive(round, h, frame)
+	e.arrive(round, h, frame, e.loading[from])
+	return nil
+}
+
+// errNotPredecessor says that a frame of the ring came from a server that has none for this one.
+var errNotPredecessor = fmt.Errorf("%w: a train of a server that is not the predecessor",
+	order.ErrFrame)
+
+// load takes a wagon with a frame of its own. It belongs to the next train on the same lane.
+func (e *Engine) load(from order.ServerID, h frameHeader, frame []byte) error {
+	payload := frame[wagonFrameSize:len(frame):len(frame)]
+	switch {
+	case from != e.predecessor && !e.perfect:
+		return errNotPredecessor
+	case uint64(h.origin) >= uint64(e.n):
+		return fmt.Errorf("%w: a wagon of server %d in a group of %d", order.ErrFrame, h.origin,
+			e.n)
+	case len(payload) > e.config.MaxPayload:
+		return fmt.Errorf("%w: a wagon of %d bytes", order.ErrFrame, len(payload))
+	case len(e.loading[from]) == e.n:
+		return fmt.Errorf("%w: more wagons than servers, and no train", order.ErrFrame)
+	}
+	e.loading[from] = append(e.loading[from], relay{h.origin, h.round, payload, frame})
 	return nil
 }
 
 // answerStale is where a train ends that is not due. The printed algorithm answers it and takes it
 // for the last one (FaultStaleAnswered).
 func (e *Engine) answerStale(h frameHeader) {
-	if e.config.Fault == FaultStaleAnswered && e.stops[h.id].sent != nil {
-		e.send(e.successor, e.stops[h.id].sent)
+	if e.config.Fault == FaultStaleAnswered {
+		e.sendTrain(&e.stops[h.id])
 	}
 }
 
-// checkWagons checks the form of all wagons of a train before the first is taken.
-func (e *Engine) checkWagons(frame []byte) error {
-	seen := 0
+// checkWagons checks the form of all wagons of a train before the first is taken, and that those
+// with frames of their own are the ones that came before it.
+func (e *Engine) checkWagons(from order.ServerID, h frameHeader, frame []byte) error {
+	seen, loaded := 0, e.loading[from]
 	for at := wagonsAt(e.config.Layout); at < len(frame); {
 		wagon, whole := nextWagon(e.config.Layout, frame, at)
 		switch {
@@ -67,20 +90,35 @@ func (e *Engine) checkWagons(frame []byte) error {
 				wagon.origin, e.n)
 		case wagon.age > ageMax:
 			return fmt.Errorf("%w: a wagon that is %d rotations old", order.ErrFrame, wagon.age)
-		case len(wagon.whole) > wagonHeaderSize+e.config.MaxPayload:
-			return fmt.Errorf("%w: a wagon of %d bytes", order.ErrFrame, len(wagon.whole))
+		case wagon.size > e.config.MaxPayload:
+			return fmt.Errorf("%w: a wagon of %d bytes", order.ErrFrame, wagon.size)
 		}
 		if seen++; seen > e.n {
 			return fmt.Errorf("%w: more wagons than servers", order.ErrFrame)
 		}
-		at += len(wagon.whole)
+		at = wagon.next
+		if !wagon.apart {
+			continue
+		}
+		if len(loaded) == 0 || loaded[0].origin != wagon.origin ||
+			len(loaded[0].payload) != wagon.size || h.rotation <= uint64(wagon.age) ||
+			loaded[0].round != e.roundOf(h.id, h.rotation-uint64(wagon.age)) {
+			return fmt.Errorf("%w: a train without its wagon of server %d", order.ErrFrame,
+				wagon.origin)
+		}
+		loaded = loaded[1:]
+	}
+	if len(loaded) > 0 {
+		return fmt.Errorf("%w: %d wagons that their train does not have", order.ErrFrame,
+			len(loaded))
 	}
 	return nil
 }
 
-// arrive takes the train of the next round. Its arrival here proves that the train went round twice
-// since its round two rotations ago, so that round is A-delivered [TRAINS, section III-C].
-func (e *Engine) arrive(round order.Round, h frameHeader, frame []byte) {
+// arrive takes the train of the next round, and the wagons with frames of their own that came
+// before it. Its arrival here proves that the train went round twice since its round two rotations
+// ago, so that round is A-delivered [TRAINS, section III-C].
+func (e *Engine) arrive(round order.Round, h frameHeader, frame []byte, loaded []relay) {
 	s := &e.stops[h.id]
 	e.arrived = round
 	s.clock = h.clock + 1
@@ -94,9 +132,14 @@ func (e *Engine) arrive(round order.Round, h frameHeader, frame []byte) {
 	// A wagon's round does not depend on whether this server begins a rotation.
 	for at := wagonsAt(e.config.Layout); at < len(frame); {
 		wagon, _ := nextWagon(e.config.Layout, frame, at)
-		at += len(wagon.whole)
-		if h.rotation > uint64(wagon.age) {
-			e.takeWagon(s, wagon, e.roundOf(h.id, h.rotation-uint64(wagon.age)))
+		at = wagon.next
+		switch {
+		case wagon.apart:
+			e.takeWagon(s, loaded[0])
+			loaded = loaded[1:]
+		case h.rotation > uint64(wagon.age):
+			e.takeWagon(s, relay{origin: wagon.origin, payload: wagon.payload,
+				round: e.roundOf(h.id, h.rotation-uint64(wagon.age))})
 		}
 	}
 	if e.config.Fault == FaultOneRotation {
@@ -110,25 +153,25 @@ func (e *Engine) arrive(round order.Round, h frameHeader, frame []byte) {
 // takeWagon holds a wagon and notes it to be passed on, unless this server had it before. A wagon
 // is named by its origin and its round, so it is taken once, whichever way it came, and a wagon
 // whose origin left the ring ends where it is known already.
-func (e *Engine) takeWagon(s *stop, wagon wagonView, round order.Round) {
-	if e.config.Fault == FaultWagonUnderTrain {
-		round = e.arrived
+func (e *Engine) takeWagon(s *stop, wagon relay) {
+	if e.config.Fault == FaultWagonUnderTrain && wagon.frame == nil {
+		wagon.round = e.arrived
 	}
 	if e.config.Fault == FaultFilterByView && !s.view.has(wagon.origin) {
 		return
 	}
 	if e.config.Fault == FaultJoinerDelivers && int(e.self) == e.n-1 &&
 		e.arrived < e.config.FirstRound+e.trains {
-		s.relayed = append(s.relayed, relay{wagon.origin, round, wagon.whole})
+		s.relayed = append(s.relayed, wagon)
 		return
 	}
-	if e.hold(wagon.origin, round, wagon.whole) {
-		s.relayed = append(s.relayed, relay{wagon.origin, round, wagon.whole})
+	if e.hold(wagon.origin, wagon.round, wagon.payload) {
+		s.relayed = append(s.relayed, wagon)
 	}
 }
 
 // hold keeps a wagon until its round is A-delivered. It reports whether the wagon is new.
-func (e *Engine) hold(origin order.ServerID, round order.Round, whole []byte) bool {
+func (e *Engine) hold(origin order.ServerID, round order.Round, payload []byte) bool {
 	if round <= e.delivered {
 		return false
 	}
@@ -137,8 +180,8 @@ func (e *Engine) hold(origin order.ServerID, round order.Round, whole []byte) bo
 		return false
 	}
 	held.present |= one(origin)
-	held.wagons[origin] = whole
-	if len(whole) > wagonHeaderSize {
+	held.wagons[origin] = payload
+	if len(payload) > 0 {
 		held.payloads++
 		e.payloads++
 		e.keepGoing(round)
@@ -152,9 +195,7 @@ func (e *Engine) attach(payload []byte) {
 	round := e.attached + 1
 	if e.isAlone() {
 		e.arrived = max(e.arrived, round)
-		wagon := appendWagon(make([]byte, 0, wagonHeaderSize+len(payload)), e.config.Layout,
-			e.self, e.rotationOf(round), payload)
-		e.hold(e.self, round, wagon)
+		e.hold(e.self, round, append([]byte(nil), payload...))
 		e.attached = round
 		e.deliver(round)
 		return
@@ -179,33 +220,65 @@ func (e *Engine) pass(round order.Round, payload []byte, own bool) {
 	if e.config.Fault == FaultEmptyUnmarked && len(payload) == 0 {
 		own = false
 	}
+	if own {
+		s.relayed = append(s.relayed, e.ownWagon(round, payload))
+	}
+	clear(s.sent)
+	s.sent = s.sent[:0]
 	size := wagonsAt(layout)
 	for i := range s.relayed {
-		if s.relayed[i].origin != e.successor {
-			size += len(s.relayed[i].whole)
+		r := &s.relayed[i]
+		switch {
+		case r.origin == e.successor:
+		case r.frame != nil:
+			s.sent = append(s.sent, r.frame)
+			size += wagonHeaderSize
+		default:
+			size += wagonHeaderSize + len(r.payload)
 		}
-	}
-	if own {
-		size += wagonHeaderSize + len(payload)
 	}
 	frame := appendTrain(e.take(size), layout, e.config.Generation, uint8(id), s.clock, rotation)
 	for i := range s.relayed {
 		r := &s.relayed[i]
-		if r.origin != e.successor {
-			frame = appendRelayed(frame, layout, r.whole, uint8((round-r.round)/e.trains))
+		if r.origin == e.successor {
+			continue
 		}
-		r.whole = nil
+		frame = appendWagon(frame, layout, r.origin, e.rotationOf(r.round),
+			uint8((round-r.round)/e.trains), r.payload, r.frame != nil)
+		if own && i == len(s.relayed)-1 {
+			e.hold(e.self, round, r.copied(frame))
+		}
 	}
+	clear(s.relayed)
 	s.relayed = s.relayed[:0]
-	if own {
-		at := len(frame)
-		frame = appendWagon(frame, layout, e.self, rotation, payload)
-		e.hold(e.self, round, frame[at:len(frame):len(frame)])
-	}
 	finishTrain(frame, layout)
-	s.sent, s.view = frame, e.ring
+	s.sent, s.view = append(s.sent, frame), e.ring
 	e.attached = round
-	e.send(e.successor, frame)
+	e.sendTrain(s)
+}
+
+// ownWagon returns this server's wagon, with the caller's payload. Its own frame, if it gets one,
+// has a copy.
+func (e *Engine) ownWagon(round order.Round, payload []byte) relay {
+	r := relay{origin: e.self, round: round, payload: payload}
+	if e.config.Layout == LayoutHouse && len(payload) >= e.config.WagonFrameMin {
+		r.frame = appendWagonFrame(e.take(wagonFrameSize+len(payload)), e.config.Generation,
+			e.self, round, payload)
+	}
+	return r
+}
+
+// copied returns the payload of this server's wagon, whose memory is the caller's, where it is
+// copied: in the wagon's own frame or, without one, at the end of its train.
+func (r *relay) copied(train []byte) []byte {
+	in := train
+	switch {
+	case len(r.payload) == 0:
+		return nil
+	case r.frame != nil:
+		in = r.frame
+	}
+	return in[len(in)-len(r.payload) : len(in) : len(in)]
 }
 
 // take returns memory for a frame.

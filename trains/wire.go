@@ -20,12 +20,20 @@ import (
 //	19     8    rotation
 //	27     -    wagons
 //
-//	a wagon
-//	offset size
-//	0      2    origin
-//	2      1    rotations since the origin attached it, 0 or 1
-//	3      4    length of the payload
-//	7      -    payload
+//	a wagon of a train                      a wagon's own frame
+//	offset size                             offset size
+//	0      2    origin                      0      1    kind, 3
+//	2      1    rotations since the origin  1      1    zero
+//	            attached it, 0 or 1         2      8    generation
+//	3      4    length of the payload,      10     2    origin
+//	            highest bit: own frame      12     8    round
+//	7      -    payload                     20     -    payload, one byte or more
+//
+// A wagon with a large payload has a frame of its own, which its origin makes and all servers pass
+// on as it is: nobody copies the payload. It goes on the lane before its train. In the train the
+// highest bit of the length says so, and the payload is left out. The own frames since the last
+// train are those of the train, in its order. A train that lists others is refused, so that no gap
+// in a lane can take a wagon away from its train.
 //
 // In the paper's layout numbers are big-endian, clock and rotations are their lowest bytes, and all
 // lengths count the whole train or wagon [TRAINS, appendix A]:
@@ -49,10 +57,12 @@ const (
 	paperWakeSize  = 15
 	// wagonHeaderSize is the same in both layouts.
 	wagonHeaderSize = 7
+	// wagonFrameSize is the header of a wagon's own frame.
+	wagonFrameSize = 20
+	// ownFrame is the bit of a wagon's length that says that the payload has a frame of its own.
+	ownFrame = 1 << 31
 	// messageHeaderSize is the header of a message in the paper's wagons.
 	messageHeaderSize = 5
-	// age is the offset of a wagon's rotations in the house's layout.
-	ageAt = 2
 	// ageMax is the most rotations that a wagon travels. It may be in sight of the server that
 	// begins a rotation right before it has been everywhere.
 	ageMax = 1
@@ -66,6 +76,8 @@ const (
 	kindTrain frameKind = 1
 	// kindWake asks the servers with resting trains to let them go (rest.go).
 	kindWake frameKind = 2
+	// kindWagon is a wagon of the train that follows on the same lane.
+	kindWagon frameKind = 3
 )
 
 // frameHeader is a decoded frame without its wagons. Only the fields of its kind are set. In the
@@ -77,15 +89,20 @@ type frameHeader struct {
 	clock      uint64
 	rotation   uint64
 	round      order.Round
+	origin     order.ServerID
 }
 
-// wagonView is a wagon in a frame's memory.
+// wagonView is a wagon in a train's memory.
 type wagonView struct {
 	origin order.ServerID
 	// age is how many rotations ago the origin attached it, seen from its train.
 	age uint8
-	// whole is the wagon with its header.
-	whole []byte
+	// size is the length of the payload. If apart is set, the payload is in a frame of its own.
+	size    int
+	apart   bool
+	payload []byte
+	// next is where the next wagon of the train begins.
+	next int
 }
 
 // FrameSizeMax returns the size in bytes of the largest frame of a ring whose payloads are bounded
@@ -98,7 +115,7 @@ func FrameSizeMax(servers, maxPayload int) int {
 // rest of it. A driver needs it to keep the frames of a generation that has yet to start here. An
 // error wraps order.ErrFrame. No error does not mean that the frame is well formed.
 func FrameGeneration(frame []byte) (uint64, error) {
-	if len(frame) < houseWakeSize || frame[0] != byte(kindTrain) && frame[0] != byte(kindWake) {
+	if len(frame) < houseWakeSize || frame[0] < byte(kindTrain) || frame[0] > byte(kindWagon) {
 		return 0, fmt.Errorf("%w: %d bytes without the header of a train", order.ErrFrame,
 			len(frame))
 	}
@@ -122,6 +139,9 @@ func decodeHeader(layout Layout, frame []byte) (frameHeader, error) {
 		h.id = frame[10]
 		h.clock = binary.LittleEndian.Uint64(frame[11:])
 		h.rotation = binary.LittleEndian.Uint64(frame[19:])
+	case h.kind == kindWagon && len(frame) > wagonFrameSize:
+		h.origin = order.ServerID(binary.LittleEndian.Uint16(frame[10:]))
+		h.round = order.Round(binary.LittleEndian.Uint64(frame[12:]))
 	default:
 		return frameHeader{}, fmt.Errorf("%w: kind %d with %d bytes", order.ErrFrame, frame[0],
 			len(frame))
@@ -157,35 +177,37 @@ func wagonsAt(layout Layout) int {
 }
 
 // nextWagon decodes the wagon at an offset of a train. It reports false if there is no whole wagon.
+// The payload is nil if it is empty or has a frame of its own. An append to it cannot write into
+// the frame.
 func nextWagon(layout Layout, frame []byte, at int) (wagonView, bool) {
 	if len(frame)-at < wagonHeaderSize {
 		return wagonView{}, false
 	}
+	var w wagonView
+	size := int64(0)
 	if layout == LayoutPaper {
-		size := int64(binary.BigEndian.Uint32(frame[at:]))
-		if size < wagonHeaderSize || size > int64(len(frame)-at) {
-			return wagonView{}, false
-		}
-		end := at + int(size)
-		return wagonView{order.ServerID(binary.BigEndian.Uint16(frame[at+4:])),
-			frame[9] - frame[at+6], frame[at:end:end]}, true
+		size = int64(binary.BigEndian.Uint32(frame[at:])) - wagonHeaderSize
+		w.origin = order.ServerID(binary.BigEndian.Uint16(frame[at+4:]))
+		w.age = frame[9] - frame[at+6]
+	} else {
+		length := binary.LittleEndian.Uint32(frame[at+3:])
+		size, w.apart = int64(length&^ownFrame), length&ownFrame != 0
+		w.origin = order.ServerID(binary.LittleEndian.Uint16(frame[at:]))
+		w.age = frame[at+2]
 	}
-	size := int64(binary.LittleEndian.Uint32(frame[at+3:]))
-	if size > int64(len(frame)-at-wagonHeaderSize) {
+	w.size, w.next = int(size), at+wagonHeaderSize
+	switch {
+	case w.apart && size == 0 || size < 0:
+		return wagonView{}, false
+	case w.apart || size == 0:
+		return w, true
+	case size > int64(len(frame)-w.next):
 		return wagonView{}, false
 	}
-	end := at + wagonHeaderSize + int(size)
-	return wagonView{order.ServerID(binary.LittleEndian.Uint16(frame[at:])), frame[at+ageAt],
-		frame[at:end:end]}, true
-}
-
-// payloadOf returns the payload of a wagon, nil if it is empty. An append to it cannot write into
-// the frame.
-func payloadOf(wagon []byte) []byte {
-	if len(wagon) <= wagonHeaderSize {
-		return nil
-	}
-	return wagon[wagonHeaderSize:]
+	from := w.next
+	w.next += w.size
+	w.payload = frame[from:w.next:w.next]
+	return w, true
 }
 
 // appendTrain appends the header of a train. In the paper's layout the length follows with
@@ -209,27 +231,31 @@ func finishTrain(frame []byte, layout Layout) {
 	}
 }
 
-// appendRelayed appends a wagon of another server as it was received, with its age as it is now.
-func appendRelayed(b []byte, layout Layout, wagon []byte, age uint8) []byte {
-	at := len(b)
-	b = append(b, wagon...)
-	if layout == LayoutHouse {
-		b[at+ageAt] = age
-	}
-	return b
-}
-
-// appendWagon appends a wagon that its origin attaches now.
-func appendWagon(b []byte, layout Layout, origin order.ServerID, rotation uint64,
-	payload []byte) []byte {
+// appendWagon appends a wagon that its origin attached in a rotation, an age of rotations ago. If
+// apart is set, the payload is left out, since it has a frame of its own.
+func appendWagon(b []byte, layout Layout, origin order.ServerID, rotation uint64, age uint8,
+	payload []byte, apart bool) []byte {
 	if layout == LayoutPaper {
 		b = binary.BigEndian.AppendUint32(b, uint32(wagonHeaderSize+len(payload)))
 		b = binary.BigEndian.AppendUint16(b, uint16(origin))
 		return append(append(b, byte(rotation)), payload...)
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(origin))
-	b = append(b, 0)
+	b = append(b, age)
+	if apart {
+		return binary.LittleEndian.AppendUint32(b, uint32(len(payload))|ownFrame)
+	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	return append(b, payload...)
+}
+
+// appendWagonFrame appends the frame of a wagon that has one of its own.
+func appendWagonFrame(b []byte, generation uint64, origin order.ServerID, round order.Round,
+	payload []byte) []byte {
+	b = append(b, byte(kindWagon), 0)
+	b = binary.LittleEndian.AppendUint64(b, generation)
+	b = binary.LittleEndian.AppendUint16(b, uint16(origin))
+	b = binary.LittleEndian.AppendUint64(b, uint64(round))
 	return append(b, payload...)
 }
 

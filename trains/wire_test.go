@@ -17,9 +17,10 @@ func drawTrain(t *rapid.T, layout Layout) []byte {
 		rapid.Byte().Draw(t, "id"), rapid.Uint64().Draw(t, "clock"),
 		rapid.Uint64().Draw(t, "rotation"))
 	for range rapid.IntRange(0, 5).Draw(t, "wagons") {
-		wagon := appendWagon(nil, layout, order.ServerID(rapid.IntRange(0, 63).Draw(t, "origin")),
-			rapid.Uint64().Draw(t, "attached"), rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "say"))
-		frame = appendRelayed(frame, layout, wagon, rapid.Byte().Draw(t, "age"))
+		payload := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "say")
+		frame = appendWagon(frame, layout, order.ServerID(rapid.IntRange(0, 63).Draw(t, "origin")),
+			rapid.Uint64().Draw(t, "attached"), rapid.Byte().Draw(t, "age"), payload,
+			layout == LayoutHouse && len(payload) > 0 && rapid.Bool().Draw(t, "apart"))
 	}
 	finishTrain(frame, layout)
 	return frame
@@ -31,8 +32,12 @@ func encodeAgain(layout Layout, frame []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	if h.kind == kindWake {
+	switch h.kind {
+	case kindWake:
 		return encodeWake(layout, h.generation, h.round)
+	case kindWagon:
+		return appendWagonFrame(nil, h.generation, h.origin, h.round, frame[wagonFrameSize:])
+	case kindTrain:
 	}
 	again := appendTrain(nil, layout, h.generation, h.id, h.clock, h.rotation)
 	for at := wagonsAt(layout); at < len(frame); {
@@ -40,10 +45,13 @@ func encodeAgain(layout Layout, frame []byte) []byte {
 		if !whole {
 			return nil
 		}
-		at += len(wagon.whole)
-		made := appendWagon(nil, layout, wagon.origin, h.rotation-uint64(wagon.age),
-			payloadOf(wagon.whole))
-		again = appendRelayed(again, layout, made, wagon.age)
+		at = wagon.next
+		payload := wagon.payload
+		if wagon.apart {
+			payload = make([]byte, wagon.size)
+		}
+		again = appendWagon(again, layout, wagon.origin, h.rotation-uint64(wagon.age), wagon.age,
+			payload, wagon.apart)
 	}
 	finishTrain(again, layout)
 	return again
@@ -58,13 +66,19 @@ func TestFramesAreEncodedAsDecoded(t *testing.T) {
 				t.Fatalf("%x becomes %x", frame, again)
 			}
 			generation := rapid.Uint64().Draw(t, "generation")
-			frame = encodeWake(layout, generation, order.Round(rapid.Uint64().Draw(t, "round")))
-			if again := encodeAgain(layout, frame); !bytes.Equal(frame, again) {
-				t.Fatalf("%x becomes %x", frame, again)
+			round := order.Round(rapid.Uint64().Draw(t, "round"))
+			frames := [][]byte{encodeWake(layout, generation, round)}
+			if layout == LayoutHouse {
+				frames = append(frames, appendWagonFrame(nil, generation, 7, round, []byte("say")))
 			}
-			read, err := FrameGeneration(frame)
-			if layout == LayoutHouse && (err != nil || read != generation) {
-				t.Fatalf("generation %d: %v", read, err)
+			for _, frame := range frames {
+				if again := encodeAgain(layout, frame); !bytes.Equal(frame, again) {
+					t.Fatalf("%x becomes %x", frame, again)
+				}
+				read, err := FrameGeneration(frame)
+				if layout == LayoutHouse && (err != nil || read != generation) {
+					t.Fatalf("generation %d: %v", read, err)
+				}
 			}
 		})
 	}
@@ -78,11 +92,12 @@ func FuzzReceive(f *testing.F) {
 		finishTrain(frame, layout)
 		f.Add(uint8(layout), frame)
 		frame = appendTrain(nil, layout, 0, 0, 9, 1)
-		frame = appendWagon(frame, layout, 2, 1, []byte("hello"))
+		frame = appendWagon(frame, layout, 2, 1, 0, []byte("hello"), layout == LayoutHouse)
 		finishTrain(frame, layout)
 		f.Add(uint8(layout), frame)
 		f.Add(uint8(layout), encodeWake(layout, 0, 7))
 	}
+	f.Add(uint8(LayoutHouse), appendWagonFrame(nil, 0, 2, 1, []byte("hello")))
 	f.Fuzz(func(t *testing.T, layout uint8, frame []byte) {
 		layout %= uint8(layoutEnd)
 		if again := encodeAgain(Layout(layout), frame); again != nil && !bytes.Equal(again, frame) {
@@ -96,7 +111,8 @@ func FuzzReceive(f *testing.F) {
 			}
 			first := appendTrain(nil, Layout(layout), 0, 0, 2, 0)
 			finishTrain(first, Layout(layout))
-			for _, received := range [][]byte{frame, first, frame, frame} {
+			own := appendWagonFrame(nil, 0, 2, 1, []byte("hello"))
+			for _, received := range [][]byte{frame, first, own, frame, frame} {
 				err := e.Receive(2, received)
 				if err != nil && !errors.Is(err, order.ErrFrame) &&
 					!errors.Is(err, order.ErrHalted) {
@@ -128,7 +144,7 @@ func TestPaperLayout(t *testing.T) {
 	}
 	frame := appendTrain(nil, LayoutPaper, 0, 1, 2, 3)
 	for origin := range order.ServerID(wagons) {
-		frame = appendWagon(frame, LayoutPaper, origin, 3, payload)
+		frame = appendWagon(frame, LayoutPaper, origin, 3, 0, payload, false)
 	}
 	finishTrain(frame, LayoutPaper)
 	for left := payload; len(left) > 0; {
@@ -156,11 +172,15 @@ func TestReadTrain(t *testing.T) {
 	t.Parallel()
 	for layout := range layoutEnd {
 		frame := appendTrain(nil, layout, 0, 1, 9, 4)
-		frame = appendWagon(frame, layout, 2, 4, []byte("hello"))
-		frame = appendWagon(frame, layout, 0, 4, nil)
-		finishTrain(frame, layout)
+		frame = appendWagon(frame, layout, 2, 4, 0, []byte("hello"), false)
+		frame = appendWagon(frame, layout, 0, 4, 0, nil, false)
 		want := Train{ID: 1, Clock: 9, Rotation: 4,
-			Wagons: []Wagon{{2, 4, []byte("hello")}, {0, 4, nil}}}
+			Wagons: []Wagon{{2, 4, 5, []byte("hello")}, {0, 4, 0, nil}}}
+		if layout == LayoutHouse {
+			frame = appendWagon(frame, layout, 1, 3, 1, []byte("elsewhere"), true)
+			want.Wagons = append(want.Wagons, Wagon{1, 3, 9, nil})
+		}
+		finishTrain(frame, layout)
 		if got, whole := ReadTrain(layout, frame); !whole || !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: %+v, want %+v", layout, got, want)
 		}
@@ -168,7 +188,8 @@ func TestReadTrain(t *testing.T) {
 			t.Errorf("%v: a wake is %+v", layout, got)
 		}
 	}
-	cut := appendWagon(appendTrain(nil, LayoutHouse, 0, 1, 9, 4), LayoutHouse, 2, 4, []byte("x"))
+	cut := appendWagon(appendTrain(nil, LayoutHouse, 0, 1, 9, 4), LayoutHouse, 2, 4, 0,
+		[]byte("x"), false)
 	if got, whole := ReadTrain(LayoutHouse, cut[:len(cut)-1]); whole {
 		t.Errorf("a part of a wagon is %+v", got)
 	}

@@ -115,7 +115,7 @@ var broadcastBugs = map[place][]broadcastBug{
 		{order.SetAgreement, trains.FaultFilterByView, 5, 5, sim.FaultCrash},
 		{sim.Progress, trains.FaultStaleAnswered, 5, 5, sim.FaultCrash},
 		{sim.Accuracy, trains.FaultClockNotStrict, 5, 2, sim.FaultCrash},
-		{sim.Contract, trains.FaultClockNotStrict, 5, 50, sim.FaultCrash},
+		{sim.Contract, trains.FaultClockNotStrict, 5, 11, sim.FaultCrash},
 		{order.Integrity, trains.FaultWagonUnderTrain, 3, 9, sim.FaultCrash},
 		{order.Validity, trains.FaultResendSome, 5, 2, sim.FaultCrash},
 	},

@@ -12,7 +12,7 @@ import (
 
 // allConcurGroup returns a group of one of AllConcur's engines, or of several side by side.
 func allConcurGroup(o Options) (*model, error) {
-	if o.Trains != 0 || o.EonEnds || o.TrainsFault != trains.FaultNone {
+	if o.Trains != 0 || o.EonEnds || o.WagonFrames || o.TrainsFault != trains.FaultNone {
 		return nil, fmt.Errorf("%w: %s has no trains", ErrOptions, o.Engine)
 	}
 	reliable, err := digraph.Reliable(o.Servers, digraph.Target{})

@@ -54,9 +54,11 @@ type Options struct {
 	InterleaveFault interleave.Fault
 	// Trains is the number of trains of a ring, for package trains; 0 means trains.TrainsDefault.
 	// EonEnds lets the ring's eon end: its first round with a payload changes the group.
-	// TrainsFault plants a bug in every server of a ring.
+	// WagonFrames gives each wagon with a payload a frame of its own. TrainsFault plants a bug in
+	// every server of a ring.
 	Trains      int
 	EonEnds     bool
+	WagonFrames bool
 	TrainsFault trains.Fault
 	// JudgeUniform requires uniform agreement even of non-uniform broadcast, to show what it lacks.
 	JudgeUniform bool

@@ -40,6 +40,9 @@ func ringGroup(o Options) (*model, error) {
 		return nil, fmt.Errorf("%w: %s needs a perfect detector or an eventually perfect one",
 			ErrOptions, trains.EngineName)
 	}
+	if o.WagonFrames {
+		config.WagonFrameMin = 1
+	}
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}

@@ -53,6 +53,32 @@ func TestRings(t *testing.T) {
 	}
 }
 
+// TestRingsWithWagonFrames visits everything that small rings can do in which each wagon with a
+// payload has a frame of its own. A server may crash between the frames of a train.
+func TestRingsWithWagonFrames(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		detector                         allconcur.Detector
+		servers, trains, rounds, crashes int
+	}{
+		{allconcur.DetectorPerfect, 2, 1, 1, 1}, {allconcur.DetectorPerfect, 2, 2, 2, 1},
+		{allconcur.DetectorPerfect, 3, 1, 1, 1}, {allconcur.DetectorPerfect, 3, 1, 2, 2},
+		{allconcur.DetectorPerfect, 3, 2, 1, 1}, {allconcur.DetectorEventual, 3, 1, 2, 1},
+	} {
+		t.Run(fmt.Sprintf("%v/%d servers/%d trains/%d rounds/%d crashes", c.detector, c.servers,
+			c.trains, c.rounds, c.crashes), func(t *testing.T) {
+			t.Parallel()
+			options := ring(c.detector, c.servers, c.trains, c.rounds, c.crashes)
+			without := mustHold(t, options)
+			options.WagonFrames = true
+			if result := mustHold(t, options); result.Ends == 0 ||
+				result.Stalled > 0 != (without.Stalled > 0) || result.States <= without.States {
+				t.Errorf("%+v, and with wagons in their trains %+v", result, without)
+			}
+		})
+	}
+}
+
 // TestRingsUnderEventualDetector visits everything that three servers can do under ◇P. Every
 // interleaving is taken separately, since the votes that are judged are those of several servers at
 // a time. False suspicions alone stop nothing.
