@@ -10,7 +10,7 @@ const (
 	wagonMessage     = 5 // of each message in a wagon
 	// In trains.LayoutHouse, a wagon with a payload of so many bytes has a frame of its own, with a
 	// header beside the one in its train.
-	wagonFrameMin    = 8 << 10
+	wagonFrameMin    = 4 << 10
 	wagonFrameHeader = 20
 	lcrHeader        = 24
 	lcrClockEntry    = 4

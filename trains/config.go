@@ -29,7 +29,7 @@ const (
 	MaxPayloadLimit = 1 << 30
 	// WagonFrameMinDefault is the size of a payload, in bytes, from which its wagon has a frame of
 	// its own if Config.WagonFrameMin is 0. Below it a copy costs less than one more frame.
-	WagonFrameMinDefault = 8 << 10
+	WagonFrameMinDefault = 4 << 10
 )
 
 // ErrConfig says that a Config is not valid; match it with errors.Is.
