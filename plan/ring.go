@@ -21,47 +21,96 @@ const (
 // so a wagon's own server does so after two rotations. The last server of the ring is the last one:
 // it does so after 5n/2 - 1/2 hops on average [TRAINS, Table III], and 3n - 1 for the first server.
 func ring(d Deployment, servers, payload int) (Engine, error) {
-	// A train leaves a server with all wagons but that of the successor.
-	frame := houseTrainHeader + (servers-1)*(wagonHeader+payload)
-	c, err := newCarrier(d, servers, frame-messageHeader)
+	frames, err := ringFramesOf(d, servers, payload)
 	if err != nil {
 		return Engine{}, err
 	}
-	hops, toLast, l := time.Duration(0), time.Duration(0), c.newLoad()
+	hops, toLast := time.Duration(0), time.Duration(0)
 	for v := range servers {
-		hop := c.way(v, (v+1)%servers)
+		hop := frames.way(v, (v+1)%servers)
 		hops += hop
 		if v < servers-1 {
 			toLast += time.Duration(v+1) * hop // on the ways of all servers up to this one
 		}
-		c.add(&l, v, (v+1)%servers, RingTrains)
 	}
 	toLast /= time.Duration(servers)
 	rotation, bound := hops, ResourceDepth
-	fibre, gateway := c.far(l)
-	for _, each := range []struct {
-		resource Resource
-		busy     time.Duration
-	}{
-		{ResourceProcessor, 2 * RingTrains * c.overhead},
-		{ResourceLink, RingTrains * c.model.HostRate.Serialisation(c.wire)},
-		{ResourceFibre, fibre}, {ResourceGateway, gateway}, {ResourceWindow, l.connection},
-	} {
+	for _, each := range frames.busy() {
 		if each.busy > rotation {
 			rotation, bound = each.busy, each.resource
 		}
 	}
 	stretch := float64(rotation) / float64(hops)
-	longest := hops - c.way(servers-1, 0)
+	longest := hops - frames.way(servers-1, 0)
 	return Engine{
 		Latency:  2 * rotation,
 		All:      2*rotation + time.Duration(stretch*float64(toLast)),
 		Worst:    2*rotation + time.Duration(stretch*float64(longest)),
 		Messages: float64(RingTrains*servers) / rotation.Seconds(), Outstanding: 2 * RingTrains,
-		Bound: bound, Wire: float64(c.wire) / float64(payload),
+		Bound: bound, Wire: float64(frames.wire()) / float64(payload),
 		Repair:    rotation - rotation/time.Duration(servers),
 		Tolerated: servers - 1, Detector: DetectorPerfect,
 	}, nil
+}
+
+// ringFrames are the frames in which a train leaves a server, with all wagons but that of the
+// successor: wagons with frames of their own, if the payload is large, and then the train.
+type ringFrames struct {
+	wagons       int
+	wagon, train carrier
+}
+
+func ringFramesOf(d Deployment, servers, payload int) (f ringFrames, err error) {
+	bytes := houseTrainHeader + (servers-1)*wagonHeader
+	if payload < wagonFrameMin {
+		bytes += (servers - 1) * payload
+	} else {
+		f.wagons = servers - 1
+		if f.wagon, err = newCarrier(d, servers, wagonFrameHeader+payload-messageHeader); err != nil {
+			return ringFrames{}, err
+		}
+	}
+	f.train, err = newCarrier(d, servers, bytes-messageHeader)
+	return f, err
+}
+
+// way returns the time of a hop. The frames of wagons follow each other as quickly as a processor
+// or a link takes them, and the small one of the train follows the last of them.
+func (f *ringFrames) way(from, to int) time.Duration {
+	if f.wagons == 0 {
+		return f.train.way(from, to)
+	}
+	return time.Duration(f.wagons-1)*max(f.wagon.overhead, f.wagon.link()) +
+		f.wagon.way(from, to) + max(f.train.overhead, f.train.link())
+}
+
+// wire returns the bytes of a hop on a link.
+func (f *ringFrames) wire() int { return f.wagons*f.wagon.wire + f.train.wire }
+
+// busy lists how long a rotation of all trains keeps resources busy.
+func (f *ringFrames) busy() busy {
+	n := f.train.servers
+	all := busy{
+		{resource: ResourceProcessor, busy: f.train.overhead * time.Duration(
+			2*RingTrains*(f.wagons+1))},
+		{resource: ResourceLink, busy: RingTrains * f.train.model.HostRate.Serialisation(f.wire())},
+		{resource: ResourceFibre}, {resource: ResourceGateway}, {resource: ResourceWindow},
+	}
+	add := func(c *carrier, frames int) {
+		l := c.newLoad()
+		for v := range n {
+			c.add(&l, v, (v+1)%n, RingTrains*frames)
+		}
+		fibre, gateway := c.far(l)
+		all[2].busy += fibre
+		all[3].busy += gateway
+		all[4].busy += l.connection
+	}
+	add(&f.train, 1)
+	if f.wagons > 0 {
+		add(&f.wagon, f.wagons)
+	}
+	return all
 }
 
 // ringFits returns why a ring cannot have this many servers, or "".
