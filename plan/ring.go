@@ -61,16 +61,16 @@ type ringFrames struct {
 }
 
 func ringFramesOf(d Deployment, servers, payload int) (f ringFrames, err error) {
-	bytes := houseTrainHeader + (servers-1)*wagonHeader
+	train, wagon := houseTrainHeader+(servers-1)*wagonHeader, wagonFrameHeader+payload
 	if payload < wagonFrameMin {
-		bytes += (servers - 1) * payload
+		train += (servers - 1) * payload
 	} else {
 		f.wagons = servers - 1
-		if f.wagon, err = newCarrier(d, servers, wagonFrameHeader+payload-messageHeader); err != nil {
+		if f.wagon, err = newCarrier(d, servers, wagon-messageHeader); err != nil {
 			return ringFrames{}, err
 		}
 	}
-	f.train, err = newCarrier(d, servers, bytes-messageHeader)
+	f.train, err = newCarrier(d, servers, train-messageHeader)
 	return f, err
 }
 
