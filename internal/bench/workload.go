@@ -225,7 +225,10 @@ func (w *workload) pack(batch, requests []byte) []byte {
 // unpack hands over the requests of a batch one by one. It returns their number and their bytes.
 func (w *workload) unpack(batch []byte) (requests, bytes uint64, err error) {
 	for len(batch) > 0 {
-		length, prefix := binary.Uvarint(batch)
+		length, prefix := uint64(batch[0]), 1
+		if length >= 0x80 { // a length of one byte needs no call
+			length, prefix = binary.Uvarint(batch)
+		}
 		if prefix <= 0 || length == 0 || length > uint64(len(batch)-prefix) {
 			return 0, 0, w.notPacked()
 		}
