@@ -50,6 +50,7 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		l.admit(e)
 	case shard.Suspect:
 		l.detector.Lost(uint64(e.Run), e.Server, errLeft)
+		l.driver.Probe(uint64(e.Run))
 	case shard.Stored:
 		l.node.pipeline.PeerStored(uint64(e.Run), e.Server, ledger.Height(e.Height))
 	case shard.KnowDurable:

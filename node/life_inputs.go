@@ -191,8 +191,8 @@ func (l *life) progressThen(ago int) shard.Input {
 	}
 	progressed := shard.Progressed{
 		Run: group.Run, Waiting: max(0, int(status.Stalled(time.Now())/tickEvery)-ago),
-		Outside: status.OutsideMajority,
-		Round:   status.Engine.Round, Awaited: status.Engine.Awaited,
+		Outside: status.OutsideMajority, Relayed: status.Relayed, Stuck: status.Stuck,
+		Round: status.Engine.Round, Awaited: status.Engine.Awaited,
 	}
 	left := map[order.ServerID]bool{}
 	for _, server := range status.Engine.Members {

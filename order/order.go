@@ -149,6 +149,14 @@ type Prober interface {
 	Probe()
 }
 
+// Relay is an engine whose messages go from server to server, all around. The servers that one
+// waits for are then not known to be the slow ones.
+type Relay interface {
+	// Stuck reports whether the server waits, and cannot go on if its suspicions are right: nothing
+	// goes on without the suspected servers. The group has to begin anew without them.
+	Stuck() bool
+}
+
 // Borrower is a Broadcaster that can say when it has no further use for a frame.
 type Borrower interface {
 	Broadcaster

@@ -36,13 +36,15 @@ func (l *lag) count() int { return bits.OnesCount64(l.ticks & (1<<lagWindow - 1)
 
 // watchLags records which member the rounds waited for in this tick, and benches a member that held
 // them up for too long. If several members are awaited at once, the machine or the network is slow
-// rather than one member.
+// rather than one member. If messages go from member to member, all wait for one, and none knows for
+// which: nobody is benched.
 func (m *Member) watchLags(in Progressed) {
 	for i := range m.lags {
 		m.lags[i].ticks <<= 1
 	}
 	m.lags = slices.DeleteFunc(m.lags, func(l lag) bool { return l.ticks&(1<<lagWindow-1) == 0 })
-	if in.Waiting < 1 || len(in.Awaited) != 1 || in.Awaited[0] == m.config.Self {
+	if in.Waiting < 1 || len(in.Awaited) != 1 || in.Awaited[0] == m.config.Self ||
+		in.Relayed {
 		return
 	}
 	slow := in.Awaited[0]

@@ -215,8 +215,11 @@ func (m *Member) onProgressed(in Progressed) {
 	m.watchLags(in)
 	heard := m.majorityHeard()
 	outside := in.Outside || !heard
-	stalled := in.Waiting > m.config.Timing.Stall || outside && in.Waiting > m.config.Timing.Outside
+	stalled := in.Waiting > m.config.Timing.Stall ||
+		outside && in.Waiting > m.config.Timing.Outside ||
+		in.Stuck && in.Waiting > m.config.Timing.Stuck
 	m.synod.Stalled(stalled)
+	m.synod.Stuck(stalled && in.Stuck)
 	was := m.stalled
 	if m.stalled = stalled; was != stalled {
 		m.stalledAt = m.now
@@ -235,6 +238,8 @@ func (m *Member) onProgressed(in Progressed) {
 		if outside {
 			// A majority is heard all the same.
 			said = "outside of the majority, perhaps by wrong suspicions alone"
+		} else if in.Stuck {
+			said = "no progress without suspected nodes"
 		}
 		m.setMode(Halted, reason, "%s: round %d waits for nodes %v; a majority of the %d nodes "+
 			"will start a new generation",

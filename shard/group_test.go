@@ -165,6 +165,10 @@ func TestStalls(t *testing.T) {
 			Ordering, ""},
 		"too long outside": {nil, Progressed{Run: run, Waiting: timing.Outside + 1, Outside: true},
 			Halted, "outside of the majority, perhaps by wrong suspicions"},
+		"waits, stuck": {nil, Progressed{Run: run, Waiting: timing.Stuck, Stuck: true},
+			Ordering, ""},
+		"is stuck": {nil, Progressed{Run: run, Waiting: timing.Stuck + 1, Stuck: true},
+			Halted, "no progress without suspected nodes"},
 		"hears no majority": {func(m *Member) {
 			m.peer(1).linked, m.peer(2).linked = false, false
 		}, Progressed{Run: run, Waiting: timing.Outside + 1}, Halted,

@@ -354,7 +354,8 @@ func (h *hostile) engineSays() {
 		h.chain.stored = h.chain.height
 	default:
 		h.step(Progressed{
-			Run: g.Run, Waiting: h.choose(40), Outside: h.chance(4), Awaited: []order.ServerID{1},
+			Run: g.Run, Waiting: h.choose(40), Outside: h.chance(4), Relayed: h.chance(4),
+			Stuck: h.chance(4), Awaited: []order.ServerID{1},
 		})
 	}
 }

@@ -45,6 +45,9 @@ type Progressed struct {
 	Waiting int
 	// Outside says that the engine knows that it is outside of the majority.
 	Outside bool
+	// Relayed says that messages go from member to member, so that Awaited are not known to be the
+	// slow ones. Stuck says that the engine does not go on without the members that it suspects.
+	Relayed, Stuck bool
 	// Round is the round that waits, and Awaited are the servers it waits for.
 	Round   order.Round
 	Awaited []order.ServerID

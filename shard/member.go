@@ -28,7 +28,8 @@ type Timing struct {
 	Announce, Rest int
 	// Stall is how long a group may make no progress before its members may be asked to start anew
 	// without it. Outside is the same for a member that knows that it is outside of the majority.
-	Stall, Outside int
+	// Stuck is the same for a member that does not go on without members that it suspects.
+	Stall, Outside, Stuck int
 	// Full is how long a member with a full disk holds up its group before it steps out of the
 	// group.
 	Full int
@@ -52,7 +53,8 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Rest: 10, Stall: 20, Outside: 10,
-		Full: 5, Base: 150,
+		Stuck: 1,
+		Full:  5, Base: 150,
 		Enter: 10, Mark: 20, Bench: 10, Trouble: 600, Steady: 30, Gap: 8, Removed: 10, Leaver: 30,
 	}
 }
@@ -104,8 +106,8 @@ var ErrConfig = errors.New("shard: wrong configuration")
 
 func (t Timing) check() error {
 	for _, ticks := range []int{
-		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Rest, t.Stall, t.Outside, t.Full, t.Base,
-		t.Enter, t.Mark, t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
+		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Rest, t.Stall, t.Outside, t.Stuck, t.Full,
+		t.Base, t.Enter, t.Mark, t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
 	} {
 		if ticks < 1 {
 			return fmt.Errorf("%w: a time of %d ticks; want at least one", ErrConfig, ticks)

@@ -11,7 +11,7 @@ func TestTimesAreChecked(t *testing.T) {
 	var timing Timing
 	times := []*int{
 		&timing.Grace, &timing.Patience, &timing.Hearsay, &timing.Announce, &timing.Rest,
-		&timing.Stall, &timing.Outside, &timing.Full, &timing.Base,
+		&timing.Stall, &timing.Outside, &timing.Stuck, &timing.Full, &timing.Base,
 		&timing.Enter, &timing.Mark, &timing.Bench, &timing.Trouble, &timing.Steady, &timing.Gap,
 		&timing.Removed, &timing.Leaver,
 	}

@@ -157,6 +157,8 @@ func TestLagsAreForgotten(t *testing.T) {
 	for _, p := range []Progressed{
 		{Awaited: []order.ServerID{1}}, {Waiting: 1, Awaited: []order.ServerID{1, 2}},
 		{Waiting: 1, Awaited: []order.ServerID{0}}, {Waiting: 1},
+		{Waiting: 9, Awaited: []order.ServerID{1}, Relayed: true},
+		{Waiting: 9, Awaited: []order.ServerID{1}, Relayed: true, Stuck: true},
 	} {
 		if m.watchLags(p); len(m.Lags()) != 0 {
 			t.Errorf("%+v: %v", p, m.Lags())

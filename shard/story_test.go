@@ -179,7 +179,7 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		return []Input{ended}
 	case "waits":
 		progressed := Progressed{Run: s.member.group.Run, Waiting: integer(t, d, "ticks", 0),
-			Outside: d.HasArg("outside"),
+			Outside: d.HasArg("outside"), Relayed: d.HasArg("relayed"), Stuck: d.HasArg("stuck"),
 			Awaited: servers(t, d, "for"), Removed: servers(t, d, "removed")}
 		return []Input{progressed, Tick{}}
 	case "accept":

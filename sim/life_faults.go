@@ -312,10 +312,8 @@ func (s *simulation) review(observer, target order.ServerID) {
 func (s *simulation) lifeSuspects(p *process, target order.ServerID) {
 	if s.watches(p.self, target) && s.bad(p.self, target) {
 		s.trace.Say(s.now, "%d hears that %d left the run", p.self, target)
-		if prober, probes := p.engine.(order.Prober); probes && p.suspects[target] {
-			prober.Probe()
-		}
 		p.suspect(target, true)
+		p.gate.Probe(uint64(p.group.Run))
 		s.settleSoon(p.self)
 	}
 }

@@ -360,6 +360,9 @@ func (p *process) progress() (shard.Progressed, bool) {
 	}
 	progress := shard.Progressed{Run: p.group.Run, Waiting: w.ticks,
 		Outside: p.outside(), Round: status.Round}
+	if relay, is := p.engine.(order.Relay); is {
+		progress.Relayed, progress.Stuck = true, relay.Stuck()
+	}
 	for _, at := range status.Awaited {
 		progress.Awaited = append(progress.Awaited, p.group.Members[at])
 	}

@@ -107,6 +107,7 @@ type heldRound struct {
 var (
 	_ order.Borrower = (*Engine)(nil)
 	_ order.Prober   = (*Engine)(nil)
+	_ order.Relay    = (*Engine)(nil)
 )
 
 // New returns the engine of one server, before its first round. An error wraps ErrConfig.

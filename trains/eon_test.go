@@ -175,8 +175,11 @@ func standstill(choose func(n int) int, fault Fault) error {
 	}
 	for p, engine := range w.engines {
 		status := engine.Status()
-		if !w.crashed[p] && (engine.CanBroadcast() || len(status.Awaited) != 1) {
+		if !w.crashed[p] && (engine.CanBroadcast() || len(status.Awaited) == 0) {
 			return fmt.Errorf("%d does not wait for a train: %+v", p, status)
+		}
+		if !w.crashed[p] && (!engine.Stuck() || !slices.Equal(status.Awaited, status.Suspected)) {
+			return fmt.Errorf("%d does not say that the ring stands still: %+v", p, status)
 		}
 	}
 	return nil

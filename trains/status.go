@@ -15,13 +15,38 @@ func (e *Engine) Status() order.Status {
 		Members:   e.members.appendTo(nil),
 		Suspected: (e.suspected | e.members&^e.ring).appendTo(nil),
 	}
-	if !e.isAlone() && e.waiting() == 0 && !e.ended && !e.rests(s.Round) {
-		s.Awaited = []order.ServerID{e.predecessor}
-	}
+	s.Awaited = e.awaited(nil)
 	if complete := e.complete(); complete > e.delivered {
 		s.Undelivered = int(complete - e.delivered)
 	}
 	return s
+}
+
+// awaits reports whether this server waits for a train.
+func (e *Engine) awaits() bool {
+	return e.halted == "" && !e.isAlone() && e.waiting() == 0 && !e.ended && !e.rests(e.attached+1)
+}
+
+// awaited appends the servers that this one waits for: its predecessor or, if the ring may be
+// broken, the suspected servers.
+func (e *Engine) awaited(to []order.ServerID) []order.ServerID {
+	switch {
+	case !e.awaits():
+		return to
+	case e.Stuck():
+		return (e.suspected & e.ring).appendTo(to)
+	}
+	return append(to, e.predecessor)
+}
+
+// Stuck reports whether the ring stands still, as far as this server knows: under ◇P, it waits for
+// a train and suspects a server of the ring, which no train passes if the suspicion is right. If it
+// is false, the train comes, and the next look finds another round.
+func (e *Engine) Stuck() bool { return e.awaits() && e.suspected&e.ring != 0 }
+
+// Progress is as order.Progress says.
+func (e *Engine) Progress(awaited []order.ServerID) order.Progress {
+	return order.Progress{Epoch: e.epoch, Round: e.attached + 1, Awaited: e.awaited(awaited)}
 }
 
 // complete returns the last round of which this server has all wagons: one whose train came back

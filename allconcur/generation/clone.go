@@ -31,7 +31,7 @@ func (s *Synod) AppendState(b []byte) []byte {
 		b = appendBool(b, flag)
 	}
 	for _, number := range []uint64{uint64(s.followed), uint64(s.empty), uint64(s.working),
-		uint64(s.ended),
+		uint64(s.ended), uint64(s.stuck),
 		uint64(s.refused), uint64(s.phase), uint64(s.waited), uint64(s.askedSince)} {
 		b = binary.LittleEndian.AppendUint64(b, number)
 	}

@@ -99,7 +99,7 @@
 //			a tick                  -> synod.Tick()
 //			fetched and synced      -> synod.Holds(id)
 //			the node's state        -> synod.Report(report), Working(run, shard), Stalled(bool),
-//			                           Idle(report, ended), Linked(server, bool)
+//			                           Stuck(bool), Idle(report, ended), Linked(server, bool)
 //		if synod.MustEnd() {
 //			freeze the engine for good, execute what it delivered
 //			synod.Idle(report with the engine's Votes, KnownVotes and Held, 0)

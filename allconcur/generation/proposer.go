@@ -20,7 +20,11 @@ func (s *Synod) Tick() {
 	if s.working != 0 {
 		if s.stalled {
 			s.waited++
-			s.givingUp = s.givingUp || s.waited >= s.rank()+s.config.Patience
+			patience := s.config.Patience
+			if s.stuck != 0 {
+				patience = 1
+			}
+			s.givingUp = s.givingUp || s.waited >= s.rank()+patience
 		}
 		return
 	}
@@ -108,6 +112,9 @@ func (s *Synod) ask(report Report) {
 // inOrder reports whether this node saw the generation before the next one end in order.
 func (s *Synod) inOrder() bool { return s.ended != 0 && s.ended+1 == s.state.Instance }
 
+// wasStuck reports whether the generation before the next one was stuck here.
+func (s *Synod) wasStuck() bool { return s.stuck != 0 && s.stuck+1 == s.state.Instance }
+
 func (s *Synod) onPromise(from order.ServerID, m Message) {
 	if s.phase != phasePreparing || m.Generation != s.state.Instance || m.Ballot != s.ballot ||
 		m.Report.Head.Generation >= m.Generation {
@@ -178,7 +185,7 @@ func (s *Synod) mayPropose(v survey) bool {
 	all := !slices.ContainsFunc(v.membership().Members, func(server order.ServerID) bool {
 		return !s.promised(server)
 	})
-	if all || s.inOrder() && !s.mayHearFrom([]Membership{v.membership()}) {
+	if all || (s.inOrder() || s.wasStuck()) && !s.mayHearFrom([]Membership{v.membership()}) {
 		return true
 	}
 	grace := s.config.Grace

@@ -85,6 +85,8 @@ type Synod struct {
 	// too long.
 	stalled  bool
 	givingUp bool
+	// stuck is the generation in which the engine was stuck when it worked last, 0 for none.
+	stuck Generation
 	// ended is the generation that this node saw end in order. Its successor may be prepared at
 	// nodes that still work.
 	ended Generation
@@ -251,6 +253,7 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.dirty = true
 	s.working = run
 	s.refused, s.waiting, s.stalled, s.givingUp, s.waitsFor = 0, nil, false, false, Waiting{}
+	s.stuck = 0
 	s.votesBound, s.votes, s.seen, s.vouched = 0, nil, nil, nil
 	report := s.report
 	report.Recorded = nil // it is of an earlier run
@@ -301,6 +304,19 @@ func (s *Synod) Stalled(stalled bool) {
 	}
 }
 
+// Stuck says whether the working engine does not go on without servers that the failure detector
+// suspects, as a ring does not. It goes with Stalled. The node then waits for nothing before it
+// leaves its group, and for no server that cannot be reached before the next one is formed.
+func (s *Synod) Stuck(stuck bool) {
+	switch {
+	case s.working == 0:
+	case stuck:
+		s.stuck = s.working.Generation()
+	default:
+		s.stuck = 0
+	}
+}
+
 // MustEnd reports whether the node has to stop its engine and call Idle, which then gives the
 // promise that was asked for. That is so if a peer saw the generation end in order, if the engine
 // stalls and a peer wants to start anew, or if the engine has stalled for too long.
@@ -308,7 +324,7 @@ func (s *Synod) MustEnd() bool { return s.working != 0 && (s.waiting != nil || s
 
 // Linked sets whether another node can be reached now and can take part. A proposer that needs
 // servers that restarted waits as long as it can reach servers that did not. After a group ended in
-// order, it does not wait for servers that cannot be reached.
+// order, or was stuck, it does not wait for servers that cannot be reached.
 func (s *Synod) Linked(server order.ServerID, linked bool) {
 	if s.linked[server] = linked; !linked {
 		s.unsay(server)

@@ -362,6 +362,31 @@ func TestTurns(t *testing.T) {
 		t.Error("the group gets on again, and the node leaves it")
 	}
 
+	// The own group is stuck. Nothing is gained by patience, unless it gets on again.
+	s, _ = settledSynod(t)
+	s.Stuck(true) // no engine works, so this says nothing
+	s.Working(NewRun(1, 0), Membership{Members: members(3)})
+	s.Stuck(true)
+	for range 50 {
+		s.Tick()
+	}
+	if s.MustEnd() {
+		t.Error("it ends a group that does not stall")
+	}
+	for _, stuck := range []bool{true, false} {
+		s.Stalled(false)
+		s.Stalled(true)
+		s.Stuck(stuck)
+		ends := map[bool]int{true: 2, false: 6}[stuck]
+		for ticks := 1; ticks <= ends; ticks++ {
+			s.Tick()
+			if s.MustEnd() != (ticks == ends) {
+				t.Errorf("stuck %v: after %d ticks it ends its group: %v", stuck, ticks,
+					s.MustEnd())
+			}
+		}
+	}
+
 	// The engine has just stopped. An earlier proposer proposed for a group that still worked.
 	s.highest = Ballot{Number: 3}
 	s.refused = 1
@@ -379,7 +404,7 @@ func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		fresh, all       bool
-		ended            Generation
+		ended, stuck     Generation
 		linked, accepted bool
 		ticks            int
 	}{
@@ -387,6 +412,9 @@ func TestGrace(t *testing.T) {
 		{name: "first start", fresh: true, ticks: 4},
 		{name: "all", all: true, ticks: 0},
 		{name: "ended in order", ended: 1, ticks: 0},
+		{name: "was stuck", stuck: 1, ticks: 0},
+		{name: "was stuck, and reaches the third", stuck: 1, linked: true, ticks: 2},
+		{name: "was stuck before that", stuck: 9, ticks: 2},
 		{name: "ended in order, and reaches the third", ended: 1, linked: true, ticks: 2},
 	} {
 		s, first := settledSynod(t)
@@ -397,7 +425,7 @@ func TestGrace(t *testing.T) {
 			report.Head = Head{}
 			s.Report(report)
 		}
-		s.ended = c.ended
+		s.ended, s.stuck = c.ended, c.stuck
 		s.Linked(2, c.linked)
 		s.ticksUntil(phasePreparing)
 		promise := func(from order.ServerID) {

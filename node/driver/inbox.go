@@ -197,6 +197,14 @@ func (in *inbox) trust(run uint64, server order.ServerID) {
 	in.signalOpinions()
 }
 
+// probe queues a probe.
+func (in *inbox) probe(run uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.gate.Probe(run)
+	in.signalOpinions()
+}
+
 // silence stops taking frames from a server in this run.
 func (in *inbox) silence(server order.ServerID) {
 	in.mu.Lock()

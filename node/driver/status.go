@@ -24,6 +24,10 @@ type Status struct {
 	// OutsideMajority reports that the engine knows that fewer servers can be reached than a
 	// majority of the shard.
 	OutsideMajority bool
+	// Relayed reports that messages go from server to server, so that the servers that the round
+	// waits for are not known to be slow. Stuck reports that the run does not go on without the
+	// servers that this one suspects. See order.Relay.
+	Relayed, Stuck bool
 	// Engine is the engine's own status. Its Awaited lists the servers that the round waits for.
 	Engine order.Status
 	// Lost are the members whose lane broke or whose frames were malformed in this generation,
@@ -87,6 +91,9 @@ func (r *running) publish() {
 		WaitingSince: r.waiting.since, Engine: engine, Traffic: r.traffic}
 	if judge, can := r.engine.(interface{ OutsideMajority() bool }); can {
 		status.OutsideMajority = judge.OutsideMajority()
+	}
+	if relay, is := r.engine.(order.Relay); is {
+		status.Relayed, status.Stuck = true, relay.Stuck()
 	}
 	status.Engine.Members = r.peerPlaces(status.Engine.Members)
 	status.Engine.Suspected = r.peerPlaces(status.Engine.Suspected)

@@ -232,6 +232,14 @@ func (g *Gate) Trust(run uint64, server order.ServerID) {
 	}
 }
 
+// Probe has the engine of a run show whether the run still goes on, if it can: a server announced
+// that it left the run. The engine may have been told to suspect it before, in error.
+func (g *Gate) Probe(run uint64) {
+	if g.open && run == g.run {
+		g.opinions = append(g.opinions, Opinion{Kind: Probe})
+	}
+}
+
 // Waiting returns the number of frames that wait for the next turn.
 func (g *Gate) Waiting() int { return len(g.frames) }
 

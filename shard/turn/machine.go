@@ -36,6 +36,8 @@ const (
 	// Gone says that frames of the member are missing for good: it sent bytes that are no frame, or
 	// came back in another life.
 	Gone
+	// Probe is about no member: the engine is to show whether the run goes on.
+	Probe
 )
 
 // Kind is the kind of an action.

@@ -27,6 +27,8 @@ func (m *Machine) weigh(opinions []Opinion) {
 			m.trust(o.Server)
 		case Gone:
 			m.silence(o.Server, o.Cause)
+		case Probe:
+			m.probe()
 		}
 	}
 }
@@ -41,6 +43,14 @@ func (m *Machine) suspect(server order.ServerID, cause error) {
 	p.suspected, m.moved = true, true
 	refused := m.engine.Suspect(server)
 	m.noteOpinion(Action{Kind: Suspected, Server: server, Cause: cause, Refused: refused})
+}
+
+// probe has the engine show whether the run still goes on.
+func (m *Machine) probe() {
+	if prober, probes := m.engine.(order.Prober); probes && !m.ended {
+		m.moved = true
+		prober.Probe()
+	}
 }
 
 // trust withdraws the suspicion of a member, unless frames are missing between it and this server.
