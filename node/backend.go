@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/crossing"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
@@ -208,6 +209,9 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *report.Refusal {
 			return server == order.ServerID(change.Index)
 		})
 	}
+	if refusal := refusesSize(l.node.home.Config.Ordering.Engine, size); refusal != nil {
+		return refusal
+	}
 	if err := l.tooFew(size, working); err != nil {
 		return &report.Refusal{Code: report.RefusedMalformed, Reason: err.Error()}
 	}
@@ -215,6 +219,20 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *report.Refusal {
 		return l.refusesLast(&membership, change.Index)
 	}
 	return nil
+}
+
+// refusesSize returns why an engine takes no group of this size, or nil.
+func refusesSize(name string, members int) *report.Refusal {
+	made, err := engine.Of(name)
+	if err == nil {
+		err = made.Takes(members)
+	}
+	if err == nil {
+		return nil
+	}
+	return &report.Refusal{Code: report.RefusedMalformed,
+		Reason: fmt.Sprintf("%v: stop all nodes, set [ordering] engine = %q in the config.toml of "+
+			"each, start them, and try again", err, engine.Default)}
 }
 
 // tooFew calls shard.Member.TooFew. It returns an error if there is no machine yet.

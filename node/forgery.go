@@ -13,21 +13,19 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// arrivals returns a function that has the signatures of a message verified while the message's
-// round completes. read reads the message in a frame of the engine.
-func (n *Node) arrivals(read func(frame []byte) (engine.Message, bool)) func(from order.ServerID,
-	frame []byte) {
+// arrivals returns a function that has the signatures of messages verified while the messages'
+// rounds complete. each calls a function for the messages in a frame of the engine.
+func (n *Node) arrivals(each func(frame []byte, yield func(engine.Message))) func(
+	from order.ServerID, frame []byte) {
 	return func(from order.ServerID, frame []byte) {
-		m, is := read(frame)
-		if !is {
-			return
-		}
-		batch, _, err := mempool.SplitPayload(m.Payload)
-		if err != nil {
-			return // every node drops it
-		}
-		n.verification.Arrived(uint64(from), verification.Message{Run: m.Run,
-			Epoch: uint64(m.Epoch), Round: uint64(m.Round), Origin: uint64(m.Origin)}, batch)
+		each(frame, func(m engine.Message) {
+			batch, _, err := mempool.SplitPayload(m.Payload)
+			if err != nil {
+				return // every node drops it
+			}
+			n.verification.Arrived(uint64(from), verification.Message{Run: m.Run,
+				Epoch: uint64(m.Epoch), Round: uint64(m.Round), Origin: uint64(m.Origin)}, batch)
+		})
 	}
 }
 

@@ -126,7 +126,7 @@ func (l *life) start() error {
 		FrameRun: made.FrameRun, FrameHead: made.FrameHead,
 		Source: n.pool, Sink: n.pipeline,
 		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
-		Arrived: n.arrivals(made.FrameMessage), Record: record, Rounds: n.rounds,
+		Arrived: n.arrivals(made.FrameMessages), Record: record, Rounds: n.rounds,
 		Lost: func(run uint64, server order.ServerID, cause error) {
 			l.detector.Lost(run, server, cause)
 		},
@@ -222,7 +222,7 @@ func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaste
 	return made.New(engine.Config{
 		Self: place, Servers: len(g.Members), Shard: g.Shard, Reliable: reliable, Run: g.Run,
 		FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax, Perfect: !l.eventual(),
-		Prompt: config.Prompt,
+		Prompt: config.Prompt, Trains: config.Trains,
 		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
 	})
 }
@@ -242,7 +242,16 @@ func changes(d order.Delivery, genesis *ledger.Genesis, chain ledger.Hash) bool 
 func (l *life) reliable(members int) (*digraph.Digraph, error) {
 	config := l.node.home.Config.Ordering
 	mttf := time.Duration(config.ServerMTTFHour) * time.Hour
-	return digraph.Reliable(members, digraph.Target{Nines: config.TargetNines, MTTF: mttf})
+	reliable, err := digraph.Reliable(members, digraph.Target{Nines: config.TargetNines,
+		MTTF: mttf})
+	if err != nil {
+		return nil, err
+	}
+	made, err := engine.Of(config.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return made.Watches(reliable)
 }
 
 func (l *life) run() {

@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
@@ -131,8 +132,13 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 		return err
 	}
 	shardSize := len(g.Shard.Members)
+	bound, err := boundOf(&l.node.home.Config.Ordering)
+	if err != nil {
+		return err
+	}
 	l.node.pipeline.Begin(pipeline.Run{
-		Number: uint64(g.Run), First: g.First, Members: g.Members, Shard: g.Shard, Former: former,
+		Number: uint64(g.Run), First: g.First, Members: g.Members, Bound: bound, Shard: g.Shard,
+		Former: former,
 	})
 	l.mu.Lock()
 	l.digraph = overlay
@@ -163,6 +169,25 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 		g.First,
 		"members", g.Members, "of", shardSize)
 	return nil
+}
+
+// boundOf returns the bound of the runs of a node's engine.
+func boundOf(config *home.OrderingConfig) (generation.Bound, error) {
+	made, err := engine.Of(config.Engine)
+	if err != nil {
+		return 0, err
+	}
+	return generation.BoundOf(made.VotesMax(engine.Config{Trains: config.Trains})), nil
+}
+
+// meetingOf returns mempool.Config.Meeting for an engine whose runs have a bound. A ring makes
+// rounds for three rotations after a payload, one for each of its trains in each.
+func meetingOf(bound generation.Bound) uint64 {
+	if bound == 0 {
+		return mempool.MeetingDefault
+	}
+	const rotations = 4
+	return rotations * uint64(bound.Votes())
 }
 
 // freezeEngine stops the engine at once. The rounds that the engine had delivered are executed
@@ -295,7 +320,7 @@ func (l *life) replay(e shard.Replay) {
 		}
 		round, err := decodeRound(content)
 		if err == nil {
-			err = l.node.pipeline.Replay(l.context, round)
+			err = l.node.pipeline.Replay(l.context, round, e.Bound)
 		}
 		if l.context.Err() != nil {
 			return

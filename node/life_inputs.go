@@ -2,11 +2,13 @@ package node
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
@@ -54,13 +56,17 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 // settings names the settings without which members cannot order together, for announcements.
 func settings(config home.OrderingConfig) string {
 	text := config.Engine + ", " + config.Detector
+	if made, err := engine.Of(config.Engine); err == nil && made.Trains {
+		text += fmt.Sprintf(", %d trains", config.Trains)
+	}
 	if config.Prompt {
 		text += ", prompt"
 	}
 	return text
 }
 
-// compareSettings logs once if a member is configured with another engine, detector or prompt.
+// compareSettings logs once if a member is configured with another engine, number of trains,
+// detector or prompt.
 func (l *life) compareSettings(server order.ServerID, its string) {
 	ours := settings(l.node.home.Config.Ordering)
 	l.mu.Lock()
@@ -68,9 +74,9 @@ func (l *life) compareSettings(server order.ServerID, its string) {
 	l.warned[server] = said || its != ours
 	l.mu.Unlock()
 	if its != ours && !said {
-		l.node.logger.Error("a member is configured with another engine, detector or prompt: set "+
-			"[ordering] engine, detector and prompt to the same values on all nodes and restart "+
-			"them", "member", server, "its", its, "ours", ours)
+		l.node.logger.Error("a member is configured with another engine, number of trains, "+
+			"detector or prompt: set [ordering] engine, trains, detector and prompt to the same "+
+			"values on all nodes and restart them", "member", server, "its", its, "ours", ours)
 	}
 }
 

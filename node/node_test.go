@@ -262,7 +262,7 @@ func (s *shard) same() ledger.Height {
 
 func TestEveryNodeTakesWritesAndHoldsTheSameChain(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"allconcur+", "allconcur"} {
+	for _, engine := range []string{"allconcur+", "allconcur", "trains"} {
 		for _, nodes := range []int{1, 2, 3, 5} {
 			t.Run(fmt.Sprintf("%s/%d", engine, nodes), func(t *testing.T) {
 				t.Parallel()

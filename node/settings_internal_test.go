@@ -1,10 +1,16 @@
 package node
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/shard"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // TestSettingsTellPrompt: members that disagree on prompt delivery announce other settings, and
@@ -18,6 +24,66 @@ func TestSettingsTellPrompt(t *testing.T) {
 	config.Prompt = true
 	if got, want := settings(config), "allconcur+, eventual, prompt"; got != want {
 		t.Errorf("with prompt: %q, want %q", got, want)
+	}
+}
+
+// TestSettingsTellTrains: members that disagree on the number of trains announce other settings, if
+// their engine has trains at all.
+func TestSettingsTellTrains(t *testing.T) {
+	t.Parallel()
+	config := home.Initial(trains.EngineName).Ordering
+	if got, want := settings(config), "trains, eventual, 4 trains"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	config.Trains = 8
+	if got, want := settings(config), "trains, eventual, 8 trains"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	config.Engine = engine.Default
+	if got, want := settings(config), "allconcur+, eventual"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestSizeIsRefused: a shard whose engine bounds its groups does not grow beyond that, and the
+// refusal says what to do.
+func TestSizeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, each := range []struct {
+		engine  string
+		members int
+		says    string
+	}{
+		{engine.Default, ledger.MaxMembers, ""}, {trains.EngineName, trains.ServersMax, ""},
+		{trains.EngineName, trains.ServersMax + 1, "trains takes up to 64 members, not 65: stop"},
+		{"none", 1, "unknown engine"},
+	} {
+		refusal := refusesSize(each.engine, each.members)
+		if (refusal == nil) != (each.says == "") || refusal != nil &&
+			(refusal.Code != report.RefusedMalformed ||
+				!strings.Contains(refusal.Reason, each.says)) {
+			t.Errorf("%s of %d: %+v", each.engine, each.members, refusal)
+		}
+	}
+}
+
+// TestMeetingsOfRings: a round with input from other shards is over, and its ring at rest, before
+// the next one. A ring rests three rotations after the last payload.
+func TestMeetingsOfRings(t *testing.T) {
+	t.Parallel()
+	for count, want := range map[int]uint64{0: 16, 3: 12, 64: 256} {
+		bound, err := boundOf(&home.OrderingConfig{Engine: trains.EngineName, Trains: count})
+		if err != nil || meetingOf(bound) != want {
+			t.Errorf("%d trains: meetings every %d rounds, want %d (%v)", count, meetingOf(bound),
+				want, err)
+		}
+	}
+	if bound, err := boundOf(&home.OrderingConfig{Engine: engine.Default}); err != nil ||
+		meetingOf(bound) != mempool.MeetingDefault {
+		t.Errorf("without trains: meetings every %d rounds (%v)", meetingOf(bound), err)
+	}
+	if _, err := boundOf(&home.OrderingConfig{Engine: "none"}); err == nil {
+		t.Error("an engine that is none has a bound")
 	}
 }
 

@@ -36,8 +36,8 @@ func (l *lag) count() int { return bits.OnesCount64(l.ticks & (1<<lagWindow - 1)
 
 // watchLags records which member the rounds waited for in this tick, and benches a member that held
 // them up for too long. If several members are awaited at once, the machine or the network is slow
-// rather than one member. If messages go from member to member, all wait for one, and none knows for
-// which: nobody is benched.
+// rather than one member. If messages go from member to member, all wait for one, and none knows
+// for which: nobody is benched.
 func (m *Member) watchLags(in Progressed) {
 	for i := range m.lags {
 		m.lags[i].ticks <<= 1

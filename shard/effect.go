@@ -81,7 +81,11 @@ type FetchRound struct {
 type SetAside struct{ Keep uint64 }
 
 // Replay executes rounds whose contents this server holds. It is answered by Replayed.
-type Replay struct{ Rounds []generation.TailRound }
+// Bound is that of the run in which the rounds were voted for.
+type Replay struct {
+	Rounds []generation.TailRound
+	Bound  generation.Bound
+}
 
 // Mark puts a mark into this server's next batch, so that it is ordered.
 type Mark struct {

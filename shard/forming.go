@@ -470,7 +470,7 @@ func (m *Member) replay(rounds []generation.TailRound) {
 		}
 	}
 	m.job = replaying
-	m.emit(Replay{Rounds: rounds})
+	m.emit(Replay{Rounds: rounds, Bound: m.pending.Bound})
 }
 
 func (m *Member) onReplayed(in Replayed) {

@@ -73,3 +73,69 @@ func Describe(frame []byte) string {
 	}
 	return text
 }
+
+// HeadOf returns what the header of a frame in the house's layout says, for people who watch frames
+// pass. Of a train that is the origin of its last wagon, which the server that sent it attached.
+// It has no round: that of a train is not in its frame. A wagon's own frame has both. HeadOf reports
+// false for bytes that are no frame.
+func HeadOf(frame []byte) (order.FrameHead, bool) {
+	h, err := decodeHeader(LayoutHouse, frame)
+	if err != nil {
+		return order.FrameHead{}, false
+	}
+	switch h.kind {
+	case kindWake:
+		return order.FrameHead{Name: "WAKE"}, true
+	case kindWagon:
+		return order.FrameHead{Name: "WAGON", Round: h.round, Origin: h.origin}, true
+	case kindTrain:
+	}
+	head := order.FrameHead{Name: "TRAIN"}
+	for at := houseTrainSize; at < len(frame); {
+		wagon, whole := nextWagon(LayoutHouse, frame, at)
+		if !whole {
+			return order.FrameHead{}, false
+		}
+		at = wagon.next
+		head.Origin = wagon.origin
+	}
+	return head, true
+}
+
+// WagonID names a wagon among those of all runs of a group. A wagon with a frame of its own has
+// Round, others have Train and Rotation.
+type WagonID struct {
+	Generation uint64
+	Train      uint8
+	// Rotation is the one in which Origin attached it.
+	Rotation uint64
+	Round    order.Round
+	Origin   order.ServerID
+}
+
+// FrameWagons calls yield for the payloads in a frame of the house's layout: those of the wagons in
+// a train, or that of a wagon with a frame of its own. They are in the frame's memory. It does not
+// examine the rest: whether an engine takes the frame is another question. It ends at the first
+// wagon that is not whole.
+func FrameWagons(frame []byte, yield func(id WagonID, payload []byte)) {
+	h, err := decodeHeader(LayoutHouse, frame)
+	switch {
+	case err != nil || h.kind == kindWake:
+		return
+	case h.kind == kindWagon:
+		yield(WagonID{Generation: h.generation, Round: h.round, Origin: h.origin},
+			frame[wagonFrameSize:len(frame):len(frame)])
+		return
+	}
+	for at := houseTrainSize; at < len(frame); {
+		wagon, whole := nextWagon(LayoutHouse, frame, at)
+		if !whole {
+			return
+		}
+		at = wagon.next
+		if wagon.payload != nil {
+			yield(WagonID{Generation: h.generation, Train: h.id,
+				Rotation: h.rotation - uint64(wagon.age), Origin: wagon.origin}, wagon.payload)
+		}
+	}
+}

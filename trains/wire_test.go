@@ -3,7 +3,9 @@ package trains
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -193,4 +195,66 @@ func TestReadTrain(t *testing.T) {
 	if got, whole := ReadTrain(LayoutHouse, cut[:len(cut)-1]); whole {
 		t.Errorf("a part of a wagon is %+v", got)
 	}
+}
+
+// TestReadersOfFrames: people who read a frame without an engine find what is in it, and nothing in
+// bytes that are no frame.
+func TestReadersOfFrames(t *testing.T) {
+	t.Parallel()
+	const generation, id, clock, rotation = 7, 2, 9, 5
+	frame := appendTrain(nil, LayoutHouse, generation, id, clock, rotation)
+	frame = appendWagon(frame, LayoutHouse, 3, rotation, 0, nil, false)
+	frame = appendWagon(frame, LayoutHouse, 2, rotation, 0, []byte("apart"), true)
+	apart := len(frame)
+	frame = appendWagon(frame, LayoutHouse, 0, rotation-1, 1, []byte("old"), false)
+	whole := len(frame)
+	frame = appendWagon(frame, LayoutHouse, 1, rotation, 0, []byte("own"), false)
+	for size := range len(frame) + 1 {
+		var found []string
+		FrameWagons(frame[:size], func(wagon WagonID, payload []byte) {
+			if wagon.Generation != generation || wagon.Train != id {
+				t.Errorf("%+v", wagon)
+			}
+			found = append(found, fmt.Sprintf("%d.%d %s", wagon.Origin, wagon.Rotation, payload))
+		})
+		want := []string{"0.4 old", "1.5 own"}
+		switch {
+		case size < whole:
+			want = nil
+		case size < len(frame):
+			want = want[:1]
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("%d of %d bytes have the wagons %v, want %v", size, len(frame), found, want)
+		}
+		head, is := HeadOf(frame[:size])
+		switch ends := []int{houseTrainSize, apart - wagonHeaderSize, apart, whole,
+			len(frame)}; {
+		case is != slices.Contains(ends, size):
+			t.Errorf("%d of %d bytes have the head %+v, %v", size, len(frame), head, is)
+		case is && (head.Name != "TRAIN" || size == len(frame) && head.Origin != 1):
+			t.Errorf("%d of %d bytes have the head %+v", size, len(frame), head)
+		}
+	}
+	own := appendWagonFrame(nil, generation, 2, 12, []byte("apart"))
+	for size := range len(own) + 1 {
+		found := ""
+		FrameWagons(own[:size], func(wagon WagonID, payload []byte) {
+			if want := (WagonID{Generation: generation, Round: 12, Origin: 2}); wagon != want {
+				t.Errorf("%+v", wagon)
+			}
+			found += string(payload)
+		})
+		head, is := HeadOf(own[:size])
+		if want := "apart"[:max(0, size-wagonFrameSize)]; found != want || is != (want != "") ||
+			is && head != (order.FrameHead{Name: "WAGON", Round: 12, Origin: 2}) {
+			t.Errorf("%d of %d bytes have the wagon %q and the head %+v, %v", size, len(own), found,
+				head, is)
+		}
+	}
+	wake := encodeWake(LayoutHouse, generation, 12)
+	if head, is := HeadOf(wake); !is || head.Name != "WAKE" {
+		t.Errorf("a wake has the head %+v, %v", head, is)
+	}
+	FrameWagons(wake, func(wagon WagonID, _ []byte) { t.Errorf("a wake has the wagon %+v", wagon) })
 }

@@ -122,6 +122,18 @@ func (b Bound) Tail() int {
 	return int(b)
 }
 
+// ChangeRounds returns how many rounds a run may have from that of a change of the group on, the
+// change's own included. No second change may take effect in them: a run counts with one change.
+// AllConcur's eons end with the second round after the change. In TRAINS all servers have attached
+// wagons to the trains of two rotations when they A-deliver the change.
+func (b Bound) ChangeRounds() order.Round {
+	const ofAllConcur, rotations = 3, 2
+	if b == 0 {
+		return ofAllConcur
+	}
+	return max(ofAllConcur, rotations*order.Round(b))
+}
+
 // sound reports whether b could be a BoundOf.
 func (b Bound) sound() bool { return b <= boundMax && b != votesOfAllConcur }
 

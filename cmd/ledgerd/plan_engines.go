@@ -148,6 +148,12 @@ func printEngines(out io.Writer, p plan.Plan) error {
 			fmt.Fprintf(&survives, "With %s, %s of nodes that do not lead cause no pause.\n",
 				e.Name, plural(e.Uninterrupted, "failure"))
 		}
+		made, err := engine.Of(e.Name)
+		if err == nil && made.RunsInNode() && !made.Perfect && e.Detector == plan.DetectorPerfect {
+			fmt.Fprintf(&survives, "In a node, %s has the detector %s and survives %s. Some half "+
+				"a second\nof agreement is then added to PAUSE.\n", e.Name, plan.DetectorEventual,
+				plural((p.Question.Servers-1)/2, "failure"))
+		}
 	}
 	if _, err := io.WriteString(out, "\nEngines\n"); err != nil {
 		return err

@@ -31,9 +31,9 @@ func TestPlanComparesEngines(t *testing.T) {
 		arguments string
 		want      planChoice
 	}{
-		{"--servers 5", planChoice{"allconcur+", "trains", "allconcur+", "allconcur+"}},
-		{"--servers 5 --distance 2ms", planChoice{"allconcur", "dare", "allconcur", "allconcur+"}},
-		{"--servers 5 --load 200000", planChoice{"trains", "trains", "", ""}},
+		{"--servers 5", planChoice{"allconcur+", "trains", "allconcur+", "trains"}},
+		{"--servers 5 --distance 2ms", planChoice{"allconcur", "dare", "allconcur", "trains"}},
+		{"--servers 5 --load 200000", planChoice{"trains", "trains", "trains", "trains"}},
 		{"--servers 5 --load 1e9", planChoice{}},
 		{"--servers 65", planChoice{"allconcur+", "allconcur+", "allconcur+", "allconcur+"}},
 		{"--servers 5 --engine allconcur", planChoice{"allconcur", "allconcur", "allconcur",
@@ -71,10 +71,15 @@ func TestPlanPrintsEngines(t *testing.T) {
 	t.Parallel()
 	for arguments, wants := range map[string][]string{
 		"--servers 5": {"ENGINE", "dare ", "For latency take allconcur+.",
-			"For throughput trains is best, but no node runs it yet: take allconcur+.",
+			"For throughput take trains.",
+			"In a node, trains has the detector eventual and survives 2 failures.",
 			"With dare, 2 failures of nodes that do not lead cause no pause."},
 		"--servers 5 --load 200000": {"Of the engines that carry 200000 tx/s:",
-			"For latency trains is best, but no node runs an engine that carries the load."},
+			"For latency take trains."},
+		"--servers 5 --distance 2ms": {"For throughput dare is best, but no node runs it yet: " +
+			"take trains."},
+		"--servers 5 --distance 2ms --load 5000": {
+			"For throughput dare is best, but no node runs an engine that carries the load."},
 		"--servers 5 --load 1e9":        {"None of them carries 1000000000 tx/s."},
 		"--servers 65":                  {"trains is not planned: a ring has at most 64 servers."},
 		"--servers 65 --engine dare":    {"dare is not planned: a leader has at most 64 servers."},

@@ -432,9 +432,9 @@ func (d *Driver) Trust(generation uint64, server order.ServerID) {
 	d.inbox.trust(generation, server)
 }
 
-// Probe has the engine of that run, if it still runs, show whether the run goes on. It never blocks.
-// A caller that heard that a member left the run says so with Suspect, and then calls Probe: the
-// engine may have been told to suspect the member before.
+// Probe has the engine of that run, if it still runs, show whether the run goes on. It never
+// blocks. A caller that heard that a member left the run says so with Suspect, and then calls
+// Probe: the engine may have been told to suspect the member before.
 func (d *Driver) Probe(run uint64) { d.inbox.probe(run) }
 
 // Status returns the state of the driver and its engine. It is a copy at most StatusInterval old,

@@ -20,10 +20,13 @@ type watching struct {
 	members []order.ServerID // memory for lists of places in Config.Peers
 }
 
-// progressing is an engine that says which servers it waits for. After a failure it says where
-// their messages can still be.
+// progressing is an engine that says which servers it waits for.
 type progressing interface {
 	Progress(awaited []order.ServerID) order.Progress
+}
+
+// tracking is an engine that says, after a failure, where messages can still be.
+type tracking interface {
 	Tracking(origin order.ServerID) ([]order.ServerID, [][2]order.ServerID)
 }
 
@@ -102,11 +105,12 @@ func (r *running) noteProgress() {
 	w.known = true
 	r.note(rounds.Event{Kind: rounds.Waits, Epoch: now.Epoch, Round: now.Round,
 		Reliable: now.Reliable, Decided: now.Decided, Servers: r.named(now.Awaited)})
-	if !now.Reliable || now.Failures == 0 || now.Decided {
+	tracker, tracks := engine.(tracking)
+	if !tracks || !now.Reliable || now.Failures == 0 || now.Decided {
 		return
 	}
 	for _, origin := range now.Awaited {
-		holders, _ := engine.Tracking(origin)
+		holders, _ := tracker.Tracking(origin)
 		r.note(rounds.Event{Kind: rounds.Tracks, Epoch: now.Epoch, Round: now.Round,
 			Reliable: true, Origin: r.group.Members[origin], Servers: r.named(holders)})
 	}

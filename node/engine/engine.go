@@ -6,7 +6,7 @@
 //	e, err := made.New(engine.Config{Self: 2, Servers: 5, Reliable: g, Run: 1, FirstRound: 1})
 //	...
 //	nodes := engine.All().With(engine.Engine.RunsInNode)
-//	usage := "engine: " + nodes.String() // allconcur+ or allconcur
+//	usage := "engine: " + nodes.String() // allconcur+, allconcur or trains
 //
 // The simulator and the exhaustive search have tables of their own, of how they run an engine with
 // its planted bugs. They name engines as this table does, which a test of the command line checks.
@@ -26,8 +26,13 @@ import (
 	"github.com/ledgerd/ledgerd/trains"
 )
 
-// ErrUnknown is returned for a name that no engine has.
-var ErrUnknown = errors.New("unknown engine")
+// Errors; match them with errors.Is.
+var (
+	// ErrUnknown is returned for a name that no engine has.
+	ErrUnknown = errors.New("unknown engine")
+	// ErrTooLarge is returned for a group that is too large for an engine.
+	ErrTooLarge = errors.New("too many members for the engine")
+)
 
 // Kind says what carries an engine's operations, and so what it needs of the fabric.
 type Kind uint8
@@ -114,7 +119,8 @@ type Machine interface {
 	Status() order.Status
 }
 
-// Message is a message in a frame.
+// Message is a message in a frame. The other fields name it among all messages: Epoch and Round are
+// whatever the engine's frames tell messages of one origin apart by.
 type Message struct {
 	Run     uint64
 	Epoch   order.Epoch
@@ -135,8 +141,20 @@ type Engine struct {
 	// Prompt says that it can deliver promptly, and LogRounds that it reports complete rounds,
 	// which a node may sync before they are ordered. Both need an eventually perfect detector.
 	Prompt, LogRounds bool
+	// Perfect says that a node may run it with a detector that is treated as perfect.
+	Perfect bool
+	// Trains says that a number of trains belongs to the settings of its group.
+	Trains bool
+	// WatchAll says that every server has to watch every other one: each has to learn of any
+	// failure.
+	WatchAll bool
+	// ServersMax is the largest group, 0 for no bound of its own.
+	ServersMax int
 	// InFlightMax is the maximum number of rounds in flight.
 	InFlightMax int
+	// VotesMax returns how many rounds a server may have voted for without having A-delivered them
+	// (order.Voter). Only engines that nodes run have it.
+	VotesMax func(Config) int
 	// New makes the engine of a server, if it takes frames. The error says what is wrong with the
 	// configuration.
 	New func(Config) (order.Broadcaster, error)
@@ -149,10 +167,29 @@ type Engine struct {
 	// FrameHead reads what a frame's header says, for people who watch. It reports false for bytes
 	// that are no frame. Only engines that nodes run have it.
 	FrameHead func(frame []byte) (order.FrameHead, bool)
-	// FrameMessage reads the message in a frame. It keeps the payload in the frame's memory, and
-	// does not examine the rest: whether the engine takes the frame is another question. It reports
-	// false for other frames, and for bytes that are no frame. Only engines that nodes run have it.
-	FrameMessage func(frame []byte) (Message, bool)
+	// FrameMessages calls yield for the messages in a frame. It keeps their payloads in the frame's
+	// memory, and does not examine the rest: whether the engine takes the frame is another
+	// question. Other frames, and bytes that are no frame, have none. Only engines that nodes run
+	// have it.
+	FrameMessages func(frame []byte, yield func(Message))
+}
+
+// Takes returns an error if the engine takes no group of this size.
+func (e Engine) Takes(servers int) error {
+	if e.ServersMax > 0 && servers > e.ServersMax {
+		return fmt.Errorf("%w: %s takes up to %d members, not %d", ErrTooLarge, e.Name,
+			e.ServersMax, servers)
+	}
+	return nil
+}
+
+// Watches returns the digraph along which the servers of a group watch each other, given the one
+// that is reliable enough.
+func (e Engine) Watches(reliable *digraph.Digraph) (*digraph.Digraph, error) {
+	if e.WatchAll {
+		return digraph.Complete(reliable.Order())
+	}
+	return reliable, nil
 }
 
 // RunsInNode reports whether a node may run the engine.

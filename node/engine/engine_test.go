@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -67,8 +69,8 @@ func deliver(t *testing.T, row Engine, servers []order.Broadcaster) (delivered i
 					if run, err := row.FrameRun(send.Frame); err != nil || run != 7 {
 						t.Errorf("a frame of run %d: %v", run, err)
 					}
-					if row.InNode && hasMessage(t, row, send.Frame) {
-						messages++
+					if row.InNode {
+						messages += messagesIn(t, row, send.Frame)
 					}
 					for _, to := range send.To {
 						err := servers[to].Receive(order.ServerID(from), send.Frame)
@@ -86,14 +88,27 @@ func deliver(t *testing.T, row Engine, servers []order.Broadcaster) (delivered i
 	return delivered
 }
 
-// hasMessage reports whether a frame has a message of the run.
-func hasMessage(t *testing.T, row Engine, frame []byte) bool {
+// messagesIn counts the messages in a frame. Readers of frames read them from the frame alone.
+func messagesIn(t *testing.T, row Engine, frame []byte) (count int) {
 	t.Helper()
 	if _, is := row.FrameHead(frame); !is {
 		t.Error("a frame without a head")
 	}
-	m, is := row.FrameMessage(frame)
-	return is && m.Run == 7 && string(m.Payload) == "payload"
+	row.FrameMessages(frame, func(m Message) {
+		count++
+		if m.Run != 7 || string(m.Payload) != "payload" {
+			t.Errorf("%+v in a frame", m)
+		}
+	})
+	for size := range len(frame) {
+		row.FrameHead(frame[:size])
+		row.FrameMessages(frame[:size], func(m Message) {
+			if m.Run != 7 || !strings.HasPrefix("payload", string(m.Payload)) {
+				t.Errorf("%+v in a part of a frame", m)
+			}
+		})
+	}
+	return count
 }
 
 // TestMachines makes three servers with each polled engine, and polls them until each has
@@ -185,6 +200,103 @@ func TestLayoutWithoutRun(t *testing.T) {
 		_, err := row.New(Config{Servers: 3, Run: c.run, FirstRound: 1, Layout: c.layout})
 		if errors.Is(err, trains.ErrConfig) != c.refused {
 			t.Errorf("run %d in the layout %v: %v", c.run, c.layout, err)
+		}
+	}
+}
+
+// TestTailsOfRuns: the table says how many votes a server has, as its engine does. The rounds in
+// which no second change of the group may take effect are those that a run may have.
+func TestTailsOfRuns(t *testing.T) {
+	t.Parallel()
+	g, err := digraph.Reliable(3, digraph.Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range All().With(Engine.RunsInNode) {
+		for _, count := range []int{0, 1, 3, 4, 8, trains.TrainsMax} {
+			config := Config{Servers: 3, Reliable: g, Run: 7, FirstRound: 1, Trains: count}
+			made, err := row.New(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			votes := made.(order.Voter).VotesMax()
+			if votes != row.VotesMax(config) {
+				t.Errorf("%s with %d trains: %d votes, the table says %d", row.Name, count, votes,
+					row.VotesMax(config))
+			}
+			want := order.Round(ledger.ChangeRounds)
+			if row.Trains {
+				want = max(want, trains.ChangeRounds(count))
+			}
+			if got := generation.BoundOf(votes).ChangeRounds(); got != want {
+				t.Errorf("%s with %d trains: %d rounds from a change on, want %d", row.Name, count,
+					got, want)
+			}
+		}
+	}
+}
+
+// TestNumbersOfTrainsDiffer: a server takes no frame of another one that counts on other trains.
+func TestNumbersOfTrainsDiffer(t *testing.T) {
+	t.Parallel()
+	row, err := Of(trains.EngineName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	make := func(self order.ServerID, run uint64, count int) (order.Broadcaster, error) {
+		return row.New(Config{Self: self, Servers: 2, Run: run, FirstRound: 1, Trains: count})
+	}
+	maker, err := make(1, 7, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sends := maker.Ready().Sends
+	for count, takes := range map[int]bool{0: true, 3: false, 4: true, 8: false} {
+		other, err := make(0, 7, count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, send := range sends {
+			if err := other.Receive(1, send.Frame); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := other.Broadcast([]byte("payload")); err != nil {
+			t.Fatal(err)
+		}
+		took := false // a train that it has, it sends on
+		for _, send := range other.Ready().Sends {
+			head, _ := row.FrameHead(send.Frame)
+			took = took || head.Name == "TRAIN"
+		}
+		if took != takes {
+			t.Errorf("a server with %d trains takes those of one with 4: %v", count, took)
+		}
+	}
+	if e, err := make(0, 1<<56, 4); !errors.Is(err, trains.ErrConfig) || e != nil {
+		t.Errorf("a run without room in the frames: %v", err)
+	}
+}
+
+// TestGroups: an engine has its bound on groups, and says who watches whom.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	sparse, err := digraph.Reliable(12, digraph.Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range All().With(Engine.TakesFrames) {
+		for servers, takes := range map[int]bool{1: true, trains.ServersMax: true,
+			trains.ServersMax + 1: row.ServersMax == 0} {
+			if err := row.Takes(servers); (err == nil) != takes ||
+				err != nil && !errors.Is(err, ErrTooLarge) {
+				t.Errorf("%s of %d: %v", row.Name, servers, err)
+			}
+		}
+		watches, err := row.Watches(sparse)
+		if err != nil || (watches.Degree() == 11) != row.WatchAll ||
+			!row.WatchAll && watches != sparse {
+			t.Errorf("%s: %d watch each, %v", row.Name, watches.Degree(), err)
 		}
 	}
 }

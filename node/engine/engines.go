@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
 	"github.com/ledgerd/ledgerd/dare"
@@ -12,26 +15,39 @@ import (
 // Default is the name of the engine of new ledgers.
 const Default = allconcur.EngineAllConcurPlus
 
+// The bounds and the default of the number of trains in nodes. With fewer, what a run leaves behind
+// would not show which kind of engine it had (generation.Bound): AllConcur's servers vote for two
+// rounds.
+const (
+	TrainsMin     = 3
+	TrainsDefault = trains.TrainsDefault
+	TrainsMax     = trains.TrainsMax
+)
+
 // engines is the table.
 var engines = List{
 	{
 		Name: allconcur.EngineAllConcurPlus, Story: "no leader, many nodes, any network",
-		Kind: Frames, InNode: true, Prompt: true, LogRounds: true,
-		InFlightMax: interleave.InFlightMax, New: newAllConcur(allconcur.EngineAllConcurPlus),
+		Kind: Frames, InNode: true, Prompt: true, LogRounds: true, Perfect: true,
+		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax,
+		New:      newAllConcur(allconcur.EngineAllConcurPlus),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
-		FrameMessage: allConcurMessage,
+		FrameMessages: allConcurMessages,
 	},
 	{
 		Name:  allconcur.EngineAllConcur,
 		Story: "reliable rounds only: slower, and steady while servers fail",
-		Kind:  Frames, InNode: true,
-		InFlightMax: interleave.InFlightMax, New: newAllConcur(allconcur.EngineAllConcur),
+		Kind:  Frames, InNode: true, Perfect: true,
+		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax,
+		New:      newAllConcur(allconcur.EngineAllConcur),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
-		FrameMessage: allConcurMessage,
+		FrameMessages: allConcurMessages,
 	},
 	{
 		Name: trains.EngineName, Story: "a ring: few nodes, one network, most transactions",
-		Kind: Frames, InFlightMax: 1, New: newTrains, FrameRun: trains.FrameGeneration,
+		Kind: Frames, InNode: true, Trains: true, WatchAll: true, ServersMax: trains.ServersMax,
+		VotesMax: trainsVotes, InFlightMax: 1, New: newTrains,
+		FrameRun: trainsRun, FrameHead: trains.HeadOf, FrameMessages: trainsMessages,
 	},
 	{
 		Name:  dare.EngineName,
@@ -68,11 +84,54 @@ func newAllConcur(name string) func(Config) (order.Broadcaster, error) {
 	}
 }
 
-// allConcurMessage reads the message in one of AllConcur's frames.
-func allConcurMessage(frame []byte) (Message, bool) {
-	id, payload, is := allconcur.FrameMessage(frame)
-	return Message{Run: id.Generation, Epoch: id.Epoch, Round: id.Round, Origin: id.Origin,
-		Payload: payload}, is
+// allConcurVotes returns the votes of one of AllConcur's engines.
+func allConcurVotes(Config) int { return 2 }
+
+// allConcurMessages reads the message in one of AllConcur's frames.
+func allConcurMessages(frame []byte, yield func(Message)) {
+	if id, payload, is := allconcur.FrameMessage(frame); is {
+		yield(Message{Run: id.Generation, Epoch: id.Epoch, Round: id.Round, Origin: id.Origin,
+			Payload: payload})
+	}
+}
+
+// The frames of a ring carry the number of its trains beside that of the run, so that servers with
+// different numbers ignore each other's frames: they would disagree on what has been everywhere.
+const (
+	trainsShift = 56
+	runMask     = 1<<trainsShift - 1
+)
+
+// trainsGeneration returns the number that the frames of a run carry. The paper's layout has none.
+func trainsGeneration(c Config) (uint64, error) {
+	if c.Layout == trains.LayoutPaper {
+		return c.Run, nil
+	}
+	if c.Run > runMask {
+		return 0, fmt.Errorf("%w: run %d, want up to %d", trains.ErrConfig, c.Run, uint64(runMask))
+	}
+	return uint64(trainsVotes(c))<<trainsShift | c.Run, nil
+}
+
+// trainsRun reads the number of the run from a frame.
+func trainsRun(frame []byte) (uint64, error) {
+	generation, err := trains.FrameGeneration(frame)
+	return generation & runMask, err
+}
+
+// trainsVotes returns the votes of a server of a ring: one for each train.
+func trainsVotes(c Config) int { return cmp.Or(c.Trains, trains.TrainsDefault) }
+
+// trainsMessages reads the wagons in a frame of a ring.
+func trainsMessages(frame []byte, yield func(Message)) {
+	trains.FrameWagons(frame, func(id trains.WagonID, payload []byte) {
+		m := Message{Run: id.Generation & runMask, Epoch: order.Epoch(id.Train),
+			Round: order.Round(id.Rotation), Origin: id.Origin, Payload: payload}
+		if id.Round != 0 {
+			m.Epoch, m.Round = trains.TrainsMax, id.Round // a wagon's own frame, and of no train
+		}
+		yield(m)
+	})
 }
 
 // newTrains makes TRAINS' engine.
@@ -81,8 +140,12 @@ func newTrains(c Config) (order.Broadcaster, error) {
 	if c.Perfect {
 		detector = trains.DetectorPerfect
 	}
+	generation, err := trainsGeneration(c)
+	if err != nil {
+		return nil, err
+	}
 	e, err := trains.New(trains.Config{
-		Self: c.Self, Servers: c.Servers, Trains: c.Trains, Generation: c.Run,
+		Self: c.Self, Servers: c.Servers, Trains: c.Trains, Generation: generation,
 		FirstRound: c.FirstRound, MaxPayload: c.MaxPayload, Detector: detector, Change: c.Change,
 		Layout: c.Layout,
 	})

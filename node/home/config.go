@@ -89,9 +89,12 @@ type FabricConfig struct {
 }
 
 // OrderingConfig configures rounds and the failure detector. All nodes of a shard must have the
-// same engine, detector, batch_bytes_max, prompt, target_nines and server_mttf_hours.
+// same engine, trains, detector, batch_bytes_max, prompt, target_nines and server_mttf_hours.
 type OrderingConfig struct {
-	Engine string `koanf:"engine"` // the engine: allconcur+ or allconcur
+	Engine string `koanf:"engine"` // the engine: allconcur+, allconcur or trains
+	// How many trains go round with the engine trains, 3 to 64. More keep the links busier between
+	// nodes that are far from each other, and let transactions wait longer.
+	Trains int `koanf:"trains"`
 	// How rounds treat the failure detector: as eventual or as perfect. With perfect, the members
 	// cannot change.
 	Detector string `koanf:"detector"`
@@ -188,7 +191,8 @@ func Default() Config {
 		Admin:  AdminConfig{Listen: "127.0.0.1:0"},
 		Fabric: FabricConfig{Kind: fabric.P2P},
 		Ordering: OrderingConfig{
-			Engine: engine.Default, Detector: allconcur.DetectorEventual.String(),
+			Engine: engine.Default, Trains: engine.TrainsDefault,
+			Detector:  allconcur.DetectorEventual.String(),
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
@@ -228,6 +232,13 @@ func (c *Config) Validate() error {
 		c.Ordering.Detector != allconcur.DetectorPerfect.String():
 		return wrong("ordering.detector", "%q is none of %s and %s", c.Ordering.Detector,
 			allconcur.DetectorEventual, allconcur.DetectorPerfect)
+	case c.Ordering.Detector == allconcur.DetectorPerfect.String() && !chosen.Perfect:
+		return wrong("ordering.detector", "%s needs %s on all nodes of the shard: set that, or "+
+			"another ordering.engine", chosen.Name, allconcur.DetectorEventual)
+	case chosen.Trains && (c.Ordering.Trains < engine.TrainsMin ||
+		c.Ordering.Trains > engine.TrainsMax):
+		return wrong("ordering.trains", "%d is not between %d and %d", c.Ordering.Trains,
+			engine.TrainsMin, engine.TrainsMax)
 	case c.Ordering.Heartbeat < time.Millisecond:
 		return wrong("ordering.heartbeat", "%v is shorter than a millisecond", c.Ordering.Heartbeat)
 	case c.Ordering.Detector == allconcur.DetectorPerfect.String() &&
@@ -245,7 +256,8 @@ func (c *Config) Validate() error {
 			c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
 	case c.Ordering.LogRounds && (!chosen.LogRounds ||
 		c.Ordering.Detector != allconcur.DetectorEventual.String()):
-		return wrong("ordering.log_rounds", "it needs engine %s and detector %s",
+		return wrong("ordering.log_rounds", "it needs engine %s and detector %s: set it to false, "+
+			"or change these",
 			engine.All().With(engine.Engine.LogsRounds), allconcur.DetectorEventual)
 	case c.Ordering.Prompt && (!chosen.Prompt ||
 		c.Ordering.Detector != allconcur.DetectorEventual.String() || c.Ordering.LogRounds):
@@ -329,8 +341,8 @@ var keys = []string{
 	"api.listen", "api.certificate", "api.key", "api.client_ca", "api.access",
 	"api.identities", "api.hosts", "api.allowed_origins", "api.calls_per_second",
 	"admin.listen", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
-	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
-	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
+	"ordering.engine", "ordering.trains", "ordering.detector", "ordering.heartbeat",
+	"ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
 	"ordering.prompt", "ordering.record_rounds",
 	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
 	"shards.refuse_after", "shards.alarm_after", "store.reserve_bytes",
@@ -371,6 +383,10 @@ func (c *Config) text() string {
 	if c.Ordering.LogRounds {
 		logRounds = "log_rounds = true"
 	}
+	ringed := "# trains = 4"
+	if made, err := engine.Of(c.Ordering.Engine); err == nil && made.Trains {
+		ringed = fmt.Sprintf("trains = %d", c.Ordering.Trains)
+	}
 	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key but the two addresses is optional.
 # Environment variables %sSECTION_KEY override this file.
 
@@ -400,7 +416,9 @@ listen = %q
                            # address of IPv4, or the first address
 
 [ordering]
-engine = %q     # allconcur+ or allconcur; the same on all nodes of the shard
+engine = %q     # allconcur+, allconcur or trains; the same on all nodes of the shard
+# trains is for the engine trains: how many go round, 3 to 64; the same on all nodes of the shard
+%s
 # detector must be the same on all nodes of the shard: eventual or perfect.
 # eventual: nodes may be suspected wrongly, as in a partition or a long pause, and nothing is lost.
 # perfect: only for nodes and links that are never slow. A suspected node is treated as crashed. If
@@ -453,7 +471,8 @@ format = %q            # text or json
 		optional("identities", c.API.Identities, `"identities.json"`),
 		optionalList("allowed_origins", c.API.AllowedOrigins, `["https://books.example"]`),
 		c.Admin.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
-		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
+		ringed, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter,
+		c.Ordering.Linger,
 		c.Ordering.BatchBytesMax, logRounds, prompt,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
 		c.Shards.RefuseAfter, c.Shards.AlarmAfter, c.Store.ReserveBytes, c.Store.BackfillBytes,

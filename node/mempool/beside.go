@@ -55,10 +55,8 @@ const (
 	turnBundles
 )
 
-// meetingEvery is the distance of the rounds that have input from Beside, with Config.Vouch. It is
-// more than the rounds that deliver the batches of one round. Else these would have such input too,
-// and lead to others for ever.
-const meetingEvery = 4
+// MeetingDefault is the default of Config.Meeting, for AllConcur.
+const MeetingDefault = 4
 
 // Wake reports that Beside has something new, or is out of patience: Ready gets a value.
 func (p *Pool) Wake() {
@@ -70,9 +68,9 @@ func (p *Pool) Wake() {
 
 // NextIn implements driver.RoundSource. With Config.Vouch, Beside repeats all that it has, and
 // input counts only if most members have it in one round. So input from Beside goes into meetings:
-// one of meetingEvery rounds, the same at all members. It is a reason for rounds up to one meeting
-// after Wake, and no longer. Else rounds would follow each other for as long as too few members
-// have it.
+// one of Config.Meeting rounds, the same at all members. It is a reason for rounds up to one
+// meeting after Wake, and no longer. Else rounds would follow each other for as long as too few
+// members have it.
 func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte {
 	if p.config.Vouch == nil {
 		return p.Next(maxBytes)
@@ -80,7 +78,7 @@ func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte
 	p.mu.Lock()
 	own, woken, besides := p.next < len(p.queue) || p.marks.Any() || p.due, p.woken, p.besides
 	p.mu.Unlock()
-	meeting := besides && round()%meetingEvery == 0
+	meeting := besides && round()%p.config.Meeting == 0
 	switch {
 	case !own && !woken && !(meeting && due()):
 		return nil

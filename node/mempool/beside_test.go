@@ -397,4 +397,11 @@ func TestMeetings(t *testing.T) {
 	rounds("others make rounds for nothing", true, "----------")
 	p.Applied(&ledger.Block{Bundles: []ledger.BundleSeal{{Number: 2}}})
 	rounds("nothing is left", false, "----------")
+
+	beside.verdicts = []ledger.Verdict{{Shard: 1,
+		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}}
+	p = New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Beside: beside,
+		Meeting: 7, Vouch: func(*ledger.Batch, []ledger.Vouched) {}})
+	p.Wake()
+	rounds("meetings are further apart", false, "......i---")
 }

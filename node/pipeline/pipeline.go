@@ -88,6 +88,8 @@ type Run struct {
 	First order.Round
 	// Members are the members of the group, by their indexes in the chain, ascending.
 	Members []order.ServerID
+	// Bound is that of the run's engine.
+	Bound generation.Bound
 	// Shard are all members of the chain. A majority of their disks makes a block durable. For
 	// Former see shard.Durability.
 	Shard  generation.Membership
@@ -115,6 +117,7 @@ type proposed struct {
 type work struct {
 	deliveries []order.Delivery
 	replayed   *order.Delivery
+	bound      generation.Bound // of the run of the replayed round
 	block      *ledger.Block
 	done       chan error // for a block, a replayed round and a barrier
 }
@@ -332,10 +335,11 @@ func (p *Pipeline) Append(ctx context.Context, block *ledger.Block) error {
 	return p.await(ctx, work{block: block, done: make(chan error, 1)})
 }
 
-// Replay executes a round of a run that is over, in its turn. The round's epoch is the chain's.
-// Errors: ErrStopping, ctx's error, and the store's.
-func (p *Pipeline) Replay(ctx context.Context, delivery order.Delivery) error {
-	return p.await(ctx, work{replayed: &delivery, done: make(chan error, 1)})
+// Replay executes a round of a run that is over, in its turn. The round's epoch is the chain's, and
+// bound is that of the run's engine. Errors: ErrStopping, ctx's error, and the store's.
+func (p *Pipeline) Replay(ctx context.Context, delivery order.Delivery,
+	bound generation.Bound) error {
+	return p.await(ctx, work{replayed: &delivery, bound: bound, done: make(chan error, 1)})
 }
 
 // Barrier waits until everything delivered before is executed.
@@ -409,20 +413,24 @@ func (p *Pipeline) handle(w work) error {
 	}
 	if w.replayed != nil {
 		p.stopCounting()
-		return p.take(w.replayed, ledger.Epoch(w.replayed.Epoch))
+		return p.take(w.replayed, ledger.Epoch(w.replayed.Epoch), w.bound)
 	}
 	for i := range w.deliveries {
-		if err := p.take(&w.deliveries[i],
-			ledger.Epoch(p.ChainEpoch(w.deliveries[i].Epoch))); err != nil {
+		p.mu.Lock()
+		epoch := p.baseEpoch + ledger.Epoch(w.deliveries[i].Epoch)
+		bound := p.run.Bound
+		p.mu.Unlock()
+		if err := p.take(&w.deliveries[i], epoch, bound); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take executes one A-delivered round.
-func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
-	var batches, own [][]byte
+// take executes one A-delivered round of a run whose engine has a bound.
+func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch,
+	bound generation.Bound) error {
+	var batches, own, late [][]byte
 	var proposers []order.ServerID
 	var marked mempool.Marks
 	for _, message := range delivery.Messages {
@@ -448,11 +456,20 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 			verified.VoucherErr == nil {
 			p.config.Vouched(verified)
 		}
+		if p.changesTooSoon(delivery.Round, bound, batch) {
+			p.config.Logger.Info("a batch waits for the next eon: the members change already",
+				"member", message.Origin, "round", delivery.Round)
+			late = append(late, batch)
+			continue
+		}
 		if message.Origin == p.config.Self && verified != nil {
 			own = verified.Bundles
 		}
 		batches = append(batches, batch)
 		proposers = append(proposers, message.Origin)
+	}
+	if len(late) > 0 {
+		p.config.Verification.Forget(late)
 	}
 	if len(batches) > 0 {
 		defer p.config.Verification.Forget(batches)
@@ -474,6 +491,21 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 	}
 	p.executed(delivery.Round, marked)
 	return nil
+}
+
+// changesTooSoon reports whether a batch has a change of the membership in a round that may be of
+// the run that another change ends. A run counts with one change, and the ledger's own rule covers
+// only the rounds of AllConcur's runs. So all nodes leave out the batch. Its proposer's pool keeps
+// its bundles, and proposes them again in the next eon (Pool.Requeue). Blocks are executed as they
+// are: the rule is only about what becomes of rounds.
+func (p *Pipeline) changesTooSoon(round order.Round, bound generation.Bound, batch []byte) bool {
+	opened, spacing := p.store(), ledger.Round(bound.ChangeRounds())
+	if spacing <= ledger.ChangeRounds || opened.MembershipHeight() == 0 ||
+		!ledger.MembershipChangeIn(batch, opened.Genesis(), opened.GenesisHash()) {
+		return false
+	}
+	last := opened.Membership()
+	return ledger.Round(round) < last.Round+spacing
 }
 
 // executed records the last executed round and its marks.

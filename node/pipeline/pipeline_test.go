@@ -376,7 +376,7 @@ func TestMarksAndRounds(t *testing.T) {
 	}
 	replayed := order.Delivery{Epoch: 9, Round: 17,
 		Messages: []order.Message{{Origin: 1, Payload: f.payload(0, f.genesisHeader(), f.next())}}}
-	if err := f.pipeline.Replay(t.Context(), replayed); err != nil {
+	if err := f.pipeline.Replay(t.Context(), replayed, 0); err != nil {
 		t.Fatal(err)
 	}
 	if head := f.store.Head(); head.Height != 3 || head.Epoch != 9 || head.Round != 17 ||
