@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
+	"github.com/ledgerd/ledgerd/trains"
 )
 
 // Environment variables of TestChaos: one seed to replay, or how many seeds to run from which, and
@@ -33,7 +34,18 @@ const (
 // submitter's order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	first, count := uint64(1), uint64(4)
+	shakeAll(t, "TestChaos", 4, "allconcur+", "allconcur")
+}
+
+// TestTrainsChaos is TestChaos for shards that order in a ring.
+func TestTrainsChaos(t *testing.T) {
+	t.Parallel()
+	shakeAll(t, "TestTrainsChaos", 2, trains.EngineName)
+}
+
+// shakeAll shakes shards, each with one of the engines, drawn by its seed.
+func shakeAll(t *testing.T, name string, count uint64, engines ...string) {
+	first := uint64(1)
 	if testing.Short() {
 		count = 1
 	}
@@ -55,11 +67,11 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestChaos$' -count=1",
-						chaosSeed, seed, chaosFor, length)
+					t.Logf("replay with: %s=%d %s=%v go test ./node -run '%s$' -count=1",
+						chaosSeed, seed, chaosFor, length, name)
 				}
 			})
-			shake(t, seed, length)
+			shake(t, seed, length, engines)
 		})
 	}
 }
@@ -94,10 +106,10 @@ type submitter struct {
 	sent    int64 // moved by acknowledged transfers
 }
 
-func shake(t *testing.T, seed uint64, length time.Duration) {
+func shake(t *testing.T, seed uint64, length time.Duration, engines []string) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	nodes := 3 + int(seed%3)
-	engine := []string{"allconcur+", "allconcur"}[random.IntN(2)]
+	engine := engines[random.IntN(len(engines))]
 	c := &chaos{random: random, cuts: map[[2]int]bool{}, leaving: -1}
 	c.shard = newShard(t, nodes, func(i int, config *home.Config) {
 		config.Ordering.Engine = engine
