@@ -76,8 +76,8 @@ func Describe(frame []byte) string {
 
 // HeadOf returns what the header of a frame in the house's layout says, for people who watch frames
 // pass. Of a train that is the origin of its last wagon, which the server that sent it attached.
-// It has no round: that of a train is not in its frame. A wagon's own frame has both. HeadOf reports
-// false for bytes that are no frame.
+// A train's round is not in its frame. A wagon's own frame has both. HeadOf reports false for bytes
+// that are no frame.
 func HeadOf(frame []byte) (order.FrameHead, bool) {
 	h, err := decodeHeader(LayoutHouse, frame)
 	if err != nil {

@@ -31,7 +31,8 @@ func TestTestnetRing(t *testing.T) {
 		"--engine", trains.EngineName, "--run")
 	net.out.await(t, `all 3 nodes run and take (transactions)`)
 	h, err := home.Load(filepath.Join(dir, testnet.Name(1)))
-	if err != nil || h.Config.Ordering.Engine != trains.EngineName || h.Config.Ordering.Trains != 4 {
+	if err != nil || h.Config.Ordering.Engine != trains.EngineName ||
+		h.Config.Ordering.Trains != 4 {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	refuses(t, exitFailure, "leave --engine out", "testnet", "--dir", dir, "--run", "--engine",
