@@ -34,12 +34,18 @@ type Config struct {
 	// Peers are the incarnations of the servers, by number. A server that restarted is another
 	// incarnation, and no member of the run.
 	Peers []rdmanet.Peer
+	// Shard is the number of members of the shard, of which the group is a part. 0 means the number
+	// of Peers. All majorities are those of the shard.
+	Shard int
 	// Run is a part of the names of all regions, so that no run shares memory with another.
 	Run uint64
 	// FirstRound is the round of the first entry.
 	FirstRound order.Round
 	// PayloadMax is the maximum length of a payload.
 	PayloadMax int
+	// MessagesMax is the most bytes of all messages of an entry, at least PayloadMax. 0 means that
+	// an entry has room for the largest message of each server.
+	MessagesMax int
 	// LogSlots is how many entries a log holds, and Window how many payloads of a server may be
 	// A-broadcast and not A-delivered by it.
 	LogSlots, Window int
@@ -49,6 +55,10 @@ type Config struct {
 	Timeout, Beat time.Duration
 	// Patience is how long a server waits for an answer before it asks again, at first.
 	Patience time.Duration
+	// Change reports whether a round changes the group. Such a round is the last one of the run. It
+	// is a function of the round, and may be nil: then the run has no end. It must not keep the
+	// payloads.
+	Change func(order.Delivery) bool
 	// Fault plants a bug.
 	Fault Fault
 	// Note is told about the steps of the protocol, unless it is nil.
@@ -61,6 +71,11 @@ func (c *Config) validate() error {
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrConfig, len(c.Peers), ServersMax)
 	case int(c.Self) >= len(c.Peers):
 		return fmt.Errorf("%w: server %d of %d", ErrConfig, c.Self, len(c.Peers))
+	case c.Shard != 0 && c.Shard < len(c.Peers):
+		return fmt.Errorf("%w: %d servers of a shard of %d", ErrConfig, len(c.Peers), c.Shard)
+	case c.MessagesMax != 0 && c.MessagesMax < c.PayloadMax:
+		return fmt.Errorf("%w: %d bytes of messages in an entry, and up to %d in each message",
+			ErrConfig, c.MessagesMax, c.PayloadMax)
 	case c.LogSlots < 2 || c.LogSlots > slotsMax || c.Window < 1 || c.Window > slotsMax:
 		return fmt.Errorf("%w: a log of %d slots and a window of %d, want 2 and 1 to %d",
 			ErrConfig, c.LogSlots, c.Window, slotsMax)
@@ -74,8 +89,10 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// quorum returns q, the number of servers that have a copy of all that must survive.
-func (c *Config) quorum() int { return len(c.Peers)/2 + 1 }
+// quorum returns q, the number of servers that have a copy of all that must survive. It is a
+// majority of the shard, so it has a server in common with the majority of which the reports say
+// what the next generation begins with (package generation).
+func (c *Config) quorum() int { return max(c.Shard, len(c.Peers))/2 + 1 }
 
 // offerRing is the layout of a ring of proposals.
 func (c *Config) offerRing() protected.Ring {

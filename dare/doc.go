@@ -1,7 +1,7 @@
 // Package dare is DARE, atomic broadcast by a leader that writes its log into the memory of the
 // others [Poke19, chapter 4], as one pure and polled state machine. It is made for short waits
-// among three to five servers that are near to each other. No node runs it yet; package node/poller
-// drives it in the benchmark of engines.
+// among three to five servers that are near to each other. Package node/poller drives it, in nodes
+// and in the benchmark of engines.
 //
 // # The story
 //
@@ -37,7 +37,22 @@
 //	}
 //
 // A server suspects a leader whose heartbeat does not change for Config.Timeout. Suspect and
-// Campaign are the same as inputs, for a detector outside and for tests.
+// Campaign are the same as inputs, for tests. Missing is the opinion of a detector outside, about
+// any server.
+//
+// # The end of a run
+//
+// In a node, a group orders in runs: each has a machine of its own, and the chain says who the
+// members are. With Config.Change, the round that changes the group is the last one. Its entry is
+// in the log as all others are, and no leader appends anything behind it. So all servers A-deliver
+// the same last round. What was A-broadcast and is in no entry goes into the next run.
+//
+// A leader may also end the run by an entry that takes one server out, if a detector says that it
+// is missing and it applies nothing. Otherwise the slots that it needs would stop the others before
+// long. Such an entry always finds a slot.
+//
+// When a majority cannot go on, the servers that are left freeze the run, report what their logs
+// have, and begin a new one (package generation). freeze.go says why that loses nothing.
 //
 // # Where to find what
 //
@@ -48,6 +63,7 @@
 //	leader.go    adjustment, update, commit, pruning [sections 4.3.3.2 and 4.3.3.3]
 //	offers.go    the rings of what servers A-broadcast
 //	server.go    the machine, and what it A-delivers
+//	freeze.go    what a run leaves behind
 //	watch.go     what must always hold, checked by looking into all servers
 //	search.go    copies and states for exhaustive search
 //
@@ -59,10 +75,12 @@
 //	I4  term, commit and applied never go back, and applied ≤ commit, applied ≤ tail
 //	I5  no slot is written while a server that is not excluded has not applied its entry
 //	I7  what a server A-delivered is committed
+//	I8  no log has an entry behind one that ends the run
+//	I9  nothing lands in the log of a frozen server
 //
 // It is live while a majority of servers works, timeouts grow beyond the beat and the fabric's
-// delays, and servers that are gone for good are excluded before the log is full. Memory is bounded
-// by LogSlots and Window.
+// delays, and servers that are gone for good are excluded before the log is full, or are missing in
+// a run with an end. Memory is bounded by LogSlots and Window.
 //
 // # Where it differs from the paper, and why
 //
@@ -85,6 +103,9 @@
 //     of a majority, because a vote takes the log away.
 //   - G13. Slots have equal size, so head, tail and commit are indexes and no entry wraps around.
 //   - G16. Entries that are the same are not rewritten in adjustment.
+//   - Majorities are those of the shard, of which the group may be a part (Config.Shard).
+//   - An entry has not room for the largest messages of all servers, if Config.MessagesMax says so.
+//     Servers then take turns.
 //   - The tail follows the entries in one post, where the paper waits for their completion. Several
 //     entries are under way.
 //   - A log whose tail is more than a ring ahead of what its server applied belongs to a server
@@ -95,9 +116,9 @@
 //
 // # What is not here
 //
-// Reconfiguration, recovery, read requests, and nodes. Reconfiguration before a leader's own entry
+// Reconfiguration, recovery and read requests. Reconfiguration before a leader's own entry
 // (G2) and votes of restarted servers (G5) can therefore not be planted: no entry changes the
-// group, and access is by incarnation. A
+// majorities of a run, and access is by incarnation. A
 // server that is gone is excluded by Exclude, whose caller must not err for servers that are to go
 // on: one that was excluded may be left behind, and then halts.
 package dare

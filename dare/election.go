@@ -259,7 +259,7 @@ func (s *Server) elect() bool {
 		s.role, s.candidate = following, none
 		return true
 	case campaigning:
-		if 2*(s.votes()+1) > len(s.config.Peers) {
+		if s.votes()+1 >= s.config.quorum() {
 			s.win()
 			return true
 		}

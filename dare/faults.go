@@ -36,13 +36,18 @@ const (
 	FaultZombieVotes
 	// FaultLogKept votes without taking the log from the leader.
 	FaultLogKept
+	// FaultFreezeKeepsLog freezes a server without taking its log from the leader.
+	FaultFreezeKeepsLog
+	// FaultAppendsPastEnd makes a leader append entries behind the one that ends the run.
+	FaultAppendsPastEnd
 	faultEnd
 )
 
 // faultNames are the names on a command line.
 var faultNames = [faultEnd]string{"none", "commits-old-terms", "late-never-granted", "no-reserve",
 	"beat-is-term", "commit-goes-back", "adjust-to-commit", "vote-without-check",
-	"tail-before-entries", "pruned-early", "zombie-counted-as-vote", "log-kept"}
+	"tail-before-entries", "pruned-early", "zombie-counted-as-vote", "log-kept", "freeze-keeps-log",
+	"appends-past-end"}
 
 // String returns the fault's name as used on a command line.
 func (f Fault) String() string {

@@ -72,7 +72,12 @@ type layout struct {
 }
 
 func (c *Config) layout() layout {
-	return layout{c.LogSlots, protected.Padded(bodyMax(len(c.Peers), c.PayloadMax)) + entryTrailer}
+	messages := len(c.Peers) * c.PayloadMax
+	if c.MessagesMax > 0 {
+		messages = min(messages, c.MessagesMax)
+	}
+	return layout{c.LogSlots,
+		protected.Padded(len(c.Peers)*messageHead+messages) + entryTrailer}
 }
 
 // header returns the size of what precedes the entries.
@@ -87,8 +92,6 @@ func (l layout) end(index uint64) int { return l.header() + (l.place(index)+1)*l
 
 // messageHead is the size of what precedes each message of a body: its number and its length.
 const messageHead = 8 + 4
-
-func bodyMax(servers, payloadMax int) int { return servers * (messageHead + payloadMax) }
 
 // proposal is a message of an entry, with its number among those of its origin. Number 0: the
 // origin had nothing to send.
@@ -105,6 +108,24 @@ func appendBody(b []byte, proposals []proposal) []byte {
 		b = append(b, p.payload...)
 	}
 	return b
+}
+
+// removalSize is the length of the body of an entry that takes a server out of the group: its
+// number. No body with proposals is as short.
+const removalSize = 4
+
+// appendRemoval appends the body of an entry that takes a server out of the group.
+func appendRemoval(b []byte, server int) []byte {
+	return binary.BigEndian.AppendUint32(b, uint32(server))
+}
+
+// readRemoval returns the server that an entry takes out of a group, if it is such an entry.
+func readRemoval(b []byte, servers int) (server int, is bool) {
+	if len(b) != removalSize {
+		return 0, false
+	}
+	removed := binary.BigEndian.Uint32(b)
+	return int(removed), uint64(removed) < uint64(servers)
 }
 
 // readBody reads the body of an entry into proposals, one for each server. It reports whether the
@@ -211,16 +232,39 @@ func (s *Server) stage(e entry) ([]byte, *int) {
 	return slot[s.layout.slot-size:], &s.staged.lent[place]
 }
 
-// delivery makes a round of an entry's proposals. It copies the payloads.
-func (s *Server) delivery(e entry, proposals []proposal) order.Delivery {
-	d := order.Delivery{Epoch: order.Epoch(e.born), Round: s.config.FirstRound +
-		order.Round(s.rounds)}
-	for origin, p := range proposals {
-		m := order.Message{Origin: order.ServerID(origin)}
-		if p.number > 0 {
-			m.Payload = append([]byte(nil), p.payload...)
+// delivery makes a round of an entry, the one after the given number of rounds of this run. It
+// leaves the entry's proposals in s.proposals, and shares their payloads with the log. It reports
+// false for an entry that no leader writes.
+func (s *Server) delivery(e entry, rounds uint64) (order.Delivery, bool) {
+	d := order.Delivery{Epoch: order.Epoch(e.born),
+		Round: s.config.FirstRound + order.Round(rounds)}
+	body := s.body(e)
+	removed, removes := readRemoval(body, len(s.config.Peers))
+	if removes {
+		clear(s.proposals)
+		d.Removed = []order.ServerID{order.ServerID(removed)}
+	} else if !readBody(body, s.proposals) {
+		return d, false
+	}
+	for origin, p := range s.proposals {
+		if !removes || origin != removed {
+			d.Messages = append(d.Messages, order.Message{Origin: order.ServerID(origin),
+				Payload: p.payload})
 		}
-		d.Messages = append(d.Messages, m)
+	}
+	return d, true
+}
+
+// copied gives a round payloads of its own, in place of those in the log.
+func copied(d order.Delivery) order.Delivery {
+	for i := range d.Messages {
+		m := &d.Messages[i]
+		m.Payload = append([]byte(nil), m.Payload...)
 	}
 	return d
+}
+
+// ends reports whether a round is the last one of the run: it changes the group.
+func (s *Server) ends(d order.Delivery) bool {
+	return s.config.Change != nil && (len(d.Removed) > 0 || s.config.Change(d))
 }

@@ -58,6 +58,11 @@ func (s *Server) win() {
 			s.appended[origin] = max(s.appended[origin], p.number)
 		}
 	}
+	s.closing = s.ended
+	if last := s.at(tail); tail > s.applied && s.config.Change != nil && last.length > 0 {
+		d, is := s.delivery(last, s.rounds+tail-s.applied-1)
+		s.closing = is && s.ends(d)
+	}
 	now := s.ways.Now()
 	s.beatAt, s.progress = now, now
 	for p, m := range s.members {
@@ -75,6 +80,48 @@ func (s *Server) Exclude(server order.ServerID) {
 	if int(server) < len(s.members) && s.members[server] != nil {
 		s.members[server].excluded = true
 	}
+}
+
+// Missing says that a detector outside suspects a server, or no longer does. A server stops
+// following a leader that is missing, until it hears from it. The first server that is not missing
+// then campaigns without waiting. In a run that has an end (Config.Change), a leader ends the run
+// without a missing server that applies nothing, if a majority of the shard is left. Otherwise the
+// log would soon be full. An error of the detector may cost a server its place in the group, and
+// nothing else.
+func (s *Server) Missing(server order.ServerID, missing bool) {
+	if int(server) >= len(s.missing) || int(server) == s.self {
+		return
+	}
+	if missing && !s.missing[server] {
+		s.missedAt[server] = s.ways.Now()
+	}
+	s.missing[server] = missing
+	if missing && s.leader == int(server) {
+		s.Suspect()
+		if slices.Index(s.missing, false) == s.self {
+			s.deadline = s.ways.Now()
+		}
+	}
+}
+
+// behind reports whether a server has still to apply entries that half of a leader's log waits for.
+func (s *Server) behind(server int) bool {
+	m := s.members[server]
+	return m != nil && !m.excluded && s.tail() > m.applied &&
+		s.tail()-m.applied >= uint64(s.layout.slots/2)
+}
+
+// gone returns a server without which a leader should end the run, or none. One that works all the
+// same has the time to show that it applies entries.
+func (s *Server) gone() int {
+	if s.config.Change == nil || len(s.config.Peers)-1 < s.config.quorum() {
+		return none
+	}
+	return slices.IndexFunc(s.members, func(m *member) bool {
+		return m != nil && s.missing[m.Process] &&
+			s.ways.Now() >= s.missedAt[m.Process]+lookBeats*s.config.Beat &&
+			s.tail() >= m.applied+max(1, uint64(s.layout.slots)/8)
+	})
 }
 
 // lead makes a leader work. It reports whether there was anything to do.
@@ -259,10 +306,15 @@ func (s *Server) update(m *member) bool {
 	return m.next > first || s.look(m)
 }
 
-// look reads how far a server has applied, when slots become few.
+// lookBeats is for how many beats a leader looks how far a missing server has applied, before it
+// goes on without it.
+const lookBeats = 3
+
+// look reads how far a server has applied, when slots become few or it is missing.
 func (s *Server) look(m *member) bool {
 	now := s.ways.Now()
-	if s.tail()-s.floor() < uint64(s.layout.slots)/2 || m.applied >= s.commit || m.Reading() ||
+	full := s.tail()-s.floor() >= uint64(s.layout.slots)/2
+	if !full && !s.missing[m.Process] || m.applied >= s.commit || m.Reading() ||
 		now < m.lookAt || !s.ways.Room(1) {
 		return false
 	}
@@ -283,11 +335,24 @@ func (s *Server) floor() uint64 {
 	return floor
 }
 
-// append appends one entry: the next message of each server that has one. It reports whether there
-// was one and room for it.
+// append appends one entry: the next message of each server that has one, as far as there is room
+// for them. It reports whether there was one, and room for it. Nothing follows an entry that ends
+// the run. In a run with an end, the last slot is only for an entry that takes a server out, so
+// that a full log always has room for it.
 func (s *Server) append() bool {
 	tail := s.tail()
-	if tail-min(s.floor(), tail) >= uint64(s.layout.slots) {
+	free := uint64(s.layout.slots) - min(tail-min(s.floor(), tail), uint64(s.layout.slots))
+	if free == 0 || s.closing && s.config.Fault != FaultAppendsPastEnd {
+		return false
+	}
+	if gone := s.gone(); gone != none {
+		s.config.note("ends the run without server %d", gone)
+		s.closing = true
+		s.scratch = appendRemoval(s.scratch[:0], gone)
+		s.put(entry{tail + 1, s.term, s.term, len(s.scratch)}, s.scratch)
+		return true
+	}
+	if free == 1 && s.config.Change != nil {
 		return false
 	}
 	if s.noop {
@@ -295,24 +360,42 @@ func (s *Server) append() bool {
 		s.put(entry{index: tail + 1, born: s.term, stamp: s.term}, nil)
 		return true
 	}
-	some := false
-	for origin, b := range s.buffers {
-		s.proposals[origin] = proposal{}
-		if number := s.appended[origin] + 1; b.Found(number) {
-			s.proposals[origin] = proposal{number, b.Message(number, s.config.PayloadMax)}
-			some = true
-		}
-	}
-	if !some {
+	if !s.collect(int(tail)) {
 		return false
 	}
 	for origin, p := range s.proposals {
 		s.appended[origin] = max(s.appended[origin], p.number)
 	}
 	s.scratch = appendBody(s.scratch[:0], s.proposals)
-	s.put(entry{tail + 1, s.term, s.term, len(s.scratch)}, s.scratch)
+	e := entry{tail + 1, s.term, s.term, len(s.scratch)}
+	s.put(e, s.scratch)
 	s.config.note("appends entry %d", tail+1)
+	if s.config.Change != nil {
+		d, _ := s.delivery(e, s.rounds+tail-s.applied)
+		s.closing = s.ends(d)
+	}
 	return true
+}
+
+// collect puts the next message of each server into s.proposals, as far as an entry has room for
+// them. Another server comes first in each entry, so the messages of none wait for ever. It reports
+// whether there is one.
+func (s *Server) collect(first int) bool {
+	clear(s.proposals)
+	n := len(s.buffers)
+	room, some := s.layout.slot-entryTrailer-n*messageHead, false
+	for i := range n {
+		origin := (first + i) % n
+		number := s.appended[origin] + 1
+		if b := s.buffers[origin]; b.Found(number) {
+			payload := b.Message(number, s.config.PayloadMax)
+			if len(payload) <= room {
+				s.proposals[origin] = proposal{number, payload}
+				room, some = room-len(payload), true
+			}
+		}
+	}
+	return some
 }
 
 // decide commits what a majority of logs has. Only an entry with the leader's own stamp is counted,

@@ -19,6 +19,7 @@ func (s *Server) Copy() *Server {
 	own.askers, own.takers = slices.Clone(s.askers), slices.Clone(s.takers)
 	own.numbers, own.appended = slices.Clone(s.numbers), slices.Clone(s.appended)
 	own.beats = slices.Clone(s.beats)
+	own.missing, own.missedAt = slices.Clone(s.missing), slices.Clone(s.missedAt)
 	own.delivered, own.handed, own.scratch = slices.Clone(s.delivered), nil, nil
 	own.proposals = make([]proposal, len(s.proposals))
 	own.staged = staged{bytes.Clone(s.staged.bytes), slices.Clone(s.staged.keys),
@@ -87,6 +88,14 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 	f := protected.Facts{B: state, Now: now}
 	f.Truth(s.halted != "")
 	f.Truth(s.closed)
+	f.Truth(s.ended)
+	f.Number(uint64(s.removed + 1))
+	for p, missing := range s.missing {
+		f.Truth(missing)
+		if missing {
+			f.Since(s.missedAt[p], lookBeats*s.config.Beat)
+		}
+	}
 	f.Held(&s.held)
 	f.Numbers(s.commit, s.applied, s.rounds, s.term, uint64(s.role), uint64(s.leader+1),
 		uint64(s.candidate+1), s.looked, uint64(s.timeout), s.sent, s.counter, s.beat,
@@ -119,6 +128,7 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 	if s.role == leading {
 		f.Number(s.own)
 		f.Truth(s.noop)
+		f.Truth(s.closing)
 		f.Numbers(s.appended...)
 		f.Until(s.beatAt)
 		f.Since(s.progress, 4*s.timeout)

@@ -53,6 +53,10 @@ type Server struct {
 	numbers   []uint64
 	delivered []order.Delivery
 	handed    []order.Delivery
+	// ended says that the last round of the run was A-delivered. It took out removed, unless that
+	// is none.
+	ended   bool
+	removed int
 
 	// Elections.
 	role      role
@@ -68,6 +72,9 @@ type Server struct {
 	members  []*member
 	own      uint64 // the first entry with its stamp
 	noop     bool   // it has to append an entry without messages (FaultNoReserve)
+	closing  bool   // its last entry ends the run
+	missing  []bool // the servers that a detector outside suspects
+	missedAt []time.Duration
 	appended []uint64
 	staged   staged
 	beat     uint64
@@ -95,8 +102,9 @@ func New(config Config, host rdmanet.RegionHost) (*Server, error) {
 	}
 	n := len(config.Peers)
 	s := &Server{config: config, self: int(config.Self), layout: config.layout(), leader: none,
-		candidate: none, timeout: config.Timeout, beats: make([]uint64, n), counter: 1,
-		numbers: make([]uint64, n), appended: make([]uint64, n),
+		candidate: none, removed: none, missing: make([]bool, n),
+		missedAt: make([]time.Duration, n), timeout: config.Timeout, beats: make([]uint64, n),
+		counter: 1, numbers: make([]uint64, n), appended: make([]uint64, n),
 		proposals: make([]proposal, n), box: protected.NewOutbox(config.offerRing())}
 	s.boards = protected.NewBoards(config.region("control"), s.self, n, controlWords)
 	s.offers = protected.NewBoards(config.region("offers"), s.self, n, protected.WordsShared)
@@ -257,15 +265,18 @@ func (s *Server) apply() bool {
 		s.halt(fmt.Sprintf("it was left behind: it applied %d entries of %d", s.applied, s.tail()))
 		return true
 	}
-	for s.applied < limit && len(s.delivered) < s.layout.slots {
+	for s.applied < limit && len(s.delivered) < s.layout.slots && !s.ended {
 		e := s.at(s.applied + 1)
-		if e.index == 0 || !readBody(s.body(e), s.proposals) {
+		d, found := order.Delivery{}, e.index != 0
+		if found {
+			d, found = s.delivery(e, s.rounds)
+		}
+		if !found {
 			s.halt(fmt.Sprintf("entry %d is committed, and this log does not have it",
 				s.applied+1))
 			return true
 		}
 		if e.length > 0 {
-			d := s.delivery(e, s.proposals)
 			for origin, p := range s.proposals {
 				switch {
 				case p.number == 0:
@@ -278,7 +289,11 @@ func (s *Server) apply() bool {
 				}
 			}
 			s.rounds++
-			s.delivered = append(s.delivered, d)
+			s.ended = s.ends(d)
+			if s.ended && len(d.Removed) > 0 {
+				s.removed = int(d.Removed[0])
+			}
+			s.delivered = append(s.delivered, copied(d))
 			s.config.note("A-delivers round %d", d.Round)
 		}
 		s.applied = e.index
@@ -310,11 +325,36 @@ func (s *Server) Leader() (leader order.ServerID, known bool) {
 func (s *Server) Status() order.Status {
 	status := order.Status{Epoch: order.Epoch(s.term), Round: s.config.FirstRound +
 		order.Round(s.rounds), Undelivered: int(max(s.tail(), s.applied) - s.applied),
-		Halted: s.halted}
+		Ended: s.ended, Halted: s.halted}
 	for p := range s.config.Peers {
-		status.Members = append(status.Members, order.ServerID(p))
+		if p != s.removed {
+			status.Members = append(status.Members, order.ServerID(p))
+		}
+		if s.missing[p] {
+			status.Suspected = append(status.Suspected, order.ServerID(p))
+		}
+		if s.role == leading && s.behind(p) {
+			status.Awaited = append(status.Awaited, order.ServerID(p))
+		}
 	}
 	return status
+}
+
+// Ended reports whether the last round of the run was A-delivered.
+func (s *Server) Ended() bool { return s.ended }
+
+// Waiting reports whether something was A-broadcast, by any server, and not A-delivered here, as
+// far as this server knows. It is false once the run has ended.
+func (s *Server) Waiting() bool {
+	if s.ended {
+		return false
+	}
+	for origin, b := range s.buffers {
+		if b.Found(s.numbers[origin] + 1) {
+			return true
+		}
+	}
+	return s.tail() > s.applied
 }
 
 // String describes the server's state in one line.

@@ -136,6 +136,13 @@ func (s *Server) whole(number int, servers []*Server) string {
 			return fmt.Sprintf("I5: server %d applied %d of %d, and its log lacks entry %d",
 				number, s.applied, tail, index)
 		}
+		if s.config.Change == nil || index == tail {
+			continue
+		}
+		if d, is := s.delivery(s.at(index), 0); is && s.ends(d) {
+			return fmt.Sprintf("I8: entry %d of server %d ends the run, and the log goes to %d",
+				index, number, tail)
+		}
 	}
 	return ""
 }

@@ -151,7 +151,7 @@ var rooms = []room{
 	},
 	{folder: "dare",
 		purpose: "DARE: a leader's log in the memory of its followers, elections and heartbeats " +
-			"by one-sided access; no node runs it yet",
+			"by one-sided access",
 		imports: []string{"order", "rdmanet", "protected"},
 		// Durations.
 		except: []string{"time"},
@@ -385,8 +385,9 @@ var rooms = []room{
 	},
 	{folder: "node/poller",
 		purpose: "drives a machine over one-sided memory: the goroutine that polls it, its " +
-			"inputs and attachments",
-		imports: []string{"protected", "rdmanet"},
+			"inputs and attachments; in a node, one run's engine after the other",
+		imports: []string{"order", "protected", "rdmanet", "node/driver", "node/engine",
+			"node/rounds"},
 	},
 	{folder: "node/report",
 		purpose: "the values in which a node reports how far blocks and transactions have come, " +

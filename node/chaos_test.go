@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node"
@@ -41,6 +42,12 @@ func TestChaos(t *testing.T) {
 func TestTrainsChaos(t *testing.T) {
 	t.Parallel()
 	shakeAll(t, "TestTrainsChaos", 2, trains.EngineName)
+}
+
+// TestDAREChaos is TestChaos for shards whose engine has a leader.
+func TestDAREChaos(t *testing.T) {
+	t.Parallel()
+	shakeAll(t, "TestDAREChaos", 2, dare.EngineName)
 }
 
 // shakeAll shakes shards, each with one of the engines, drawn by its seed.

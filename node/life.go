@@ -42,6 +42,7 @@ const complaintEvery = 10 * time.Second
 //	life_inputs.go  the sources of inputs
 //	life_effects.go the execution of each effect
 //	life_ticks.go   when ticks are given
+//	ordering.go     what drives the engine
 //	telling.go      how far the own disk has got, and those of others
 //	chain.go        the chain as the machine reads it
 //	fetching.go     blocks from peers
@@ -49,7 +50,7 @@ const complaintEvery = 10 * time.Second
 //	peers.go        the members and their addresses
 type life struct {
 	node     *Node
-	driver   *driver.Driver
+	driver   ordering
 	detector *detector.Detector
 	contents *contents
 
@@ -117,23 +118,7 @@ func (l *life) start() error {
 	if config.LogRounds {
 		record = n.pipeline.Record
 	}
-	made, err := engine.Of(config.Engine)
-	if err != nil {
-		return err
-	}
-	l.driver, err = driver.New(driver.Config{
-		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
-		FrameRun: made.FrameRun, FrameHead: made.FrameHead,
-		Source: n.pool, Sink: n.pipeline,
-		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
-		Arrived: n.arrivals(made.FrameMessages), Record: record, Rounds: n.rounds,
-		Lost: func(run uint64, server order.ServerID, cause error) {
-			l.detector.Lost(run, server, cause)
-		},
-		Removed: func(run uint64, servers []order.ServerID) { l.detector.Removed(run, servers) },
-		Halted:  l.onHalted, Ended: l.onEnded, Moved: l.onMoved,
-	})
-	if err != nil {
+	if l.driver, err = l.newOrdering(record); err != nil {
 		return err
 	}
 	watching := detector.Config{

@@ -177,6 +177,9 @@ func boundOf(config *home.OrderingConfig) (generation.Bound, error) {
 	if err != nil {
 		return 0, err
 	}
+	if !made.TakesFrames() {
+		return generation.LogBound(1), nil // however long their logs are, runs end with a change
+	}
 	return generation.BoundOf(made.VotesMax(engine.Config{Trains: config.Trains})), nil
 }
 
@@ -198,6 +201,10 @@ func (l *life) freezeEngine() {
 	l.mu.Unlock()
 	remains := l.driver.Freeze()
 	l.detector.Deactivate()
+	if remains.Err != nil {
+		l.node.fail(remains.Err) // nothing may be promised
+		return
+	}
 	l.work(func() {
 		if remains.Untaken != nil && l.node.pipeline.Deliver(l.context, remains.Untaken) != nil {
 			return // the node stops
@@ -217,7 +224,11 @@ func (l *life) freezeEngine() {
 			}
 		}
 		var report generation.Report
-		if remains.VotesMax > 0 {
+		switch {
+		case remains.Log != nil:
+			report.Bound = generation.LogBound(remains.VotesMax)
+			report.Last = generation.LogEnd{Stamp: remains.Log.Stamp, Index: remains.Log.Index}
+		case remains.VotesMax > 0:
 			report.Bound = generation.BoundOf(remains.VotesMax)
 		}
 		for i := range remains.Votes {

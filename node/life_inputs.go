@@ -45,6 +45,7 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	}
 	l.compareSettings(server, a.Settings)
 	l.node.time.heard(ledger.MemberIndex(server), ledger.Milliseconds(a.Clock))
+	l.driver.Met(from)
 	if a.Group.Run != 0 {
 		l.node.pipeline.PeerStored(uint64(a.Group.Run), server, ledger.Height(a.Heights.Stored))
 	}

@@ -186,7 +186,11 @@ func (s *shard) ended(i int) {
 // members.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 5, nil)
+	withEngines(t, membersLeave)
+}
+
+func membersLeave(t *testing.T, change func(int, *home.Config)) {
+	s := newShard(t, 5, change)
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
@@ -216,7 +220,11 @@ func TestLeave(t *testing.T) {
 // A dead member is replaced under load: it leaves, and another joins.
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 3, nil)
+	withEngines(t, memberIsReplaced)
+}
+
+func memberIsReplaced(t *testing.T, change func(int, *home.Config)) {
+	s := newShard(t, 3, change)
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)

@@ -262,7 +262,7 @@ func (s *shard) same() ledger.Height {
 
 func TestEveryNodeTakesWritesAndHoldsTheSameChain(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"allconcur+", "allconcur", "trains"} {
+	for _, engine := range []string{"allconcur+", "allconcur", "trains", "dare"} {
 		for _, nodes := range []int{1, 2, 3, 5} {
 			t.Run(fmt.Sprintf("%s/%d", engine, nodes), func(t *testing.T) {
 				t.Parallel()
@@ -291,9 +291,23 @@ func TestEveryNodeTakesWritesAndHoldsTheSameChain(t *testing.T) {
 	}
 }
 
+// withEngines runs a test with the default engine, and with one that works on one-sided memory.
+func withEngines(t *testing.T, run func(t *testing.T, change func(int, *home.Config))) {
+	for _, engine := range []string{"allconcur+", "dare"} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(_ int, config *home.Config) { config.Ordering.Engine = engine })
+		})
+	}
+}
+
 func TestKilledNodeComesBackByItself(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 4, nil)
+	withEngines(t, killedNodeComesBackByItself)
+}
+
+func killedNodeComesBackByItself(t *testing.T, change func(int, *home.Config)) {
+	s := newShard(t, 4, change)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
@@ -316,7 +330,11 @@ func TestKilledNodeComesBackByItself(t *testing.T) {
 
 func TestShardGoesOnAfterAllStopped(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 3, nil)
+	withEngines(t, shardGoesOnAfterAllStopped)
+}
+
+func shardGoesOnAfterAllStopped(t *testing.T, change func(int, *home.Config)) {
+	s := newShard(t, 3, change)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
@@ -340,7 +358,11 @@ func TestShardGoesOnAfterAllStopped(t *testing.T) {
 
 func TestShardWithoutMajorityHaltsAndGoesOn(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 3, nil)
+	withEngines(t, shardWithoutMajorityHaltsAndGoesOn)
+}
+
+func shardWithoutMajorityHaltsAndGoesOn(t *testing.T, change func(int, *home.Config)) {
+	s := newShard(t, 3, change)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))

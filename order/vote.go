@@ -59,3 +59,18 @@ type Witness interface{ KnownVotes() []KnownVote }
 // Holder is an engine with prompt delivery, which returns what it holds of rounds that it has not
 // closed.
 type Holder interface{ Held() []Held }
+
+// FrozenLog is what a run leaves at a server whose engine orders by a log that a leader writes into
+// the memory of others. Nobody writes it any more.
+type FrozenLog struct {
+	// Rounds are those behind the last one that the server A-delivered, by ascending round.
+	Rounds []Delivery
+	// Stamp and Index are those of the log's last entry: the term of the last leader that made the
+	// entry its own, and its place in the log, from 1 on. They are 0 for an empty log. Of two logs,
+	// the one with the greater stamp is more recent, and with equal stamps the one with the greater
+	// index.
+	Stamp, Index uint64
+	// RoundsMax is how many rounds a log may have behind the last one that its server A-delivered.
+	// It is the same at all servers of a run.
+	RoundsMax int
+}

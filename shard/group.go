@@ -146,7 +146,7 @@ func (m *Member) onSettled(in Settled) {
 	}
 	m.job, m.recorded = idle, in.Record
 	report := m.holdings()
-	report.Bound, report.Votes = in.Report.Bound, in.Report.Votes
+	report.Bound, report.Votes, report.Last = in.Report.Bound, in.Report.Votes, in.Report.Last
 	report.Known, report.Vouched = in.Report.Known, in.Report.Vouched
 	m.synod.Idle(report, m.endedIn)
 }

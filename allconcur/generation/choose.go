@@ -42,6 +42,7 @@ import (
 //     time, as did those of the rounds before r. A server A-delivers the rounds of which the train
 //     comes for the third time. The trains come in turns. So of the rounds up to r, only the last T
 //     have not come for the third time, which is (V3). There are no confirmations.
+//   - Engines that order by a log have other rules: see choose_log.go.
 //
 // # What is required
 //
@@ -134,6 +135,10 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 	if v.run.Generation() != v.head.Generation || v.fault == FaultTailForgotten {
 		return v.head, nil
 	}
+	bound := v.bound(follows)
+	if bound.Log() {
+		return v.head, v.tailOfLog(bound)
+	}
 	e := election{shard: v.shard}
 	for _, p := range v.promises {
 		if !v.votes(p) {
@@ -153,7 +158,7 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 		return tells
 	})
 	var tail []TailRound
-	for len(tail) < v.longest(v.bound(follows)) {
+	for len(tail) < v.longest(bound) {
 		round := v.head.Round + order.Round(len(tail)) + 1
 		next, found := e.elect(round, tail)
 		if !found && v.fault != FaultVouchedIgnored {

@@ -12,9 +12,9 @@
 // and facts about its own node. It returns what to write to disk, what to send, what to fetch, and
 // what was decided. A promise freezes the engine of the promising node for good. It reports what
 // that engine delivered, what it voted for, and which votes of others it saw (Report). A proposer
-// with promises of a majority determines what may have been A-delivered anywhere (choose.go has the
-// rule and its proof). It proposes to go on from there, with the servers that promised as the
-// members.
+// with promises of a majority determines what may have been A-delivered anywhere (choose.go and
+// choose_log.go have the rules and their proofs). It proposes to go on from there, with the servers
+// that promised as the members.
 //
 // # Disks and learners
 //
@@ -102,7 +102,7 @@
 //			                           Stuck(bool), Idle(report, ended), Linked(server, bool)
 //		if synod.MustEnd() {
 //			freeze the engine for good, execute what it delivered
-//			synod.Idle(report with the engine's Votes, KnownVotes and Held, 0)
+//			synod.Idle(report with the engine's Votes, KnownVotes and Held, or its log, 0)
 //		}
 //		ready := synod.Ready()
 //		if ready.MustSave { write ready.State to disk and sync it }

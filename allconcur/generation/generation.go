@@ -83,14 +83,17 @@ type Vote struct {
 
 // Bound is how many rounds a server may have voted for in a run without having A-delivered them. It
 // is a property of the kind of engine that the run has (order.Voter). So it bounds the rounds that
-// may have been A-delivered after the furthest head. The zero value is AllConcur's bound.
+// may have been A-delivered after the furthest head. It also says by which rule (choose.go,
+// choose_log.go). The zero value is AllConcur's bound.
 type Bound uint8
 
 const (
 	// votesOfAllConcur is what the zero Bound stands for.
 	votesOfAllConcur = 2
-	// boundMax is the greatest bound.
+	// boundMax is the greatest number of rounds.
 	boundMax = 64
+	// boundOfLog marks the bound of an engine that orders by a log.
+	boundOfLog = 0x80
 )
 
 // BoundOf returns the bound of an engine that votes for up to so many rounds, at least 1 and at
@@ -105,12 +108,24 @@ func BoundOf(votes int) Bound {
 	return Bound(votes)
 }
 
+// LogBound returns the bound of an engine that orders by a log. The log has up to so many rounds
+// that its server has not A-delivered, at least 1 and at most 64.
+func LogBound(rounds int) Bound {
+	if rounds < 1 || rounds > boundMax {
+		panic(fmt.Sprintf("generation: invariant broken: a log has %d rounds", rounds))
+	}
+	return boundOfLog | Bound(rounds)
+}
+
+// Log reports whether b is a LogBound.
+func (b Bound) Log() bool { return b&boundOfLog != 0 }
+
 // Votes returns how many rounds a server may have voted for without having A-delivered them.
 func (b Bound) Votes() int {
 	if b == 0 {
 		return votesOfAllConcur
 	}
-	return int(b)
+	return int(b &^ boundOfLog)
 }
 
 // Tail returns how many rounds may have been A-delivered after the furthest head. AllConcur+ has
@@ -119,23 +134,41 @@ func (b Bound) Tail() int {
 	if b == 0 {
 		return votesOfAllConcur + 1
 	}
-	return int(b)
+	return b.Votes()
 }
 
 // ChangeRounds returns how many rounds a run may have from that of a change of the group on, the
 // change's own included. No second change may take effect in them: a run counts with one change.
 // AllConcur's eons end with the second round after the change. In TRAINS all servers have attached
-// wagons to the trains of two rotations when they A-deliver the change.
+// wagons to the trains of two rotations when they A-deliver the change. A run that is ordered by a
+// log ends with the change.
 func (b Bound) ChangeRounds() order.Round {
 	const ofAllConcur, rotations = 3, 2
-	if b == 0 {
+	if b == 0 || b.Log() {
 		return ofAllConcur
 	}
 	return max(ofAllConcur, rotations*order.Round(b))
 }
 
-// sound reports whether b could be a BoundOf.
-func (b Bound) sound() bool { return b <= boundMax && b != votesOfAllConcur }
+// sound reports whether b could be a BoundOf or a LogBound.
+func (b Bound) sound() bool {
+	if b.Log() {
+		return b.Votes() >= 1 && b.Votes() <= boundMax
+	}
+	return b <= boundMax && b != votesOfAllConcur
+}
+
+// LogEnd is the last entry of a log, as order.FrozenLog has it. The zero value is that of an empty
+// log.
+type LogEnd struct{ Stamp, Index uint64 }
+
+// Less reports whether a log that ends with e is less recent than one that ends with other.
+func (e LogEnd) Less(other LogEnd) bool {
+	if e.Stamp != other.Stamp {
+		return e.Stamp < other.Stamp
+	}
+	return e.Index < other.Index
+}
 
 // TailRound is a round that the generation begins with because it may have been A-delivered. Two of
 // them are the same value only if all fields are equal.
@@ -208,8 +241,11 @@ type Report struct {
 	// Bound is that of the engine of Run. It is 0 for a node without votes of that engine.
 	Bound Bound
 	// Votes are the votes that this node had in Run when its engine stopped, by ascending round, as
-	// many as Bound allows.
+	// many as Bound allows. With a LogBound, they are the rounds that the node's log had behind the
+	// last A-delivered one, and have no voters.
 	Votes []Vote
+	// Last is the last entry of the node's log, with a LogBound.
+	Last LogEnd
 	// Known are all votes and confirmations of others in Run that the node's engine saw for rounds
 	// that it had not A-delivered.
 	Known []KnownVote
@@ -416,4 +452,8 @@ const (
 	FaultTailShort
 	// FaultTailOfAllConcur takes no more rounds than after a run of AllConcur's.
 	FaultTailOfAllConcur
+	// FaultTailByLength takes the longest log, and not the most recent one.
+	FaultTailByLength
+	// FaultTailOfMinority takes the most recent log of a minority.
+	FaultTailOfMinority
 )

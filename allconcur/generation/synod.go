@@ -72,8 +72,9 @@ type Synod struct {
 	empty order.Round
 	// votes are those of the engine that stopped last, as long as this process lives.
 	votes []Vote
-	// votesBound is that of this engine.
+	// votesBound is that of this engine, and logEnd the end of its log.
 	votesBound Bound
+	logEnd     LogEnd
 	// seen are votes of other servers that this engine saw, vouched the rounds that it held.
 	seen    []KnownVote
 	vouched []TailRound
@@ -176,7 +177,7 @@ func (s *Synod) Err() error { return s.broken }
 // anything, and whenever these fields change while the node does not work.
 func (s *Synod) Report(report Report) {
 	report.Disk, report.Original = s.state.Disk, s.config.Original
-	report.Bound, report.Votes = s.votesBound, s.votes
+	report.Bound, report.Votes, report.Last = s.votesBound, s.votes, s.logEnd
 	report.Known, report.Vouched = s.seen, s.vouched
 	report.Run, report.Restarted = s.state.Activated, s.state.Activated != 0 && !s.remembers
 	report.Shard = s.state.Shard
@@ -254,7 +255,7 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.working = run
 	s.refused, s.waiting, s.stalled, s.givingUp, s.waitsFor = 0, nil, false, false, Waiting{}
 	s.stuck = 0
-	s.votesBound, s.votes, s.seen, s.vouched = 0, nil, nil, nil
+	s.votesBound, s.logEnd, s.votes, s.seen, s.vouched = 0, LogEnd{}, nil, nil, nil
 	report := s.report
 	report.Recorded = nil // it is of an earlier run
 	report.Head.Generation, report.Empty = max(s.followed, run.Generation()), s.empty
@@ -263,15 +264,16 @@ func (s *Synod) Working(run Run, shard Membership) {
 }
 
 // Idle says that the node's engine does not work: it halted, was frozen, never started, or its
-// group ended in order. The report's Bound, Votes, Known and Vouched are those of the engine that
-// was stopped. The synod keeps them for as long as they matter. The node delivers nothing until the
-// next decision. Ended is the generation if it ended in order, so that its successor may be
-// prepared at nodes that still work; otherwise 0.
+// group ended in order. The report's Bound, Votes, Last, Known and Vouched are those of the engine
+// that was stopped. The synod keeps them for as long as they matter. The node delivers nothing
+// until the next decision. Ended is the generation if it ended in order, so that its successor may
+// be prepared at nodes that still work; otherwise 0.
 func (s *Synod) Idle(report Report, ended Generation) {
 	s.working, s.stalled, s.givingUp = 0, false, false
 	s.ended = max(s.ended, ended)
-	if s.remembers && len(report.Votes) > 0 {
-		s.votesBound, s.votes = report.Bound, slices.Clone(report.Votes)
+	if s.remembers && (len(report.Votes) > 0 || report.Bound.Log()) {
+		s.votesBound, s.logEnd = report.Bound, report.Last
+		s.votes = slices.Clone(report.Votes)
 	}
 	if s.remembers && len(report.Known) > 0 {
 		s.seen = slices.Clone(report.Known)

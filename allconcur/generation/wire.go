@@ -18,13 +18,15 @@ const serversMax = 1024
 
 // wireVersion is the first byte of a message, so that nodes of other versions drop it.
 // wireVersionRecords is that of a promise with recorded rounds, wireVersionVouched that of one with
-// rounds that prompt delivery may have A-delivered, and wireVersionBound that of a message about a
-// run with another bound than AllConcur's. Nodes that know of none drop it.
+// rounds that prompt delivery may have A-delivered, wireVersionBound that of a message about a run
+// with another bound than AllConcur's, and wireVersionLog that of one about a run that was ordered
+// by a log. Nodes that know of none drop it.
 const (
 	wireVersion        = 2
 	wireVersionRecords = 3
 	wireVersionVouched = 4
 	wireVersionBound   = 5
+	wireVersionLog     = 6
 )
 
 // The layout. All numbers are little-endian.
@@ -40,11 +42,11 @@ const (
 //	vote        round, confirmed u8, voters
 //	known vote  voter u32, round u64, epoch u64, reliable u8, confirmed u8, origins
 //	report      head, disk, original u8, durable u64, perhaps u8, perhaps-to u64, run u64,
-//	            restarted u8, shard, membership, in version 5 bound u8, count u8, votes, count
-//	            u16, known votes, count u16, former memberships with their heights; in versions 3
-//	            to 5 also count u8, the recorded rounds; in versions 4 and 5 also count u8, the
-//	            vouched rounds
-//	decision    generation u64, head, in version 5 bound u8, count u8, rounds, members, disks
+//	            restarted u8, shard, membership, in versions 5 and 6 bound u8, with a log's bound
+//	            the stamp u64 and index u64 of the last entry, count u8, votes, count u16, known
+//	            votes, count u16, former memberships with their heights; in versions 3 to 6 also
+//	            count u8, the recorded rounds; in versions 4 to 6 also count u8, the vouched rounds
+//	decision    generation u64, head, in versions 5 and 6 bound u8, count u8, rounds, members, disks
 const (
 	flagRegroup = 1 << iota
 	flagValue
@@ -109,6 +111,10 @@ func appendReport(b []byte, r Report, bounded bool) []byte {
 	b = appendMembership(b, r.Membership)
 	if bounded {
 		b = append(b, byte(r.Bound))
+	}
+	if r.Bound.Log() {
+		b = binary.LittleEndian.AppendUint64(b, r.Last.Stamp)
+		b = binary.LittleEndian.AppendUint64(b, r.Last.Index)
 	}
 	b = append(b, byte(len(r.Votes)))
 	for _, v := range r.Votes {
@@ -185,6 +191,8 @@ func (m Message) Encode(b []byte) []byte {
 	}
 	version, bounded := byte(wireVersion), m.bounded()
 	switch {
+	case m.log():
+		version = wireVersionLog
 	case bounded:
 		version = wireVersionBound
 	case m.Kind != KindPromise:
@@ -219,6 +227,18 @@ func (m Message) bounded() bool {
 	return m.Kind == KindPromise && m.Report.Bound != 0 || anyBounded(m.Value, m.Known)
 }
 
+// log reports whether a message is about a run that was ordered by a log.
+func (m Message) log() bool {
+	return m.Kind == KindPromise && m.Report.Bound.Log() || anyLog(m.Value, m.Known)
+}
+
+// anyLog reports whether a decision follows a run that was ordered by a log.
+func anyLog(decisions ...*Decision) bool {
+	return slices.ContainsFunc(decisions, func(d *Decision) bool {
+		return d != nil && d.Bound.Log()
+	})
+}
+
 // anyBounded reports whether a decision has another bound than AllConcur's.
 func anyBounded(decisions ...*Decision) bool {
 	return slices.ContainsFunc(decisions, func(d *Decision) bool {
@@ -238,9 +258,11 @@ func DecodeMessage(b []byte) (Message, error) {
 		r.records, r.vouched = true, true
 	case wireVersionBound:
 		r.records, r.vouched, r.bounded = true, true, true
+	case wireVersionLog:
+		r.records, r.vouched, r.bounded, r.logs = true, true, true, true
 	default:
 		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d to %d", ErrMessage,
-			version, wireVersion, wireVersionBound)
+			version, wireVersion, wireVersionLog)
 	}
 	m := Message{Kind: Kind(r.u8())}
 	flags := r.u8()
@@ -268,7 +290,7 @@ func DecodeMessage(b []byte) (Message, error) {
 	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 ||
 		flags&flagReport != 0 != (m.Kind == KindPromise) ||
 		flags&flagDisk != 0 != (m.Kind == KindAccepted) ||
-		r.bounded != m.bounded() ||
+		r.bounded != m.bounded() || r.logs != m.log() ||
 		!r.bounded && r.vouched != (len(m.Report.Vouched) > 0) ||
 		r.records && !r.vouched && len(m.Report.Recorded) == 0 {
 		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
@@ -277,12 +299,14 @@ func DecodeMessage(b []byte) (Message, error) {
 }
 
 // stateMagic begins the state's file and names its format. stateMagicBound is that of a state with
-// a decision after a run with another bound than AllConcur's. Programs that know of none refuse it.
+// a decision after a run with another bound than AllConcur's, and stateMagicLog that of one with a
+// decision after a run that was ordered by a log. Programs that know of none refuse it.
 // stateMagicV2 is an older format. In it, a disk took 8 bytes, which are the first 8 of the 16
 // here, and memberships and ballots named no disk.
 const (
 	stateMagic      = "ledgerd generation 3\n"
 	stateMagicBound = "ledgerd generation 4\n"
+	stateMagicLog   = "ledgerd generation 5\n"
 	stateMagicV2    = "ledgerd generation 2\n"
 )
 
@@ -291,6 +315,9 @@ func (s State) Encode() []byte {
 	b, bounded := []byte(stateMagic), anyBounded(s.AcceptedValue, s.Decided)
 	if bounded {
 		b = []byte(stateMagicBound)
+	}
+	if anyLog(s.AcceptedValue, s.Decided) {
+		b = []byte(stateMagicLog)
 	}
 	var flags byte
 	if s.AcceptedValue != nil {
@@ -329,7 +356,7 @@ func DecodeState(b []byte) (State, error) {
 	if len(b) >= len(stateMagic)+4 {
 		magic = string(b[:len(stateMagic)])
 	}
-	if magic != stateMagic && magic != stateMagicBound && magic != stateMagicV2 {
+	if !slices.Contains([]string{stateMagic, stateMagicBound, stateMagicLog, stateMagicV2}, magic) {
 		return State{}, fmt.Errorf("%w: no generation file of this version", ErrMessage)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
@@ -337,7 +364,7 @@ func DecodeState(b []byte) (State, error) {
 		return State{}, fmt.Errorf("%w: the generation file is damaged", ErrMessage)
 	}
 	r := reader{bytes: body[len(stateMagic):], v2: magic == stateMagicV2,
-		bounded: magic == stateMagicBound}
+		bounded: magic == stateMagicBound || magic == stateMagicLog, logs: magic == stateMagicLog}
 	flags := r.u8()
 	s := State{Disk: r.disk(), Activated: Run(r.u64()), Shard: r.membership()}
 	if !r.v2 {
@@ -354,7 +381,8 @@ func DecodeState(b []byte) (State, error) {
 		return State{}, err
 	}
 	if flags&^byte(flagValue|flagKnown) != 0 ||
-		r.bounded != anyBounded(s.AcceptedValue, s.Decided) {
+		r.bounded != anyBounded(s.AcceptedValue, s.Decided) ||
+		r.logs != anyLog(s.AcceptedValue, s.Decided) {
 		return State{}, fmt.Errorf("%w: flags %#x, format %q", ErrMessage, flags, magic)
 	}
 	return s, nil
@@ -368,8 +396,8 @@ type reader struct {
 	v2     bool // a state of version 2
 	// records says that a report has recorded rounds, vouched that it also has vouched ones.
 	records, vouched bool
-	// bounded says that reports and decisions have bounds.
-	bounded bool
+	// bounded says that reports and decisions have bounds, and logs that one of these is a log's.
+	bounded, logs bool
 }
 
 func (r *reader) fail(why string) {
@@ -479,7 +507,7 @@ func (r *reader) bound() Bound {
 		return 0
 	}
 	b := Bound(r.u8())
-	if !b.sound() {
+	if !b.sound() || b.Log() && !r.logs {
 		r.fail("no engine has this bound")
 		return 0
 	}
@@ -501,6 +529,9 @@ func (r *reader) report() Report {
 		Perhaps: r.bool(), PerhapsTo: r.u64(), Run: Run(r.u64()), Restarted: r.bool(),
 		Shard:      r.membership(),
 		Membership: r.membership(), Bound: r.bound()}
+	if p.Bound.Log() {
+		p.Last = LogEnd{Stamp: r.u64(), Index: r.u64()}
+	}
 	for i := range r.rounds(p.Bound.Votes()) {
 		v := Vote{TailRound: r.round(), Confirmed: r.bool(), Voters: r.servers()}
 		if i > 0 && v.Round != p.Votes[i-1].Round+1 {

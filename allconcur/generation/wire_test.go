@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -55,7 +56,17 @@ func exampleMessages() []Message {
 	}
 	one := bounded
 	one.Bound, one.Votes = BoundOf(1), one.Votes[:1]
+	logged, ofLog := bounded, long
+	logged.Bound, logged.Last = LogBound(5), LogEnd{Stamp: 7, Index: 19}
+	logged.Votes = []Vote{{TailRound: long.Tail[0]}, {TailRound: long.Tail[1]}}
+	ofLog.Bound = LogBound(64)
+	empty := report
+	empty.Bound, empty.Votes, empty.Last = LogBound(1), nil, LogEnd{}
 	return []Message{
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: logged},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: empty,
+			Value: &long, Known: &ofLog},
+		{Kind: KindAccept, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Value: &ofLog},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: bounded},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: one},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: both,
@@ -264,6 +275,9 @@ func TestVersionOfRecords(t *testing.T) {
 		if m.bounded() {
 			want = wireVersionBound
 		}
+		if m.log() {
+			want = wireVersionLog
+		}
 		b := m.Encode(nil)
 		if b[0] != want {
 			t.Errorf("a message of kind %d has version %d, want %d", m.Kind, b[0], want)
@@ -304,6 +318,10 @@ func TestOldFormatStays(t *testing.T) {
 	if b := state.Encode(); string(b[:len(stateMagicBound)]) != stateMagicBound {
 		t.Errorf("a state with a bound begins with %q", b[:len(stateMagicBound)])
 	}
+	state.Decided.Bound = LogBound(5)
+	if b := state.Encode(); string(b[:len(stateMagicLog)]) != stateMagicLog {
+		t.Errorf("a state with a log's bound begins with %q", b[:len(stateMagicLog)])
+	}
 }
 
 // TestBounds: a report has no more votes, and a decision no more rounds, than its bound allows, and
@@ -314,6 +332,10 @@ func TestBounds(t *testing.T) {
 		b := BoundOf(votes)
 		if b.Votes() != want[0] || b.Tail() != want[1] || !b.sound() {
 			t.Errorf("%d votes: %d, and a tail of %d", votes, b.Votes(), b.Tail())
+		}
+		if l := LogBound(votes); l.Votes() != votes || l.Tail() != votes || !l.sound() ||
+			!l.Log() || b.Log() || l == b || l.ChangeRounds() != ledger.ChangeRounds {
+			t.Errorf("a log of %d rounds: %d, and a tail of %d", votes, l.Votes(), l.Tail())
 		}
 	}
 	long := func(rounds int, bound Bound) *Decision {
@@ -333,6 +355,10 @@ func TestBounds(t *testing.T) {
 		"too long after AllConcur":   {long(4, 0), false},
 		"a bound that is too great":  {long(1, 65), false},
 		"AllConcur's, in a new form": {long(1, 2), false},
+		"as long as a log":           {long(64, LogBound(64)), true},
+		"longer than a log":          {long(3, LogBound(2)), false},
+		"a log without rounds":       {long(0, boundOfLog), false},
+		"a log that is too long":     {long(1, boundOfLog|65), false},
 	} {
 		m := Message{Kind: KindAccept, Generation: 3, Value: c.d}
 		if _, err := DecodeMessage(m.Encode(nil)); (err == nil) != c.good || c.d.sound() != c.good {

@@ -578,6 +578,51 @@ func TestTestnetRun(t *testing.T) {
 	without.end(t)
 }
 
+// TestTestnetOfLeaders runs a network of processes whose engine has a leader. Each node is killed
+// in turn, so the leader is, too. The others go on, it comes back, and the chain is the same
+// everywhere.
+func TestTestnetOfLeaders(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "net")
+	refuses(t, exitUsage, "with --shards use allconcur", "testnet", "--dir", dir, "--engine",
+		"dare", "--shards", "2")
+	net := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base),
+		"--engine", "dare", "--fabric", "p2p-trusted", "--run")
+	net.out.await(t, `all 3 nodes run and take (transactions)`)
+	for i := range 3 {
+		started := net.out.await(t, fmt.Sprintf(`node-%d  started, process (\d+)`, i))
+		pid, err := strconv.Atoi(started)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		net.out.await(t, fmt.Sprintf(`node-%d  ended: (signal: killed)`, i))
+		register(t, newClient(t, fmt.Sprintf("http://127.0.0.1:%d", base+2*((i+1)%3))),
+			ledger.OrganisationName(fmt.Sprintf("org-%d", i)))
+		net.out.await(t, fmt.Sprintf(`(?s)node-%d  ended.*node-%d  answers at (\S+)`, i, i))
+		await(t, func() bool {
+			status := ledgerd(t, "cluster", "status", "--via",
+				fmt.Sprintf("http://127.0.0.1:%d", base+2*i))
+			return strings.Count(status.out, "ordering") == 3
+		})
+	}
+	blocks := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base), "--blocks")
+	net.end(t)
+	for i := range 3 {
+		path := filepath.Join(dir, testnet.Name(i))
+		if got := must(t, "export", "--home", path, "--blocks"); got != blocks {
+			t.Errorf("node %d has other blocks:\n%s\n%s", i, got, blocks)
+		}
+		must(t, "verify", "--home", path)
+	}
+}
+
 // If the process that runs the nodes is killed, they stop in good order and are not left behind.
 func TestTestnetRunKilled(t *testing.T) {
 	t.Parallel()

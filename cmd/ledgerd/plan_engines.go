@@ -122,11 +122,15 @@ func reportEngines(engines []plan.Engine) (reports []planEngine, choice planChoi
 	}
 	running := slices.DeleteFunc(slices.Clone(engines),
 		func(e plan.Engine) bool { return !runsInNode(e.Name) })
+	asPlanned := slices.DeleteFunc(slices.Clone(running), func(e plan.Engine) bool {
+		made, err := engine.Of(e.Name)
+		return err != nil || e.Outstanding > made.NodeInFlight // a node has fewer in flight
+	})
 	name := func(e plan.Engine, _ bool) string { return e.Name }
 	return reports, planChoice{
 		Latency: name(plan.Quickest(engines)), Throughput: name(plan.Strongest(engines)),
 		LatencyInNode:    name(plan.Quickest(running)),
-		ThroughputInNode: name(plan.Strongest(running)),
+		ThroughputInNode: name(plan.Strongest(asPlanned)),
 	}
 }
 

@@ -98,6 +98,8 @@ type Remains struct {
 	// places in Config.Peers.
 	Votes    []order.Vote
 	VotesMax int
+	// Log is set if the engine orders by a log: its last entry, of which Votes are the rounds.
+	Log *order.FrozenLog
 	// Known are the votes of others that the engine saw for such rounds. Servers are places in
 	// Config.Peers.
 	Known []order.KnownVote
@@ -107,6 +109,8 @@ type Remains struct {
 	// Untaken are rounds that the engine A-delivered, for good, and that the Sink no longer took.
 	// The caller that froze the run must pass them on, after the rounds that the Sink took.
 	Untaken []order.Delivery
+	// Err says that the run could not be frozen. The server must then promise nothing.
+	Err error
 }
 
 // Config configures a driver. Host, Peers, NewEngine, FrameRun, Source and Sink are
@@ -341,21 +345,30 @@ func (d *Driver) Activate(group Group) error {
 
 // check returns this server's place in a group, or an error if the group cannot be activated.
 func (d *Driver) check(group Group) (order.ServerID, error) {
-	if d.current != nil && group.Run <= d.current.group.Run {
-		return 0, fmt.Errorf("%w: generation %d after %d", ErrGroup, group.Run,
-			d.current.group.Run)
+	last := uint64(0)
+	if d.current != nil {
+		last = d.current.group.Run
 	}
-	for i, member := range group.Members {
-		if int(member) >= len(d.peers) || d.peers[member] == "" || i > 0 &&
-			group.Members[i-1] >= member {
+	return group.PlaceOf(d.config.Self, d.peers, last)
+}
+
+// PlaceOf returns a server's place in the group, or ErrGroup if the group cannot be activated with
+// these peers, after the last run: 0 if there was none.
+func (g *Group) PlaceOf(self order.ServerID, peers []rdmanet.PeerID, last uint64) (order.ServerID,
+	error) {
+	if last != 0 && g.Run <= last {
+		return 0, fmt.Errorf("%w: generation %d after %d", ErrGroup, g.Run, last)
+	}
+	for i, member := range g.Members {
+		if int(member) >= len(peers) || peers[member] == "" || i > 0 && g.Members[i-1] >= member {
 			return 0, fmt.Errorf("%w: members %v are not ascending places of peers, of which "+
-				"there are %d", ErrGroup, group.Members, len(d.peers))
+				"there are %d", ErrGroup, g.Members, len(peers))
 		}
 	}
-	place, found := slices.BinarySearch(group.Members, d.config.Self)
+	place, found := slices.BinarySearch(g.Members, self)
 	if !found {
-		return 0, fmt.Errorf("%w: server %d is not among the members %v", ErrGroup, d.config.Self,
-			group.Members)
+		return 0, fmt.Errorf("%w: server %d is not among the members %v", ErrGroup, self,
+			g.Members)
 	}
 	return order.ServerID(place), nil
 }

@@ -6,7 +6,7 @@
 //	e, err := made.New(engine.Config{Self: 2, Servers: 5, Reliable: g, Run: 1, FirstRound: 1})
 //	...
 //	nodes := engine.All().With(engine.Engine.RunsInNode)
-//	usage := "engine: " + nodes.String() // allconcur+, allconcur or trains
+//	usage := "engine: " + nodes.String() // allconcur+, allconcur, trains or dare
 //
 // The simulator and the exhaustive search have tables of their own, of how they run an engine with
 // its planted bugs. They name engines as this table does, which a test of the command line checks.
@@ -79,7 +79,7 @@ type Config struct {
 	Perfect bool
 	// Prompt delivers small rounds as soon as all servers hold them. It needs Engine.Prompt.
 	Prompt bool
-	// Change reports whether a round changes the group. It may be nil.
+	// Change reports whether a round changes the group. It may be nil. It must not keep payloads.
 	Change func(order.Delivery) bool
 	// InFlight is the number of rounds in flight, up to Engine.InFlightMax. 0 means 1.
 	InFlight int
@@ -109,6 +109,16 @@ type Machine interface {
 	// Deliveries returns the rounds A-delivered since the last call, in order. The slice is valid
 	// until the next call; the messages may be kept.
 	Deliveries() []order.Delivery
+	// Missing says that a failure detector suspects a server, or no longer does. The machine may
+	// elect another leader, and end the run without a server that keeps it from going on.
+	Missing(server order.ServerID, missing bool)
+	// Waiting reports whether something was A-broadcast, by any server, and not A-delivered here.
+	Waiting() bool
+	// Ended reports whether the last round of the run was A-delivered (Config.Change).
+	Ended() bool
+	// Freeze ends this server's part in the run for good. Nothing that others write lands in its
+	// memory from then on. It returns what the log has behind what was A-delivered. Close follows.
+	Freeze() (order.FrozenLog, error)
 	// Exclude makes the machine keep nothing for a server that is gone for good. It starts no
 	// election. The caller must not err.
 	Exclude(server order.ServerID)
@@ -150,11 +160,17 @@ type Engine struct {
 	WatchAll bool
 	// ServersMax is the largest group, 0 for no bound of its own.
 	ServersMax int
-	// InFlightMax is the maximum number of rounds in flight.
-	InFlightMax int
 	// VotesMax returns how many rounds a server may have voted for without having A-delivered them
-	// (order.Voter). Only engines that nodes run have it.
+	// (order.Voter). Only engines of frames that nodes run have it.
 	VotesMax func(Config) int
+	// OneShard says that a node may run it in books of one shard only. What comes from other shards
+	// counts if most members have it in one round, and not all members take part in each of its
+	// rounds.
+	OneShard bool
+	// InFlightMax is the maximum number of rounds in flight, or of messages of a server if it is
+	// polled. NodeInFlight is how many a node has; 0 if no node runs it.
+	InFlightMax  int
+	NodeInFlight int
 	// New makes the engine of a server, if it takes frames. The error says what is wrong with the
 	// configuration.
 	New func(Config) (order.Broadcaster, error)
@@ -194,6 +210,9 @@ func (e Engine) Watches(reliable *digraph.Digraph) (*digraph.Digraph, error) {
 
 // RunsInNode reports whether a node may run the engine.
 func (e Engine) RunsInNode() bool { return e.InNode }
+
+// OrdersSeveral reports whether the engine can order in a book of several shards.
+func (e Engine) OrdersSeveral() bool { return !e.OneShard }
 
 // TakesFrames reports whether node/driver can drive the engine.
 func (e Engine) TakesFrames() bool { return e.Kind == Frames }

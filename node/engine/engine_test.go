@@ -212,7 +212,7 @@ func TestTailsOfRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range All().With(Engine.RunsInNode) {
+	for _, row := range All().With(Engine.RunsInNode).With(Engine.TakesFrames) {
 		for _, count := range []int{0, 1, 3, 4, 8, trains.TrainsMax} {
 			config := Config{Servers: 3, Reliable: g, Run: 7, FirstRound: 1, Trains: count}
 			made, err := row.New(config)
@@ -285,7 +285,7 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range All().With(Engine.TakesFrames) {
+	for _, row := range All() {
 		for servers, takes := range map[int]bool{1: true, trains.ServersMax: true,
 			trains.ServersMax + 1: row.ServersMax == 0} {
 			if err := row.Takes(servers); (err == nil) != takes ||
@@ -309,6 +309,9 @@ func TestList(t *testing.T) {
 		if e.Name == "" || seen[e.Name] || e.Story == "" || e.Kind != Frames && e.Kind != Polled ||
 			e.InFlightMax < 1 {
 			t.Errorf("%+v", e)
+		}
+		if e.InNode != (e.NodeInFlight > 0) || e.NodeInFlight > e.InFlightMax {
+			t.Errorf("a node has %d in flight of %+v", e.NodeInFlight, e)
 		}
 		seen[e.Name] = true
 	}

@@ -29,7 +29,7 @@ var engines = List{
 	{
 		Name: allconcur.EngineAllConcurPlus, Story: "no leader, many nodes, any network",
 		Kind: Frames, InNode: true, Prompt: true, LogRounds: true, Perfect: true,
-		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax,
+		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax, NodeInFlight: 1,
 		New:      newAllConcur(allconcur.EngineAllConcurPlus),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
 		FrameMessages: allConcurMessages,
@@ -38,7 +38,7 @@ var engines = List{
 		Name:  allconcur.EngineAllConcur,
 		Story: "reliable rounds only: slower, and steady while servers fail",
 		Kind:  Frames, InNode: true, Perfect: true,
-		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax,
+		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax, NodeInFlight: 1,
 		New:      newAllConcur(allconcur.EngineAllConcur),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
 		FrameMessages: allConcurMessages,
@@ -46,13 +46,14 @@ var engines = List{
 	{
 		Name: trains.EngineName, Story: "a ring: few nodes, one network, most transactions",
 		Kind: Frames, InNode: true, Trains: true, WatchAll: true, ServersMax: trains.ServersMax,
-		VotesMax: trainsVotes, InFlightMax: 1, New: newTrains,
+		VotesMax: trainsVotes, InFlightMax: 1, NodeInFlight: 1, New: newTrains,
 		FrameRun: trainsRun, FrameHead: trains.HeadOf, FrameMessages: trainsMessages,
 	},
 	{
 		Name:  dare.EngineName,
 		Story: "a leader that writes its log into memory: few nodes, short waits",
-		Kind:  Polled, InFlightMax: 64, NewMachine: newDARE,
+		Kind:  Polled, InNode: true, OneShard: true, WatchAll: true, ServersMax: dare.ServersMax,
+		InFlightMax: 64, NodeInFlight: 2, NewMachine: newDARE,
 	},
 }
 
@@ -155,18 +156,29 @@ func newTrains(c Config) (order.Broadcaster, error) {
 	return e, nil
 }
 
+// The sizes of DARE's logs. An entry has room for the largest message, or several smaller ones.
+const (
+	dareMessages = 1 << 20
+	dareLog      = 64 << 20
+	dareSlotsMin = 16
+	dareSlotsMax = 64
+)
+
 // newDARE makes a server of DARE. A log holds several entries for each message in flight, so that a
 // follower that is a little behind stops nobody.
 func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, error) {
-	const slotsMin, slotsAMessage, beats = 64, 4, 8
+	const slotsAMessage, beats = 4, 8
 	window := max(c.InFlight, 1)
 	timeout := c.Timeout
 	if timeout == 0 {
 		timeout = TimeoutDefault
 	}
+	messages := max(c.MaxPayload, min(len(peers)*c.MaxPayload, dareMessages))
+	slots := min(dareSlotsMax, max(dareSlotsMin, dareLog/max(messages, 1)))
 	s, err := dare.New(dare.Config{
-		Self: c.Self, Peers: peers, Run: c.Run, FirstRound: c.FirstRound, PayloadMax: c.MaxPayload,
-		LogSlots: max(slotsMin, slotsAMessage*window), Window: window, Timeout: timeout,
+		Self: c.Self, Peers: peers, Shard: c.Shard, Run: c.Run, FirstRound: c.FirstRound,
+		PayloadMax: c.MaxPayload, MessagesMax: messages, Change: c.Change,
+		LogSlots: max(slots, slotsAMessage*window), Window: window, Timeout: timeout,
 		Beat: timeout / beats, Patience: timeout,
 	}, host)
 	if err != nil {

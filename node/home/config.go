@@ -91,7 +91,7 @@ type FabricConfig struct {
 // OrderingConfig configures rounds and the failure detector. All nodes of a shard must have the
 // same engine, trains, detector, batch_bytes_max, prompt, target_nines and server_mttf_hours.
 type OrderingConfig struct {
-	Engine string `koanf:"engine"` // the engine: allconcur+, allconcur or trains
+	Engine string `koanf:"engine"` // the engine: allconcur+, allconcur, trains or dare
 	// How many trains go round with the engine trains, 3 to 64. More keep the links busier between
 	// nodes that are far from each other, and let transactions wait longer.
 	Trains int `koanf:"trains"`
@@ -416,7 +416,7 @@ listen = %q
                            # address of IPv4, or the first address
 
 [ordering]
-engine = %q     # allconcur+, allconcur or trains; the same on all nodes of the shard
+engine = %q     # allconcur+, allconcur, trains or dare; the same on all nodes of the shard
 # trains is for the engine trains: how many go round, 3 to 64; the same on all nodes of the shard
 %s
 # detector must be the same on all nodes of the shard: eventual or perfect.

@@ -9,6 +9,23 @@
 //	p.Stop()
 //	replica.Close()
 //
+// A Runs has a poller for each run of a node, one after the other, as package driver's Driver has
+// for engines that take frames:
+//
+//	runs, err := poller.NewRuns(poller.RunsConfig{Host: host, Self: self, Peers: peers,
+//		NewMachine: newMachine, Source: pool, Sink: pipeline, Ended: ...})
+//	err = runs.Activate(driver.Group{Run: 7 << 16, FirstRound: 1, Members: members, Shard: 5})
+//	...
+//	remains := runs.Freeze() // nobody writes the run's memory any more
+//	...
+//	runs.Close()
+//
+// A run begins once all of its members were met, since memory is granted to incarnations. It ends
+// with the round that changes the group. Then it goes on for a moment beside the next run, for
+// members that do not know yet that this round is committed, or with Freeze. Freeze takes the
+// memory from the others before it reads what remains. Regions carry the number of the run, so no
+// run shares memory with another.
+//
 // # Turns
 //
 // One goroutine owns the machine. In a turn it runs the inputs that wait, asks Feed for more, polls
@@ -30,6 +47,8 @@
 //   - The time that the machine is told never runs backwards.
 //   - Each Want of the machine is answered once, unless the poller stops before.
 //   - Goroutines: one, one for each region, and one for each attachment under way, of which the
-//     machine wants at most one for each of its ways. Stop waits for all.
+//     machine wants at most one for each of its ways. Stop waits for all. A run has one for its
+//     source, and one while it waits for members or for its end. Close waits for all.
+//   - The Sink gets the rounds of a run in order, and nothing more once Freeze has returned.
 //   - At most Inputs inputs wait. Do waits for room, and no longer than the poller runs.
 package poller

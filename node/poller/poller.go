@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -39,6 +40,9 @@ type Config struct {
 	// Yields is how many turns without work the poller takes before it parks; 0 means
 	// YieldsDefault. More shorten waits and cost other goroutines their turns.
 	Yields int
+	// Idle is how long the poller parks while its machine has no operations under way; 0 means a
+	// span that is short beside all timeouts. The machine's own timers may be that late.
+	Idle time.Duration
 }
 
 // Poller drives one machine. Its methods may be called from several goroutines.
@@ -60,7 +64,8 @@ func New(config Config) *Poller {
 		config.Yields = YieldsDefault
 	}
 	p := &Poller{config: config, began: time.Now(), inputs: make(chan func(), Inputs),
-		ringing: make(chan struct{}, 1), idle: parkIdle, underWay: parkUnderWay}
+		ringing: make(chan struct{}, 1), idle: cmp.Or(config.Idle, parkIdle),
+		underWay: parkUnderWay}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }

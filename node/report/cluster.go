@@ -32,7 +32,7 @@ type DigraphEdge struct{ From, To uint32 }
 
 // OrderingSettings must be the same at all members; a node that joins adopts them.
 type OrderingSettings struct {
-	Engine          string // allconcur or allconcur+
+	Engine          string // allconcur+, allconcur or dare
 	TargetNines     uint32
 	ServerMTTFHours uint32
 	BatchBytesMax   uint32

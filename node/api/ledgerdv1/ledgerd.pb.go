@@ -3141,7 +3141,7 @@ func (x *SearchHit) GetShard() uint32 {
 
 type EngineState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur or allconcur+
+	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur+, allconcur or dare
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Round         uint64                 `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`
 	Reliable      bool                   `protobuf:"varint,4,opt,name=reliable,proto3" json:"reliable,omitempty"` // whether the round is reliable or unreliable
@@ -4041,7 +4041,7 @@ func (x *FormerMember) GetLeftHeight() uint64 {
 // The settings that all members must have alike.
 type OrderingSettings struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Engine          string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur or allconcur+
+	Engine          string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur+, allconcur or dare
 	TargetNines     uint32                 `protobuf:"varint,2,opt,name=target_nines,json=targetNines,proto3" json:"target_nines,omitempty"`
 	ServerMttfHours uint32                 `protobuf:"varint,3,opt,name=server_mttf_hours,json=serverMttfHours,proto3" json:"server_mttf_hours,omitempty"`
 	BatchBytesMax   uint32                 `protobuf:"varint,4,opt,name=batch_bytes_max,json=batchBytesMax,proto3" json:"batch_bytes_max,omitempty"`

@@ -1716,7 +1716,7 @@ export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
  */
 export type EngineState = Message<"ledgerd.v1.EngineState"> & {
   /**
-   * allconcur or allconcur+
+   * allconcur+, allconcur or dare
    *
    * @generated from field: string engine = 1;
    */
@@ -2302,7 +2302,7 @@ export const FormerMemberSchema: GenMessage<FormerMember> = /*@__PURE__*/
  */
 export type OrderingSettings = Message<"ledgerd.v1.OrderingSettings"> & {
   /**
-   * allconcur or allconcur+
+   * allconcur+, allconcur or dare
    *
    * @generated from field: string engine = 1;
    */
