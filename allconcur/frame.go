@@ -11,7 +11,8 @@ import (
 // needs it to keep the frames of a generation that has yet to start here. An error wraps
 // order.ErrFrame. No error does not mean that the frame is well formed.
 func FrameGeneration(frame []byte) (uint64, error) {
-	if len(frame) < failureFrameSize || frame[0] != frameVersion && frame[0] != promptVersion {
+	if len(frame) < failureFrameSize || frame[0] != frameVersion && frame[0] != promptVersion ||
+		frame[1] == 0 { // the second byte of another engine's frames
 		return 0, fmt.Errorf("%w: %d bytes without a header of version %d or %d", order.ErrFrame,
 			len(frame), frameVersion, promptVersion)
 	}

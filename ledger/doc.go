@@ -53,6 +53,9 @@
 // (NewAdmit makes it). It is a change of the membership, too, and takes effect only on the
 // membership that its signer saw.
 //
+// The operators name the engine by which the members order with a ChangeEngine, from version 13 of
+// a chain on. This package knows no engines: a name is a word, and what it means is for the nodes.
+//
 // # Keys
 //
 // An organisation begins with the keys of its registration, each of which may sign alone. A Policy

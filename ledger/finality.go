@@ -144,7 +144,7 @@ func (c *Certificate) change() (*MembershipChange, error) {
 		return nil, fmt.Errorf("%w: block %d: %w", ErrCertificate, c.Height, err)
 	}
 	change := transaction.Change
-	if change == nil || change.Kind == ChangeAdmit || !c.Change.Result.OK() {
+	if change == nil || !change.OfMembers() || !c.Change.Result.OK() {
 		return nil, fmt.Errorf("%w: block %d: the transaction changed no members", ErrCertificate,
 			c.Height)
 	}

@@ -27,8 +27,8 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	return signed.Body(1), signed.Encode(), batch, first.Encode(), first.Proof(1).Encode()
 }
 
-// changeSeeds returns bundles with a join, a leave, an admission of a disk and changes of a
-// policy and of the charter.
+// changeSeeds returns bundles with a join, a leave, an admission of a disk and changes of the
+// engine, of a policy and of the charter.
 func changeSeeds() []*ledger.Bundle {
 	genesis := ledgertest.OperatedGenesis(2)
 	operator := ledgertest.NewOperator(genesis)
@@ -47,6 +47,7 @@ func changeSeeds() []*ledger.Bundle {
 	policy.Limits = []ledger.Limit{{Asset: "EUR", Above: ledger.NewAmount(9), Signatures: 2}}
 	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR"}
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit,
+		operator.ChangeEngine("allconcur"),
 		acme.Bundle(acme.ChangePolicy(policy)), operator.Bundle("operator", charter),
 		operator.Bundle("operator", bounded), operator.Bundle("operator", versioned)}
 }

@@ -34,9 +34,15 @@ const (
 	// ChangeRounds is the number of rounds, including the round of a change, in which no other
 	// change is possible. After them, ordering changes over to the new group.
 	ChangeRounds = 3
+	// MaxEngineName is the maximum length of an engine's name.
+	MaxEngineName = 32
+	// MaxEngineChanges bounds the changes of the engine that a chain can ever have had. The state
+	// keeps all of them, because MembershipAt returns the engine of any height.
+	MaxEngineChanges = 1 << 16
 )
 
-// ChangeKind is the kind of a change of the membership. Its text form is join, leave or admit.
+// ChangeKind is the kind of a change of the membership. Its text form is join, leave, admit or
+// engine.
 type ChangeKind uint8
 
 // The kinds of changes. Their numbers are part of transactions' ids and never change.
@@ -47,9 +53,12 @@ const (
 	ChangeLeave ChangeKind = 2
 	// ChangeAdmit names the disk that counts for a member.
 	ChangeAdmit ChangeKind = 3
+	// ChangeEngine names the engine by which the members order. It is in blocks from EnginesVersion
+	// on.
+	ChangeEngine ChangeKind = 4
 )
 
-// String returns join, leave or admit.
+// String returns join, leave, admit or engine.
 func (k ChangeKind) String() string {
 	switch k {
 	case ChangeJoin:
@@ -58,11 +67,13 @@ func (k ChangeKind) String() string {
 		return "leave"
 	case ChangeAdmit:
 		return "admit"
+	case ChangeEngine:
+		return "engine"
 	}
 	return fmt.Sprintf("change %d", uint8(k))
 }
 
-// MarshalText returns join, leave or admit.
+// MarshalText returns join, leave, admit or engine.
 func (k ChangeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText parses the output of MarshalText, or returns ErrMalformed.
@@ -74,21 +85,23 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 		*k = ChangeLeave
 	case "admit":
 		*k = ChangeAdmit
+	case "engine":
+		*k = ChangeEngine
 	default:
-		return fmt.Errorf("%w: %.20q is no kind of change: join, leave or admit",
+		return fmt.Errorf("%w: %.20q is no kind of change: join, leave, admit or engine",
 			ErrMalformed, text)
 	}
 	return nil
 }
 
 // MembershipChange is the change that an administrative transaction makes to the membership: a
-// member joins, a member leaves, or a disk is named for a member.
+// member joins, a member leaves, a disk is named for a member, or an engine is named for all.
 //
-// The operators sign a join or a leave (see Charter). They or a member sign an admission, in a
-// Signature with Operator as its organisation; a member signs with its node key. A member cannot
-// sign for its own disk, unless it is the only member. The nonce of an admission is in AdmitStream
-// and is the number of the membership that it makes. So it can take effect only on the membership
-// that its signer saw, and an old proposal that arrives late changes nothing.
+// The operators sign a join, a leave or a change of the engine (see Charter). They or a member sign
+// an admission, in a Signature with Operator as its organisation; a member signs with its node key.
+// A member cannot sign for its own disk, unless it is the only member. The nonce of an admission is
+// in AdmitStream and is the number of the membership that it makes. So it can take effect only on
+// the membership that its signer saw, and an old proposal that arrives late changes nothing.
 type MembershipChange struct {
 	Kind ChangeKind `json:"kind"`
 	// Member is the joining member. No present member has its name or address, and no member ever
@@ -98,6 +111,23 @@ type MembershipChange struct {
 	Index MemberIndex `json:"index,omitempty"`
 	// Disk is the disk that will count for the member. It was never another member's.
 	Disk DiskID `json:"disk,omitzero"`
+	// Engine is the engine by which the members will order. The chain takes any name: the nodes
+	// know which engines there are.
+	Engine string `json:"engine,omitempty"`
+}
+
+// OfMembers reports whether the change adds or removes a member.
+func (c *MembershipChange) OfMembers() bool {
+	return c.Kind == ChangeJoin || c.Kind == ChangeLeave
+}
+
+// EngineChoice is the engine of atomic broadcast that a chain names for its members.
+type EngineChoice struct {
+	// Name is the engine's name. It is empty if the chain names none: the members then order by the
+	// engine of their settings.
+	Name string `json:"name,omitempty"`
+	// Height is that of the block that named it. The members order by it from the next eon on.
+	Height Height `json:"height,omitempty"`
 }
 
 // GroupMember is a present member.
@@ -127,6 +157,8 @@ type Membership struct {
 	Round  Round  `json:"round,omitempty"`
 	// Members are the present members by index.
 	Members []GroupMember `json:"members"`
+	// Engine is the one that the chain names.
+	Engine EngineChoice `json:"engine,omitzero"`
 }
 
 // Majority returns the smallest number that is more than half of the members.
@@ -233,6 +265,9 @@ func (m *Member) Validate() error {
 func (c *MembershipChange) checkForm() error {
 	nobody := c.Member.Name == "" && len(c.Member.Key) == 0 && c.Member.Address == ""
 	switch {
+	case c.Kind == ChangeEngine && nobody && c.Index == 0 && c.Disk.IsZero():
+		return ValidateEngineName(c.Engine)
+	case c.Engine != "":
 	case c.Kind == ChangeJoin && c.Index == 0 && c.Disk.IsZero():
 		return c.Member.Validate()
 	case c.Kind == ChangeLeave && nobody && c.Disk.IsZero():
@@ -241,7 +276,17 @@ func (c *MembershipChange) checkForm() error {
 		return c.checkIndex()
 	}
 	return fmt.Errorf("%w: a change of the membership is a join of a member, a leave of an index, "+
-		"or an admission of a disk for an index", ErrMalformed)
+		"an admission of a disk for an index, or the name of an engine", ErrMalformed)
+}
+
+// ValidateEngineName returns ErrName unless a chain may name an engine so.
+func ValidateEngineName(name string) error {
+	// The names of engines may have a plus.
+	if word := strings.ReplaceAll(name, "+", "-"); !validWord(word, MaxEngineName) {
+		return fmt.Errorf("%w: %.80q is no engine's name (1 to %d letters, digits, '-', '_', '.', "+
+			"'+')", ErrName, name, MaxEngineName)
+	}
+	return nil
 }
 
 func (c *MembershipChange) checkIndex() error {
@@ -253,7 +298,8 @@ func (c *MembershipChange) checkIndex() error {
 }
 
 // append appends the canonical encoding: the kind (1 byte), then the member for a join, the index
-// (uvarint) for a leave, or the index and the disk (16 bytes) for an admission.
+// (uvarint) for a leave, the index and the disk (16 bytes) for an admission, or the name (string)
+// of an engine.
 func (c *MembershipChange) append(to []byte) []byte {
 	to = append(to, byte(c.Kind))
 	switch c.Kind {
@@ -261,6 +307,8 @@ func (c *MembershipChange) append(to []byte) []byte {
 		return binary.AppendUvarint(to, uint64(c.Index))
 	case ChangeAdmit:
 		return append(binary.AppendUvarint(to, uint64(c.Index)), c.Disk[:]...)
+	case ChangeEngine:
+		return codec.AppendString(to, c.Engine)
 	}
 	return c.Member.append(to)
 }
@@ -280,6 +328,8 @@ func (r *reader) membershipChange() *MembershipChange {
 		change.Index = r.memberIndex()
 	case ChangeAdmit:
 		change.Index, change.Disk = r.memberIndex(), r.disk()
+	case ChangeEngine:
+		change.Engine = r.String("bytes of an engine's name", MaxEngineName)
 	default:
 		r.Fail("%s of the membership", change.Kind)
 	}

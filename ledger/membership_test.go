@@ -29,7 +29,13 @@ func TestMembershipChangeForms(t *testing.T) {
 			t.Postings = make([]ledger.Posting, 2)
 		}),
 		"no kind":                join(func(t *ledger.Transaction) { t.Change.Kind = 0 }),
-		"a kind of the future":   join(func(t *ledger.Transaction) { t.Change.Kind = 4 }),
+		"a kind of the future":   join(func(t *ledger.Transaction) { t.Change.Kind = 5 }),
+		"an engine that joins":   join(func(t *ledger.Transaction) { t.Change.Engine = "trains" }),
+		"an engine and a member": join(func(t *ledger.Transaction) { t.Change.Kind = 4 }),
+		"an engine without a name": operator.Next(ledger.MembershipChange{
+			Kind: ledger.ChangeEngine}),
+		"an engine's name with a space": operator.Next(ledger.MembershipChange{
+			Kind: ledger.ChangeEngine, Engine: "all concur"}),
 		"an index of its choice": join(func(t *ledger.Transaction) { t.Change.Index = 7 }),
 		"no name":                join(func(t *ledger.Transaction) { t.Change.Member.Name = "" }),
 		"a key cut short": join(func(t *ledger.Transaction) {
@@ -80,13 +86,14 @@ func TestMembershipChangeIn(t *testing.T) {
 		payload []byte
 		want    bool
 	}{
-		"nothing":               {nil, false},
-		"no bundles":            {ledgertest.Batch(1), false},
-		"transactions":          {ledgertest.Batch(1, plain), false},
-		"a change":              {ledgertest.Batch(1, change), true},
-		"a change among others": {ledgertest.Batch(1, plain, plain, change, plain), true},
-		"a stranger's":          {ledgertest.Batch(1, mallory), true},
-		"an admission":          {ledgertest.Batch(1, plain, admit), true},
+		"nothing":                {nil, false},
+		"no bundles":             {ledgertest.Batch(1), false},
+		"transactions":           {ledgertest.Batch(1, plain), false},
+		"a change":               {ledgertest.Batch(1, change), true},
+		"a change among others":  {ledgertest.Batch(1, plain, plain, change, plain), true},
+		"a stranger's":           {ledgertest.Batch(1, mallory), true},
+		"a change of the engine": {ledgertest.Batch(1, operator.ChangeEngine("allconcur+")), true},
+		"an admission":           {ledgertest.Batch(1, plain, admit), true},
 		"another chain's": {ledgertest.Batch(1,
 			ledgertest.NewOperator(ledgertest.Genesis()).Leave(0)), false},
 		"cut short, as sealing sees": {cut[:len(cut)-1], false},

@@ -228,6 +228,12 @@ const (
 	SchedulePlaced
 	// TooManySchedules: the organisation, or all together, have as many schedules as may be.
 	TooManySchedules
+)
+
+// The codes of engines.
+const (
+	// TooManyEngines: the engine of the chain has changed MaxEngineChanges times.
+	TooManyEngines Code = 104 + iota
 	codes
 )
 
@@ -313,7 +319,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	UnknownSchedule:   "the signer has no such schedule, or it has ended",
 	ScheduleTime:      "a schedule begins after its block, and at most 10 years ahead",
 	SchedulePlaced:    "the schedule was placed already",
-	TooManySchedules:  "there are as many schedules as may be: end some first"}
+	TooManySchedules:  "there are as many schedules as may be: end some first",
+	TooManyEngines:    "the engine has changed as often as it may"}
 
 // String returns the code in words.
 func (c Code) String() string {

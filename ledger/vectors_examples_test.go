@@ -36,9 +36,10 @@ func TestVectors(t *testing.T) {
 	}
 	compareVectors(t, "basics.json", basics)
 	e := newExamples(t)
-	details, schedules, others := divided(e.transactionVectors(t))
+	details, schedules, members, others := divided(e.transactionVectors(t))
 	compareVectors(t, "details.json", details)
 	compareVectors(t, "schedules.json", schedules)
+	compareVectors(t, "members.json", members)
 	compareVectors(t, "transactions.json", transactionVectors{Transactions: others,
 		Bundles: e.bundleVectors(t), Carried: e.carriedVector(t), Batches: e.batchVectors(t)})
 	blocks := blockVectors{Blocks: e.blockVectors(t), Proofs: e.proofVectors(t)}
@@ -372,6 +373,9 @@ func newExamples(t *testing.T) *examples {
 		t.Nonce.Stream, t.LastValid = ledger.AdmitStream, 1001
 		t.Change = &ledger.MembershipChange{Kind: ledger.ChangeAdmit, Index: 2,
 			Disk: ledgertest.Disk(1)}
+	})
+	add("the engine changes", operators(chain, 3), func(t *ledger.Transaction) {
+		t.Change = &ledger.MembershipChange{Kind: ledger.ChangeEngine, Engine: "allconcur"}
 	})
 	add("two shards: a registration pinned to a shard", at(shards, 1),
 		func(t *ledger.Transaction) {

@@ -33,6 +33,7 @@ var flippedLists = []struct {
 	{"transactions.json", "transactions", decodeBodyOnly},
 	{"details.json", "transactions", decodeBodyOnly},
 	{"schedules.json", "transactions", decodeBodyOnly},
+	{"members.json", "transactions", decodeBodyOnly},
 	{"transactions.json", "bundles", decodeBundleOnly},
 	{"packed.json", "bundles", decodeBundleOnly},
 	{"packed.json", "shown", decodeBodyOnly},

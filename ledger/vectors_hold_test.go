@@ -56,21 +56,24 @@ func detailsParts(p *parts, t *ledger.Transaction) {
 	itemParts(p, t)
 }
 
-// detailVectors are the content of details.json and of schedules.json.
+// detailVectors are the content of details.json, of schedules.json and of members.json.
 type detailVectors struct {
 	Transactions []vector `json:"transactions"`
 }
 
-// divided divides vectors into those of entries with details, those of schedules, and the others.
-func divided(all []vector) (details, schedules detailVectors, others []vector) {
+// divided divides vectors into those of entries with details, those of schedules, those of changes
+// of the members, and the others.
+func divided(all []vector) (details, schedules, members detailVectors, others []vector) {
 	for _, each := range all {
 		if strings.HasPrefix(each.Encoded, "11") {
 			details.Transactions = append(details.Transactions, each)
 		} else if each.Encoded >= "12" && each.Encoded < "15" {
 			schedules.Transactions = append(schedules.Transactions, each)
+		} else if strings.HasPrefix(each.Encoded, "02") {
+			members.Transactions = append(members.Transactions, each)
 		} else {
 			others = append(others, each)
 		}
 	}
-	return details, schedules, others
+	return details, schedules, members, others
 }

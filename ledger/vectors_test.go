@@ -452,6 +452,8 @@ func changeParts(p *parts, c *ledger.MembershipChange) {
 	case ledger.ChangeAdmit:
 		p.uvarint("index of the member", uint64(c.Index))
 		p.add("disk", c.Disk[:]...)
+	case ledger.ChangeEngine:
+		p.string("engine", []byte(c.Engine))
 	}
 }
 

@@ -153,6 +153,9 @@ func checkVersions(bundle *Bundle, version int) error {
 	switch {
 	case needed <= max(version, FirstVersion):
 		return nil
+	case needed == EnginesVersion:
+		return fmt.Errorf("%w: this chain does not change its engine yet: let the operators run "+
+			"`ledgerd cluster upgrade`", ErrInvalidTransaction)
 	case TakesCancellations(version):
 		return fmt.Errorf("%w: the shards of this book cannot change yet: let the operators run "+
 			"`ledgerd cluster upgrade`", ErrInvalidTransaction)

@@ -46,8 +46,11 @@ const (
 	// SchedulesVersion is the version from which on organisations may place schedules (see
 	// Schedule).
 	SchedulesVersion = 12
+	// EnginesVersion is the version from which on the operators may change the engine by which the
+	// members of a chain order (see ChangeEngine).
+	EnginesVersion = 13
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = SchedulesVersion
+	NewestVersion = EnginesVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -71,6 +74,8 @@ func TakesDeadlines(version int) bool { return version >= DeadlineVersion }
 // know the version cannot decode them.
 func TakesCode(version int, code Code) bool {
 	switch {
+	case code >= TooManyEngines:
+		return TakesEngines(version)
 	case code >= UnknownSchedule:
 		return TakesSchedules(version)
 	case code >= KeyTaken:
@@ -123,11 +128,17 @@ func TakesDetails(version int) bool { return version >= DetailsVersion }
 // the version cannot decode them.
 func TakesSchedules(version int) bool { return version >= SchedulesVersion }
 
+// TakesEngines reports whether a chain of this version takes changes of the engine. Programs that
+// do not know the version cannot decode them.
+func TakesEngines(version int) bool { return version >= EnginesVersion }
+
 // NeedsVersion returns the version of a chain from which on the transaction may be in its blocks.
 // It does not tell for transfers of packed bundles, which may not be in all chains of a version
 // (see TakesPacked).
 func (t *Transaction) NeedsVersion() int {
 	switch {
+	case t.Change != nil && t.Change.Kind == ChangeEngine:
+		return EnginesVersion
 	case t.Schedules():
 		return SchedulesVersion
 	case t.Details != nil:

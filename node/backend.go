@@ -190,9 +190,12 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *report.Refusal {
 	}
 	if !l.eventual() {
 		return &report.Refusal{Code: report.RefusedMalformed,
-			Reason: `the members cannot change while the nodes treat their failure detector ` +
-				`as perfect: stop all nodes, set [ordering] detector = "eventual" in the ` +
+			Reason: `neither members nor engine can change while the nodes treat their failure ` +
+				`detector as perfect: stop all nodes, set [ordering] detector = "eventual" in the ` +
 				`config.toml of each, start them, and try again`}
+	}
+	if change.Kind == ledger.ChangeEngine {
+		return l.refusesEngine(change.Engine)
 	}
 	membership := l.node.Store().Membership()
 	working, size := l.driver.Status().Engine.Members, len(membership.Members)
@@ -209,7 +212,7 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *report.Refusal {
 			return server == order.ServerID(change.Index)
 		})
 	}
-	if refusal := refusesSize(l.node.home.Config.Ordering.Engine, size); refusal != nil {
+	if refusal := refusesSize(l.node.engineChoice().Name, size); refusal != nil {
 		return refusal
 	}
 	if err := l.tooFew(size, working); err != nil {
@@ -231,8 +234,8 @@ func refusesSize(name string, members int) *report.Refusal {
 		return nil
 	}
 	return &report.Refusal{Code: report.RefusedMalformed,
-		Reason: fmt.Sprintf("%v: stop all nodes, set [ordering] engine = %q in the config.toml of "+
-			"each, start them, and try again", err, engine.Default)}
+		Reason: fmt.Sprintf("%v: change the engine first (ledgerd cluster engine %s)", err,
+			engine.Default)}
 }
 
 // tooFew calls shard.Member.TooFew. It returns an error if there is no machine yet.
@@ -337,7 +340,7 @@ func (l *life) acts(shown *report.EngineState) bool {
 }
 
 func (l *life) engineState() report.EngineState {
-	state := report.EngineState{Engine: l.node.home.Config.Ordering.Engine}
+	state := report.EngineState{Engine: l.node.engineChoice().Name}
 	status, view := l.driver.Status(), l.view()
 	state.Generation = uint64(view.Decided)
 	if status.Group.Run == 0 {
@@ -350,6 +353,7 @@ func (l *life) engineState() report.EngineState {
 	if view.Group == nil {
 		return state
 	}
+	state.Engine = status.Group.Engine // the chain may name another one already
 	state.Members, state.Suspected = indices(engine.Members), indices(engine.Suspected)
 	state.Awaited = indices(engine.Awaited)
 	return state
@@ -366,12 +370,14 @@ func indices(servers []order.ServerID) []uint32 {
 // ClusterState implements api.Backend.
 func (n *Node) ClusterState() report.ClusterState {
 	node := n.NodeState()
-	config := n.home.Config.Ordering
+	config, choice := n.home.Config.Ordering, n.engineChoice()
 	state := report.ClusterState{
 		Chain: n.home.Genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node,
+		Engines:           engine.All().With(engine.Engine.RunsInNode).Names(),
 		TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
 		Ordering: report.OrderingSettings{
-			Engine: config.Engine, TargetNines: uint32(config.TargetNines),
+			Engine: choice.Name, EngineHeight: choice.Height,
+			TargetNines:     uint32(config.TargetNines),
 			ServerMTTFHours: uint32(config.ServerMTTFHour),
 			BatchBytesMax:   uint32(config.BatchBytesMax), Prompt: config.Prompt,
 		},

@@ -61,6 +61,11 @@ func (c lifeChain) MembershipAt(height uint64) (generation.Membership, uint64) {
 	return synodMembership(membership), uint64(membership.Height)
 }
 
+// Engine implements shard.Chain.
+func (c lifeChain) Engine(height uint64) string {
+	return c.node.Store().EngineAt(ledger.Height(height)).Name
+}
+
 // Former implements shard.Chain.
 func (c lifeChain) Former() []shard.Former {
 	var former []shard.Former

@@ -29,10 +29,10 @@ const (
 	chaosFor   = "LEDGERD_CHAOS_FOR"
 )
 
-// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, and lets
-// members join and leave. Then everything is mended. Every node must order again by itself and hold
-// the same chain. That chain must have every transaction acknowledged as durable, once, in its
-// submitter's order.
+// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, lets members
+// join and leave, and changes the engine. Then everything is mended. Every node must order again by
+// itself and hold the same chain. That chain must have every transaction acknowledged as durable,
+// once, in its submitter's order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	shakeAll(t, "TestChaos", 4, "allconcur+", "allconcur")
@@ -95,6 +95,7 @@ type chaos struct {
 	operator *ledgertest.Operator
 	joining  *joining // its join is not known to be durable
 	leaving  int      // its leave is not known to be durable; -1 for none
+	engine   string   // its change is not known to be durable; "" for none
 }
 
 // joining is a node that wants to join.
@@ -131,6 +132,7 @@ func shake(t *testing.T, seed uint64, length time.Duration, engines []string) {
 	c.operator = ledgertest.NewOperator(c.homes[0].Genesis)
 	c.start(c.all()...)
 	c.ordering(c.all()...)
+	c.newest(c.operator)
 
 	finish := make(chan struct{})
 	var working sync.WaitGroup
@@ -162,8 +164,9 @@ func shake(t *testing.T, seed uint64, length time.Duration, engines []string) {
 		c.judge(c.nodes[i])
 	}
 	last := c.nodes[c.all()[0]]
-	t.Logf("%d blocks, %d changes of the membership, %d generations", last.Store().Head().Height,
-		last.Store().Membership().Number, last.State().Engine.Generation)
+	t.Logf("%d blocks, %d changes of the membership, %d generations, engine %s",
+		last.Store().Head().Height, last.Store().Membership().Number,
+		last.State().Engine.Generation, last.State().Engine.Engine)
 }
 
 func (c *chaos) tell(format string, arguments ...any) {
@@ -174,7 +177,7 @@ func (c *chaos) tell(format string, arguments ...any) {
 // step injects one fault, or repairs one.
 func (c *chaos) step() {
 	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
-	switch c.random.IntN(11) {
+	switch c.random.IntN(12) {
 	case 0, 1:
 		if c.node(i) != nil {
 			c.tell("kill %d", i)
@@ -225,6 +228,12 @@ func (c *chaos) step() {
 			c.leaving = i
 		}
 		c.change(j)
+	case 11:
+		if c.engine == "" {
+			c.engine = []string{"allconcur+", "allconcur", "trains", "dare"}[c.random.IntN(4)]
+			c.tell("the engine becomes %s", c.engine)
+		}
+		c.change(j)
 	}
 }
 
@@ -252,6 +261,10 @@ func (c *chaos) change(via int) {
 		c.joining = nil
 		c.tell("%d joined", i)
 	}
+	if c.engine != "" && wanted(c.operator.ChangeEngine(c.engine)) {
+		c.tell("the engine is %s", c.engine)
+		c.engine = ""
+	}
 	if c.leaving >= 0 && c.leaving != via &&
 		wanted(c.operator.Leave(ledger.MemberIndex(c.leaving))) {
 		c.tell("%d left", c.leaving)
@@ -277,7 +290,7 @@ func (c *chaos) settleMembers() {
 				c.end(i, true)
 			}
 		}
-		if c.joining == nil && c.leaving < 0 {
+		if c.joining == nil && c.leaving < 0 && c.engine == "" {
 			return true
 		}
 		c.change(c.random.IntN(len(c.nodes)))
@@ -426,7 +439,7 @@ func (c *chaos) judge(n *node.Node) {
 		}
 		for _, entry := range block.All() {
 			place++
-			if entry.Transaction().Change != nil {
+			if t := entry.Transaction(); t.Change != nil || t.Charter != nil {
 				changes++
 			}
 			if places[entry.ID] != 0 {

@@ -45,12 +45,13 @@ const complaintEvery = 10 * time.Second
 //	ordering.go     what drives the engine
 //	telling.go      how far the own disk has got, and those of others
 //	chain.go        the chain as the machine reads it
+//	engine_choice.go which engine the members order by
 //	fetching.go     blocks from peers
 //	set_aside.go    blocks that are not in the majority's chain
 //	peers.go        the members and their addresses
 type life struct {
 	node     *Node
-	driver   ordering
+	driver   *ordering
 	detector *detector.Detector
 	contents *contents
 
@@ -194,20 +195,20 @@ func (l *life) eventual() bool {
 }
 
 func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaster, error) {
-	reliable, err := l.reliable(len(g.Members))
+	reliable, err := l.reliable(g.Engine, len(g.Members))
 	if err != nil {
 		return nil, err
 	}
 	config := l.node.home.Config.Ordering
 	genesis, chain := l.node.home.Genesis, l.node.Store().GenesisHash()
-	made, err := engine.Of(config.Engine)
+	made, err := engineNamed(g.Engine)
 	if err != nil {
 		return nil, err
 	}
 	return made.New(engine.Config{
 		Self: place, Servers: len(g.Members), Shard: g.Shard, Reliable: reliable, Run: g.Run,
 		FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax, Perfect: !l.eventual(),
-		Prompt: config.Prompt, Trains: config.Trains,
+		Prompt: config.Prompt && made.Prompt, Trains: config.Trains,
 		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
 	})
 }
@@ -224,7 +225,8 @@ func changes(d order.Delivery, genesis *ledger.Genesis, chain ledger.Hash) bool 
 	return false
 }
 
-func (l *life) reliable(members int) (*digraph.Digraph, error) {
+// reliable returns the digraph of who watches whom in a group with an engine.
+func (l *life) reliable(name string, members int) (*digraph.Digraph, error) {
 	config := l.node.home.Config.Ordering
 	mttf := time.Duration(config.ServerMTTFHour) * time.Hour
 	reliable, err := digraph.Reliable(members, digraph.Target{Nines: config.TargetNines,
@@ -232,7 +234,7 @@ func (l *life) reliable(members int) (*digraph.Digraph, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := engine.Of(config.Engine)
+	made, err := engineNamed(name)
 	if err != nil {
 		return nil, err
 	}

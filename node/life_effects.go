@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -127,15 +128,17 @@ func (l *life) announce(e shard.Announce) {
 
 // startEngine starts the engine of a run.
 func (l *life) startEngine(g shard.Group, former []generation.Former) error {
-	overlay, err := l.reliable(len(g.Members))
+	name := cmp.Or(g.Engine, l.node.home.Config.Ordering.Engine)
+	overlay, err := l.reliable(name, len(g.Members))
 	if err != nil {
 		return err
 	}
 	shardSize := len(g.Shard.Members)
-	bound, err := boundOf(&l.node.home.Config.Ordering)
+	bound, err := boundOf(name, l.node.home.Config.Ordering.Trains)
 	if err != nil {
 		return err
 	}
+	l.node.pool.Meet(meetingOf(bound))
 	l.node.pipeline.Begin(pipeline.Run{
 		Number: uint64(g.Run), First: g.First, Members: g.Members, Bound: bound, Shard: g.Shard,
 		Former: former,
@@ -158,6 +161,7 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	}
 	err = l.driver.Activate(driver.Group{
 		Run: uint64(g.Run), FirstRound: g.First, Members: g.Members, Shard: shardSize,
+		Engine: name,
 	})
 	if err != nil {
 		return err
@@ -167,24 +171,24 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	l.mu.Unlock()
 	l.node.logger.Info("ordering", "generation", g.Run.Generation(), "eon", g.Run.Eon(), "round",
 		g.First,
-		"members", g.Members, "of", shardSize)
+		"members", g.Members, "of", shardSize, "engine", name)
 	return nil
 }
 
-// boundOf returns the bound of the runs of a node's engine.
-func boundOf(config *home.OrderingConfig) (generation.Bound, error) {
-	made, err := engine.Of(config.Engine)
+// boundOf returns the bound of the runs of an engine, with so many trains if it has some.
+func boundOf(name string, trains int) (generation.Bound, error) {
+	made, err := engineNamed(name)
 	if err != nil {
 		return 0, err
 	}
 	if !made.TakesFrames() {
 		return generation.LogBound(1), nil // however long their logs are, runs end with a change
 	}
-	return generation.BoundOf(made.VotesMax(engine.Config{Trains: config.Trains})), nil
+	return generation.BoundOf(made.VotesMax(engine.Config{Trains: trains})), nil
 }
 
-// meetingOf returns mempool.Config.Meeting for an engine whose runs have a bound. A ring makes
-// rounds for three rotations after a payload, one for each of its trains in each.
+// meetingOf returns the distance of meetings (mempool.Pool.Meet) in the runs with a bound. A ring
+// makes rounds for three rotations after a payload, one for each of its trains in each.
 func meetingOf(bound generation.Bound) uint64 {
 	if bound == 0 {
 		return mempool.MeetingDefault

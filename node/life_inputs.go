@@ -2,14 +2,11 @@ package node
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/driver"
-	"github.com/ledgerd/ledgerd/node/engine"
-	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -52,33 +49,6 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	l.node.crossing.Heard(from.ID, &a)
 	l.enqueueMessage(server, len(payload),
 		shard.AnnouncementReceived{From: server, Announcement: a})
-}
-
-// settings names the settings without which members cannot order together, for announcements.
-func settings(config home.OrderingConfig) string {
-	text := config.Engine + ", " + config.Detector
-	if made, err := engine.Of(config.Engine); err == nil && made.Trains {
-		text += fmt.Sprintf(", %d trains", config.Trains)
-	}
-	if config.Prompt {
-		text += ", prompt"
-	}
-	return text
-}
-
-// compareSettings logs once if a member is configured with another engine, number of trains,
-// detector or prompt.
-func (l *life) compareSettings(server order.ServerID, its string) {
-	ours := settings(l.node.home.Config.Ordering)
-	l.mu.Lock()
-	said := l.warned[server]
-	l.warned[server] = said || its != ours
-	l.mu.Unlock()
-	if its != ours && !said {
-		l.node.logger.Error("a member is configured with another engine, number of trains, "+
-			"detector or prompt: set [ordering] engine, trains, detector and prompt to the same "+
-			"values on all nodes and restart them", "member", server, "its", its, "ours", ours)
-	}
 }
 
 func (l *life) onSynod(from rdmanet.Peer, payload []byte) {

@@ -200,14 +200,10 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 			own)
 	}
 
-	bound, err := boundOf(&n.home.Config.Ordering)
-	if err != nil {
-		return nil, err
-	}
 	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax,
 		Tip: func() mempool.Tip {
 			return n.pipeline.Tip()
-		}, Clock: n.time, Meeting: meetingOf(bound)}
+		}, Clock: n.time}
 	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail,
 		Verification: n.verification, Forged: n.forgeries.found}
 	executing.Stored = func(stored pipeline.Stored) {
@@ -283,6 +279,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.crossing.Close)
+	n.warnOfEngine()
 	if err := n.life.start(); err != nil {
 		return nil, err
 	}

@@ -39,9 +39,16 @@ func TestSettingsTellTrains(t *testing.T) {
 	if got, want := settings(config), "trains, eventual, 8 trains"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	config.Engine = engine.Default
+	config.Engine, config.Trains = engine.Default, engine.TrainsDefault
 	if got, want := settings(config), "allconcur+, eventual"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	// Once the chain names the engine, members differ in what is left: not in the usual number.
+	for its, want := range map[string]bool{"allconcur+, eventual": true,
+		"trains, eventual, 4 trains": true, "trains, eventual, 8 trains": false} {
+		if agree("allconcur, eventual", its, true) != want {
+			t.Errorf("%q agrees: %t", its, !want)
+		}
 	}
 }
 
@@ -55,7 +62,8 @@ func TestSizeIsRefused(t *testing.T) {
 		says    string
 	}{
 		{engine.Default, ledger.MaxMembers, ""}, {trains.EngineName, trains.ServersMax, ""},
-		{trains.EngineName, trains.ServersMax + 1, "trains takes up to 64 members, not 65: stop"},
+		{trains.EngineName, trains.ServersMax + 1,
+			"trains takes up to 64 members, not 65: change the engine first"},
 		{"none", 1, "unknown engine"},
 	} {
 		refusal := refusesSize(each.engine, each.members)
@@ -72,17 +80,17 @@ func TestSizeIsRefused(t *testing.T) {
 func TestMeetingsOfRings(t *testing.T) {
 	t.Parallel()
 	for count, want := range map[int]uint64{0: 16, 3: 12, 64: 256} {
-		bound, err := boundOf(&home.OrderingConfig{Engine: trains.EngineName, Trains: count})
+		bound, err := boundOf(trains.EngineName, count)
 		if err != nil || meetingOf(bound) != want {
 			t.Errorf("%d trains: meetings every %d rounds, want %d (%v)", count, meetingOf(bound),
 				want, err)
 		}
 	}
-	if bound, err := boundOf(&home.OrderingConfig{Engine: engine.Default}); err != nil ||
+	if bound, err := boundOf(engine.Default, 4); err != nil ||
 		meetingOf(bound) != mempool.MeetingDefault {
 		t.Errorf("without trains: meetings every %d rounds (%v)", meetingOf(bound), err)
 	}
-	if _, err := boundOf(&home.OrderingConfig{Engine: "none"}); err == nil {
+	if _, err := boundOf("none", 4); err == nil {
 		t.Error("an engine that is none has a bound")
 	}
 }

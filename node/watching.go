@@ -11,7 +11,7 @@ func (n *Node) Rounds() *rounds.Recorder { return n.rounds }
 
 // RoundEdges implements api.Backend.
 func (n *Node) RoundEdges(members int) [][2]int {
-	overlay, err := n.life.reliable(members)
+	overlay, err := n.life.reliable(n.engineChoice().Name, members)
 	if err != nil {
 		return nil // the group could not have begun
 	}

@@ -56,6 +56,10 @@ type Group struct {
 	// Shard is the membership of the chain at the start of the run. Majorities are taken of it. It
 	// is not part of an announcement: an entering member reads it from its own chain.
 	Shard generation.Membership
+	// Engine is the engine that the chain names at the base, "" if it names none: the members then
+	// take that of their settings. It is not part of an announcement either. All members of a run
+	// have its base in their chains, so they run the same engine.
+	Engine string
 }
 
 // Includes reports whether a server was in the group when it began.

@@ -48,6 +48,9 @@ type Chain interface {
 	Membership() (membership generation.Membership, changed uint64)
 	// MembershipAt is like Membership, as of the block at a height up to the tip's.
 	MembershipAt(height uint64) (membership generation.Membership, changed uint64)
+	// Engine returns the name of the engine that the chain names after the block at a height up to
+	// the tip's, "" for none.
+	Engine(height uint64) string
 	// Former returns the servers that left, ascending.
 	Former() []Former
 }

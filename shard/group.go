@@ -57,11 +57,23 @@ func (m *Member) begin(g *Group) {
 		}
 		return
 	}
+	g.Engine = m.engineAt(g.Base)
 	m.synod.Report(m.holdings())
 	m.synod.Working(g.Run, g.Shard)
 	m.settleDoubt() // the chain reaches the base of the run, and the Save puts both on the disk
 	m.starting = g
 	m.pump(false)
+}
+
+// engineAt returns the engine of a run that begins after the block at a height. All members of the
+// run have this block, so they run the same engine, whatever their settings say. A change of the
+// engine ends its run as any change of the membership does. So the run with the new engine begins
+// where that with the old one ended, at every member.
+func (m *Member) engineAt(base uint64) string {
+	if m.config.Fault == FaultEngineLate && base > 0 {
+		base--
+	}
+	return m.chain.Engine(base)
 }
 
 // start starts the engine. The disk holds what the start requires.

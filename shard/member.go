@@ -128,6 +128,8 @@ const (
 	FaultRecordLastOnly
 	// FaultRecordOfAnyValue counts the record of a round that was rerun with another value.
 	FaultRecordOfAnyValue
+	// FaultEngineLate begins a run with the engine that the chain named before the last block.
+	FaultEngineLate
 )
 
 // job is the change of the chain under way; one at a time.

@@ -49,6 +49,8 @@ type bookChain struct {
 	changed                 uint64
 	former                  []Former
 	before                  *generation.Membership // the membership that the last leave changed
+	// engines are those that blocks named, by height.
+	engines map[uint64]string
 }
 
 func hashAt(height uint64, branch byte) [32]byte { return [32]byte{byte(height), branch} }
@@ -63,6 +65,14 @@ func (c *bookChain) Heights() Heights {
 }
 func (c *bookChain) Hash(height uint64) ([32]byte, error) { return hashAt(height, c.branch), nil }
 func (c *bookChain) Former() []Former                     { return c.former }
+func (c *bookChain) Engine(height uint64) string {
+	for ; height > 0; height-- {
+		if name := c.engines[height]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
 func (c *bookChain) Membership() (generation.Membership, uint64) {
 	return c.membership, c.changed
 }

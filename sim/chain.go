@@ -26,6 +26,8 @@ type block struct {
 	members *membership
 	changed uint64
 	former  []shard.Former
+	// engine is the name of the engine that the chain names after the block, "" for none.
+	engine string
 	// spacing is the number of rounds, from that of a change on, in which no further change takes
 	// effect. It is the same in all blocks of a chain.
 	spacing order.Round
@@ -74,7 +76,7 @@ func (all blocks) next(
 		height: parent.height + 1, hash: hash, parent: parent, round: round, epoch: epoch,
 		time: time, entries: entries,
 		members: parent.members, changed: parent.changed, former: parent.former,
-		spacing: parent.spacing,
+		engine: parent.engine, spacing: parent.spacing,
 	}
 	for _, m := range entries {
 		if c, is := decodeChange(m.Payload); is {
@@ -97,6 +99,13 @@ func (b *block) change(c change) {
 			return f.Server == c.server
 		}) {
 		return
+	}
+	if c.kind == entryEngine {
+		name := engineRows[c.engine].name
+		if name == b.engine {
+			return
+		}
+		b.engine = name
 	}
 	b.members, b.changed = next, b.height
 	if c.kind == entryLeave {
@@ -222,6 +231,8 @@ func (c *chain) MembershipAt(height uint64) (generation.Membership, uint64) {
 	b := c.blocks[height]
 	return b.members.generation(), b.changed
 }
+
+func (c *chain) Engine(height uint64) string { return c.blocks[height].engine }
 
 func (c *chain) Former() []shard.Former { return c.head().former }
 

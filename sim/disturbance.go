@@ -28,6 +28,8 @@ type disturbance struct {
 	disk diskFault
 	// clock is what happens to the server's clock.
 	clock clockFault
+	// engine is the place in engineRows of the engine that the operator wants.
+	engine int
 	// If until is zero, the disturbance begins at the first moment from at to patience at which it
 	// can, if there is one, and lasts for while.
 	patience, while Instant
@@ -75,8 +77,29 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 			kind.plan(d)
 		}
 	}
+	if options.group.ChangesEngine() {
+		d.random = stream(options.Seed, disturbanceStream+engineChangeBit)
+		d.engineChanges()
+	}
 	slices.SortStableFunc(d.plan, func(a, b disturbance) int { return int(a.at - b.at) })
 	return d.plan
+}
+
+// engineChangeBit is the number of the stream of changes of the engine, behind those of the faults.
+const engineChangeBit = 1 << 8
+
+// engineChanges plans that the operator changes the engine, sometimes twice within a moment.
+func (d *disturber) engineChanges() {
+	for range 1 + d.random.IntN(4) {
+		at := between(0, d.span)(d.random)
+		for range 1 + d.random.IntN(2) {
+			engine := d.options.engines[d.random.IntN(len(d.options.engines))]
+			d.plan = append(d.plan, disturbance{kind: engineChange, at: at, until: at + 1,
+				engine: engine,
+				text:   fmt.Sprintf("the engine becomes %s from %v", engineRows[engine].name, at)})
+			at += drawDuration(d.random)
+		}
+	}
 }
 
 // server draws one of the first members.

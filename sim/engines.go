@@ -20,6 +20,9 @@ type engineRow struct {
 	// unreliable says that the engine has unreliable rounds, to which a group returns when its
 	// faults are over.
 	unreliable bool
+	// prompt says that the engine can deliver promptly, and records that it reports complete
+	// rounds.
+	prompt, records bool
 	// neverHalts says that an engine halts in no run that the faults of the simulator can make.
 	neverHalts bool
 	// reliable returns the digraph along which the servers of a group learn of failures.
@@ -37,12 +40,38 @@ type engineRow struct {
 
 // engineRows is the table of the engines.
 var engineRows = []engineRow{
-	{name: allconcur.EngineAllConcurPlus, unreliable: true, reliable: ofShard,
+	{name: allconcur.EngineAllConcurPlus, unreliable: true, prompt: true, records: true,
+		reliable: ofShard, spacing: allConcurSpacing, check: checkAllConcur, make: makeAllConcur},
+	{name: allconcur.EngineAllConcur, records: true, reliable: ofShard,
 		spacing: allConcurSpacing, check: checkAllConcur, make: makeAllConcur},
-	{name: allconcur.EngineAllConcur, reliable: ofShard, spacing: allConcurSpacing,
-		check: checkAllConcur, make: makeAllConcur},
 	{name: trains.EngineName, toOne: true, neverHalts: true, reliable: digraph.Complete,
 		spacing: ringSpacing, describe: trains.Describe, check: checkRing, make: makeRing},
+}
+
+// with returns the group with another engine, as it is once the operator changed the engine. What
+// goes with some engines only is not there with the others.
+func (g *Group) with(row engineRow) *Group {
+	if row.name == g.Engine {
+		return g
+	}
+	changed := *g
+	changed.Engine = row.name
+	changed.Prompt = g.Prompt && row.prompt
+	changed.Records = g.Records && row.records
+	return &changed
+}
+
+// changesTo returns the engines that the operator may choose, by their places in engineRows. first
+// is a seat of the group.
+func (g *Group) changesTo(first seat) (all []int) {
+	for at, row := range engineRows {
+		reliable, err := row.reliable(g.Servers)
+		first.reliable = reliable
+		if err == nil && row.check(g.with(row), first) == nil {
+			all = append(all, at)
+		}
+	}
+	return all
 }
 
 // ofShard returns the reliable digraph that a shard of this size gets.

@@ -42,6 +42,9 @@ const (
 
 	// FaultsAll is every kind.
 	FaultsAll = faultsEnd - 1
+
+	// engineChange is no fault: the operator changes the engine (Group.EngineChanges).
+	engineChange = faultsEnd
 )
 
 // faultNames are the names on the command line, in the order of the bits.

@@ -51,6 +51,10 @@ type Group struct {
 	// in its engines.
 	Trains      int
 	TrainsFault trains.Fault
+	// EngineChanges lets the operator change the engine while the shard lives, as often, when and
+	// to which engine the seed draws. Engine is then the engine of the servers' settings, with
+	// which the chain begins.
+	EngineChanges bool
 	// ByConsequence judges a server that claims what its disk does not hold only by the
 	// consequences.
 	ByConsequence bool
@@ -66,6 +70,11 @@ func (g *Group) records() bool {
 func (g *Group) promptly() bool {
 	return g.Prompt || slices.Contains(allconcur.PromptFaults(), g.Fault) ||
 		g.Plant == PlantVouchedIgnored
+}
+
+// ChangesEngine reports whether the operator may change the engine. The bugs in that need it.
+func (g *Group) ChangesEngine() bool {
+	return g.EngineChanges || g.Plant >= PlantEngineOfSetting && g.Plant <= PlantEngineLate
 }
 
 // inFlight returns the number of rounds in flight. A planted bug of package interleave needs
@@ -135,12 +144,24 @@ func (g Group) Options() (Options, error) {
 			return row.make(&g, own)
 		},
 	}
+	if g.ChangesEngine() {
+		if options.alone() || !options.lives() {
+			return Options{}, fmt.Errorf("%w: only a shard that lives on changes its engine",
+				ErrOptions)
+		}
+		options.engines = g.changesTo(first)
+	}
 	if options.lives() {
-		options.reliable = make([]*digraph.Digraph, options.slots()+1)
-		for n := 1; n <= options.slots(); n++ {
-			if options.reliable[n], err = row.reliable(n); err != nil {
-				return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+		options.reliable = make(map[string][]*digraph.Digraph)
+		for _, at := range append(options.engines, slices.IndexFunc(engineRows,
+			func(r engineRow) bool { return r.name == row.name })) {
+			overlays := make([]*digraph.Digraph, options.slots()+1)
+			for n := 1; n <= options.slots(); n++ {
+				if overlays[n], err = engineRows[at].reliable(n); err != nil {
+					return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+				}
 			}
+			options.reliable[engineRows[at].name] = overlays
 		}
 	}
 	return options, nil

@@ -71,6 +71,8 @@ func (m *membership) after(c change) *membership {
 		c.by != c.server && m.has(c.by):
 		next.members, next.disks = m.members, slices.Clone(m.disks)
 		next.disks[at] = c.disk
+	case c.kind == entryEngine:
+		next.members, next.disks = m.members, m.disks
 	default:
 		return nil
 	}

@@ -46,6 +46,7 @@ type lineRun struct {
 	base      *block
 	members   []order.ServerID
 	shard     generation.Membership
+	engine    string
 	remaining []order.ServerID
 	delivers  bool
 	// removals are the rounds with which servers left the group, as each server says, with prompt

@@ -100,7 +100,9 @@ type ask struct {
 // ordered.
 type wish struct {
 	change change
-	tries  int
+	// since is the height of the newest chain when the operator asked first.
+	since uint64
+	tries int
 	// done reports that there is no more to ask for.
 	done bool
 }
@@ -132,7 +134,7 @@ func (s *simulation) newLife() {
 		olds:    stream(o.Seed, driverStream+3), recorders: stream(o.Seed, driverStream+4),
 		asides:  stream(o.Seed, driverStream+5),
 		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask),
-		blocks: make(blocks), genesis: newGenesis(o.Servers, o.engine.spacing(&o.group)),
+		blocks: make(blocks), genesis: newGenesis(o.Servers, o.spacing()),
 		judged: newJudged(),
 	}
 	s.life, s.network.extraLast = l, true
@@ -183,6 +185,16 @@ func (s *simulation) newLife() {
 		s.servers[id].disk = newDisk(newDiskID(l.disks), l.genesis)
 		s.servers[id].wall.skew = drawSkew(clocks)
 	}
+}
+
+// spacing returns the number of rounds, from that of a change on, in which no further change takes
+// effect, whatever engines the shard has.
+func (o *Options) spacing() order.Round {
+	rounds := o.engine.spacing(&o.group)
+	for _, at := range o.engines {
+		rounds = max(rounds, engineRows[at].spacing(&o.group))
+	}
+	return rounds
 }
 
 // begin plans the disturbances and starts the first processes.

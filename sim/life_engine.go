@@ -108,7 +108,7 @@ func (s *simulation) carryOutLife(p *process) {
 					p.gate.Silence(g.Members[at])
 				}
 			}
-			if s.life.setting.prompt {
+			if p.prompt {
 				p.loses(do.Deliveries[0])
 			}
 		case turn.Suspected, turn.Trusted:

@@ -43,6 +43,10 @@ func (s *simulation) disturb(e event) {
 		if begins {
 			s.want(change{kind: entryLeave, server: d.server})
 		}
+	case engineChange:
+		if begins {
+			s.want(change{kind: entryEngine, engine: d.engine})
+		}
 	case FaultBreak:
 		for _, link := range d.links {
 			s.breakLink(link[0], link[1])
@@ -190,7 +194,7 @@ func (s *simulation) want(c change) {
 	if s.life.setting.alone {
 		return
 	}
-	s.life.wishes = append(s.life.wishes, &wish{change: c})
+	s.life.wishes = append(s.life.wishes, &wish{change: c, since: s.life.tip().height})
 	s.wish(s.life.wishes[len(s.life.wishes)-1], len(s.life.wishes)-1)
 }
 
@@ -198,9 +202,7 @@ func (s *simulation) want(c change) {
 func (s *simulation) wish(w *wish, number int) {
 	s.trace.Note(s.now, uint64(wishing), uint64(number))
 	tip := s.life.tip()
-	member := tip.members.has(w.change.server)
-	if w.tries >= wishTries || member == (w.change.kind == entryJoin) ||
-		w.change.kind == entryJoin && was(tip, w.change.server) {
+	if w.tries >= wishTries || s.fulfilled(w, tip) {
 		w.done = true
 		return
 	}
@@ -219,12 +221,14 @@ func (s *simulation) wish(w *wish, number int) {
 		v := &s.servers[id]
 		if v.process != nil && v.pauses == 0 && v.process.works() {
 			if err := s.tooFew(v.process, w.change); err != nil {
-				s.trace.Say(s.now, "%d refuses %c%d: %v", id, w.change.kind, w.change.server, err)
+				s.trace.Say(s.now, "%d refuses %v: %v", id, w.change, err)
 				break
 			}
-			s.trace.Say(s.now, "the operator asks %d for %c%d", id, w.change.kind, w.change.server)
+			s.trace.Say(s.now, "the operator asks %d for %v", id, w.change)
 			c := w.change
-			s.servers[c.server].leaves = c.kind == entryLeave
+			if c.kind != entryEngine {
+				s.servers[c.server].leaves = c.kind == entryLeave
+			}
 			s.life.nonce++
 			c.by, c.nonce = id, s.life.nonce
 			v.process.propose(c)
@@ -236,18 +240,37 @@ func (s *simulation) wish(w *wish, number int) {
 	s.queue.push(event{at: s.now + wishEvery, kind: wishing, number: number})
 }
 
+// fulfilled reports whether the newest chain has what the operator wants. It had an engine that was
+// named since the operator asked first.
+func (s *simulation) fulfilled(w *wish, tip *block) bool {
+	if w.change.kind == entryEngine {
+		wanted := engineRows[w.change.engine].name
+		for b := tip; ; b = b.ancestor(b.changed - 1) {
+			if b.engine == wanted || b.changed <= w.since {
+				return b.engine == wanted
+			}
+		}
+	}
+	member := tip.members.has(w.change.server)
+	return member == (w.change.kind == entryJoin) ||
+		w.change.kind == entryJoin && was(tip, w.change.server)
+}
+
 // tooFew returns why a server refuses to get a change ordered, as a node does.
 func (s *simulation) tooFew(p *process, c change) error {
-	if p.member == nil {
+	if p.member == nil || c.kind == entryEngine {
 		return nil
 	}
-	members := len(p.chain.head().members.members) + 1
+	members := len(p.chain.head().members.members)
 	var working []order.ServerID
 	for _, place := range p.engine.Status().Members {
 		working = append(working, p.group.Members[place])
 	}
-	if c.kind == entryLeave {
-		members -= 2
+	switch c.kind {
+	case entryJoin:
+		members++
+	case entryLeave:
+		members--
 		working = slices.DeleteFunc(working, func(id order.ServerID) bool { return id == c.server })
 	}
 	return p.member.TooFew(members, working)
@@ -286,7 +309,8 @@ func (s *simulation) watches(observer, target order.ServerID) bool {
 	g := v.process.group
 	from, known := place(g, target)
 	to, _ := place(g, observer)
-	return known && s.life.setting.reliable[len(g.Members)].HasEdge(int(from), int(to))
+	overlay := s.life.setting.reliable[v.process.row.name][len(g.Members)]
+	return known && overlay.HasEdge(int(from), int(to))
 }
 
 // review makes a detector suspect or trust.

@@ -46,8 +46,8 @@ func (s *simulation) restless() []string {
 	}
 	for number, w := range s.life.wishes {
 		if !w.done {
-			evidence = append(evidence, fmt.Sprintf("the operator still wants %c%d (wish %d)",
-				w.change.kind, w.change.server, number))
+			evidence = append(evidence, fmt.Sprintf("the operator still wants %v (wish %d)",
+				w.change, number))
 		}
 	}
 	for _, id := range tip.members.members {
@@ -81,7 +81,7 @@ func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) st
 		return "it has something to say"
 	case p.engine.Undelivered():
 		return "it has rounds to deliver"
-	case s.options.engine.unreliable && p.engine.Status().Reliable &&
+	case p.row.unreliable && p.engine.Status().Reliable &&
 		!slices.Contains(s.life.broken, p.group.Run):
 		return "unreliable rounds are not back"
 	case s.life.setting.alone:

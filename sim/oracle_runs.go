@@ -13,6 +13,9 @@ import (
 // engine of an earlier one.
 const Freeze order.Property = "freeze"
 
+// SameEngine is the property that all members of a run have the engine that the chain names.
+const SameEngine order.Property = "same engine"
+
 // judgeStart checks that all members of a run begin it alike: after the same block and round, with
 // the same group. The first run of a generation must begin with everything that judgeLine requires.
 func (s *simulation) judgeStart(p *process, g *shard.Group) {
@@ -40,7 +43,7 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 	r := l.run(g.Run)
 	if r == nil {
 		r = &lineRun{run: g.Run, first: g.First, base: head, members: g.Members, shard: g.Shard,
-			remaining: slices.Clone(g.Members)}
+			remaining: slices.Clone(g.Members), engine: p.row.name}
 		l.runs = append(l.runs, r)
 	}
 	if r.base != head || r.first != g.First || !slices.Equal(r.members, g.Members) ||
@@ -51,6 +54,7 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 			fmt.Sprintf("server %d begins it with round %d of %v after block %d %x", p.self,
 				g.First, g.Members, head.height, head.hash[:4]))
 	}
+	s.judgeEngine(p, r)
 	if !s.life.setting.alone && len(g.Members) < g.Shard.Quorum() {
 		s.broke(Tolerance, fmt.Sprintf("server %d begins run %v of %v in a shard of %v", p.self,
 			run(g.Run), g.Members, g.Shard.Members))
@@ -58,6 +62,20 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 	if p.chain.stored != head.height {
 		s.broke(Persistence, fmt.Sprintf("server %d begins run %v after block %d, its disk "+
 			"holds %d blocks", p.self, run(g.Run), head.height, p.chain.stored))
+	}
+}
+
+// judgeEngine checks that a server begins a run with the engine that the chain names at the run's
+// base, or with that of the settings if it names none, and so with the engine of all others.
+func (s *simulation) judgeEngine(p *process, r *lineRun) {
+	named := r.base.engine
+	if named == "" {
+		named = s.life.setting.engine.name
+	}
+	if p.row.name != named || p.row.name != r.engine {
+		s.broke(SameEngine, fmt.Sprintf("run %v begins with %s", run(r.run), r.engine),
+			fmt.Sprintf("server %d begins it with %s, and block %d of its chain says %s", p.self,
+				p.row.name, r.base.height, named))
 	}
 }
 
@@ -93,12 +111,12 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 				p.self, describeRound(g.Run, c), int(l.first)+len(l.rounds)))
 		return
 	}
-	if wrong := r.wrongForm(c, s.life.setting.prompt); wrong != "" {
+	if wrong := r.wrongForm(c, p.prompt); wrong != "" {
 		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s", p.self,
 			describeRound(g.Run, c)), wrong)
 		return
 	}
-	if !s.life.setting.prompt && len(c.messages) < len(r.shard.Members)/2+1 {
+	if !p.prompt && len(c.messages) < len(r.shard.Members)/2+1 {
 		s.broke(Tolerance, fmt.Sprintf("server %d A-delivers %s", p.self, describeRound(g.Run, c)),
 			fmt.Sprintf("the shard has %d members", len(r.shard.Members)))
 		return

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/clock"
@@ -19,12 +20,16 @@ const (
 	entryJoin  byte = 'j' // the operator adds a server to the membership
 	entryLeave byte = 'l' // the operator removes a server from it
 	entryAdmit byte = 'a' // a member counts with another disk from here on
+	// entryEngine says that the members order by another engine from the next eon on.
+	entryEngine byte = 'e'
 )
 
 // change is an entry that changes the membership.
 type change struct {
 	kind   byte
 	server order.ServerID
+	// engine is the place of the engine in engineRows (entryEngine). It takes the server's place.
+	engine int
 	// disk is the disk that the member counts with (entryAdmit).
 	disk generation.DiskID
 	// by is the member that signed the entry. nonce distinguishes two such entries of the same
@@ -35,7 +40,11 @@ type change struct {
 
 // encode returns the entry of a change.
 func (c change) encode() []byte {
-	entry := binary.LittleEndian.AppendUint32([]byte{c.kind}, uint32(c.server))
+	subject := uint32(c.server)
+	if c.kind == entryEngine {
+		subject = uint32(c.engine)
+	}
+	entry := binary.LittleEndian.AppendUint32([]byte{c.kind}, subject)
 	entry = binary.LittleEndian.AppendUint32(entry, uint32(c.by))
 	entry = binary.LittleEndian.AppendUint64(entry, c.nonce)
 	return appendDisk(entry, c.disk)
@@ -46,12 +55,26 @@ func decodeChange(entry []byte) (change, bool) {
 	if len(entry) != changeSize || entry[0] == entryUser {
 		return change{}, false
 	}
-	return change{
-		kind: entry[0], server: order.ServerID(binary.LittleEndian.Uint32(entry[1:])),
+	c := change{
+		kind:  entry[0],
 		by:    order.ServerID(binary.LittleEndian.Uint32(entry[5:])),
 		nonce: binary.LittleEndian.Uint64(entry[9:]),
 		disk:  diskAt(entry[17:]),
-	}, true
+	}
+	if subject := binary.LittleEndian.Uint32(entry[1:]); c.kind == entryEngine {
+		c.engine = int(subject)
+	} else {
+		c.server = order.ServerID(subject)
+	}
+	return c, true
+}
+
+// String names a change, for traces.
+func (c change) String() string {
+	if c.kind == entryEngine {
+		return "the engine " + engineRows[c.engine].name
+	}
+	return fmt.Sprintf("%c%d", c.kind, c.server)
 }
 
 const (

@@ -72,6 +72,14 @@ const (
 	// PlantVouchedIgnored forms a generation without what was perhaps A-delivered promptly. It
 	// switches Group.Prompt on.
 	PlantVouchedIgnored
+	// The following bugs concern changes of the engine. They switch Group.EngineChanges on.
+	//
+	// PlantEngineOfSetting takes the engine from a server's settings, whatever the chain names.
+	PlantEngineOfSetting
+	// PlantEngineEarly starts the new engine when the change is executed, before the run is over.
+	PlantEngineEarly
+	// PlantEngineLate takes the engine that the chain named before the last block of the run.
+	PlantEngineLate
 	plantsEnd
 )
 
@@ -85,7 +93,8 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
 	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
-	"records-ignored", "records-first", "tail-of-two", "vouched-ignored"}
+	"records-ignored", "records-first", "tail-of-two", "vouched-ignored",
+	"engine-of-setting", "engine-early", "engine-late"}
 
 // String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
@@ -140,6 +149,8 @@ func (p Plant) member() shard.Fault {
 		return shard.FaultRecordLastOnly
 	case PlantRecordOfAnyValue:
 		return shard.FaultRecordOfAnyValue
+	case PlantEngineLate:
+		return shard.FaultEngineLate
 	}
 	return shard.FaultNone
 }

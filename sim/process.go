@@ -76,8 +76,8 @@ type setting struct {
 	plant     Plant
 	// slots is the maximum number of servers.
 	slots int
-	// reliable are the reliable digraphs by their order.
-	reliable []*digraph.Digraph
+	// reliable are the reliable digraphs by engine and order.
+	reliable map[string][]*digraph.Digraph
 	// alone reports that an engine runs without the life around it.
 	alone  bool
 	timing shard.Timing

@@ -87,6 +87,9 @@ func (p *process) executeRound(c *content, own bool) {
 	}
 	p.placed(b)
 	s.judgeBlock(p, b, own)
+	if own && b.engine != b.parent.engine && s.life.setting.plant == PlantEngineEarly {
+		p.endEon(slices.Clone(p.remaining)) // the run is not over
+	}
 	if own && s.options.group.records() {
 		p.durability.Executed(b.height, shard.Recorded{Round: b.round, Epoch: b.epoch})
 		p.knowDurable(p.durability.Height())

@@ -25,6 +25,9 @@ type running struct {
 	engine  order.Broadcaster
 	group   *shard.Group
 	retired string
+	// row is the engine's row in the table, and prompt says that the engine delivers promptly.
+	row    engineRow
+	prompt bool
 	// baseEpoch is the chain's epoch before the run. The engine's epochs count on from it.
 	baseEpoch order.Epoch
 	// remaining are the members of the group that were not removed. marked are the marks in its
@@ -81,6 +84,9 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 	s := p.sim
 	setting := s.life.setting
 	at, member := place(g, p.self)
+	p.row = p.engineOf(g)
+	settings := s.options.group.with(p.row)
+	p.prompt = settings.promptly()
 	s.judgeStart(p, g)
 	if s.over() {
 		return
@@ -90,9 +96,9 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 			g.Members))
 		return
 	}
-	engine, err := setting.engine.make(&s.options.group, seat{
+	engine, err := p.row.make(settings, seat{
 		self: at, servers: len(g.Members), shard: len(g.Shard.Members),
-		reliable: setting.reliable[len(g.Members)], run: uint64(g.Run), first: g.First,
+		reliable: setting.reliable[p.row.name][len(g.Members)], run: uint64(g.Run), first: g.First,
 		payloadMax: s.options.PayloadMax + overhead, detector: setting.detector, changes: changes,
 	})
 	if err != nil {
@@ -101,8 +107,8 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 		return
 	}
 	s.trace.Note(s.now, 110, uint64(p.self), uint64(g.Run), g.Base)
-	s.trace.Say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run),
-		g.Members, g.Base, g.First)
+	s.trace.Say(s.now, "%d starts run %v of %v after block %d, round %d, with %s", p.self,
+		run(g.Run), g.Members, g.Base, g.First, p.row.name)
 	p.engine, p.group, p.retired = engine, g, ""
 	completer, completes := engine.(turn.Completer)
 	p.watched = &watched{Broadcaster: engine, Completer: completer}
@@ -123,6 +129,17 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 	s.reviewAll(p.self)
 	s.reviewBy(p.self)
 	s.settleSoon(p.self)
+}
+
+// engineOf returns the engine of a run: the one that the chain names, as the machine says, or that
+// of the settings.
+func (p *process) engineOf(g *shard.Group) engineRow {
+	name := g.Engine
+	if name == "" || p.sim.life.setting.plant == PlantEngineOfSetting {
+		return p.sim.life.setting.engine
+	}
+	return engineRows[slices.IndexFunc(engineRows,
+		func(r engineRow) bool { return r.name == name })]
 }
 
 // retire ends the work of the engine for good.
@@ -383,7 +400,7 @@ func (p *process) reportEnd() {
 	places, ended := p.turn.Ended()
 	if !ended {
 		reason := p.turn.Halted()
-		if p.sim.options.engine.neverHalts {
+		if p.row.neverHalts {
 			p.sim.breach(p.self, "its engine halts: "+reason)
 		}
 		p.retire("halted: " + reason)
@@ -394,6 +411,12 @@ func (p *process) reportEnd() {
 	for i, at := range places {
 		members[i] = g.Members[at]
 	}
+	p.endEon(members)
+}
+
+// endEon ends the run in order, with the members that are left.
+func (p *process) endEon(members []order.ServerID) {
+	g := p.group
 	p.retire(eonOver)
 	p.then(func() {
 		p.answer(shard.EonEnded{

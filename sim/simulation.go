@@ -63,8 +63,10 @@ type Options struct {
 	tolerated int
 	group     Group
 	engine    engineRow
-	// reliable are the reliable digraphs of groups by their size, as many as a run may need.
-	reliable []*digraph.Digraph
+	// engines are those that the operator may choose, by their places in engineRows.
+	engines []int
+	// reliable are the reliable digraphs of groups, by engine and size, as many as a run may need.
+	reliable map[string][]*digraph.Digraph
 }
 
 // Result is the result of a run.

@@ -115,7 +115,8 @@ func FrameSizeMax(servers, maxPayload int) int {
 // rest of it. A driver needs it to keep the frames of a generation that has yet to start here. An
 // error wraps order.ErrFrame. No error does not mean that the frame is well formed.
 func FrameGeneration(frame []byte) (uint64, error) {
-	if len(frame) < houseWakeSize || frame[0] < byte(kindTrain) || frame[0] > byte(kindWagon) {
+	if len(frame) < houseWakeSize || frame[0] < byte(kindTrain) || frame[0] > byte(kindWagon) ||
+		frame[1] != 0 {
 		return 0, fmt.Errorf("%w: %d bytes without the header of a train", order.ErrFrame,
 			len(frame))
 	}

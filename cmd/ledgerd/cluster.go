@@ -61,7 +61,7 @@ the file of each with --operator.`,
   ledgerd cluster status --via http://127.0.0.1:26600`,
 	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(),
 		newClusterStatusCommand(), newClusterOperatorsCommand(), newClusterQuotasCommand(),
-		newClusterUpgradeCommand())
+		newClusterUpgradeCommand(), newClusterEngineCommand())
 }
 
 // changeOptions are the flags of the commands that change the members.
@@ -502,11 +502,12 @@ func publicOf(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.Publ
 
 // changeReport is a change of the members as --json prints it.
 type changeReport struct {
-	Kind    string  `json:"kind"` // join, leave or admit
+	Kind    string  `json:"kind"` // join, leave, admit or engine
 	Name    string  `json:"name,omitempty"`
 	Address string  `json:"address,omitempty"`
 	Index   *uint32 `json:"index,omitempty"` // of the member that leaves or has a new disk
 	Disk    string  `json:"disk,omitempty"`
+	Engine  string  `json:"engine,omitempty"` // by which the members will order
 }
 
 func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
@@ -520,6 +521,8 @@ func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 		index := change.Admit.GetIndex()
 		disk := change.Admit.GetDisk()
 		return &changeReport{Kind: ledger.ChangeAdmit.String(), Index: &index, Disk: disk}
+	case *ledgerdv1.MembershipChange_Engine:
+		return &changeReport{Kind: ledger.ChangeEngine.String(), Engine: change.Engine}
 	}
 	return nil
 }
@@ -529,6 +532,8 @@ func (r *changeReport) String() string {
 	switch {
 	case r.Disk != "":
 		return fmt.Sprintf("member %d counts with disk %s", *r.Index, sanitize(r.Disk, 0))
+	case r.Engine != "":
+		return fmt.Sprintf("the members order by engine %s", sanitize(r.Engine, 0))
 	case r.Index != nil:
 		return fmt.Sprintf("member %d leaves", *r.Index)
 	}

@@ -18,9 +18,13 @@ import (
 
 // membershipReport is what ledgerd cluster status --json prints.
 type membershipReport struct {
-	Chain            string `json:"chain"`
-	GenesisHash      string `json:"genesis_hash"`
-	Version          int    `json:"version"` // of the chain
+	Chain       string `json:"chain"`
+	GenesisHash string `json:"genesis_hash"`
+	Version     int    `json:"version"` // of the chain
+	// Engine is the one by which the members order, and EngineHeight that of the block that named
+	// it, or 0 if it is that of the nodes' settings.
+	Engine           string `json:"engine"`
+	EngineHeight     uint64 `json:"engine_height"`
 	Shard            uint32 `json:"shard,omitempty"`
 	ShardCount       uint32 `json:"shard_count,omitempty"` // in a ledger of several shards
 	AskedNode        string `json:"asked_node"`
@@ -121,8 +125,10 @@ func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterS
 	asked string) *membershipReport {
 	report := &membershipReport{
 		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()),
-		Version: max(ledger.FirstVersion, int(cluster.GetCharter().GetVersion())),
-		Shard:   cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked,
+		Version:      max(ledger.FirstVersion, int(cluster.GetCharter().GetVersion())),
+		Engine:       cluster.GetOrdering().GetEngine(),
+		EngineHeight: cluster.GetOrdering().GetEngineHeight(),
+		Shard:        cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked,
 		MembershipNumber: membership.Number,
 		MembershipHeight: uint64(membership.Height), Majority: membership.Majority(),
 		Members: []memberReport{}, Former: []formerReport{},
@@ -162,6 +168,7 @@ func (r *membershipReport) write(out io.Writer) error {
 	}
 	overview.add("ledger", fmt.Sprintf("%s (genesis %s)", name, r.GenesisHash))
 	overview.add("version", fmt.Sprint(r.Version))
+	overview.add("engine", engineWords(r.Engine, r.EngineHeight))
 	overview.add("members", fmt.Sprintf("%d, of which %d have to run", len(r.Members), r.Majority))
 	overview.add("changes", changes)
 	overview.add("asked", r.AskedNode)

@@ -44,6 +44,7 @@ that of --to. A version is the set of rules by which the nodes execute blocks:
   11 entries may have details: an idempotency key, an effective date, a time until
      which they can be refunded
   12 organisations may place schedules: see ledgerd schedule
+  13 the operators may change the engine of a shard: see ledgerd cluster engine
 
 The block with this change is the first one of the new version, in each shard at a
 height of its own. Nothing else changes: blocks, ids and proofs from before stay
@@ -103,7 +104,9 @@ func checkPrograms(ctx context.Context, nodes *client.Client, version int, force
 	for _, member := range members {
 		newest, err := knownVersion(cluster), error(nil)
 		if !member.asked {
-			newest, err = newestVersion(ctx, nodes, member.address)
+			var said *ledgerdv1.ClusterState
+			said, err = clusterAt(ctx, nodes, member.address)
+			newest = knownVersion(said)
 		}
 		switch {
 		case err != nil:
@@ -150,24 +153,21 @@ func programs(ctx context.Context, nodes *client.Client, cluster *ledgerdv1.Clus
 
 var errNoAddress = errors.New("the address of its API is not known")
 
-// newestVersion asks the node at an address for the newest version that its program knows.
-func newestVersion(ctx context.Context, nodes *client.Client, address string) (int, error) {
+// clusterAt asks the node at an address for the state of its shard, once and not for long.
+func clusterAt(ctx context.Context, nodes *client.Client, address string) (
+	*ledgerdv1.ClusterState, error) {
 	usable := importer.UsableAddress(address)
 	if usable == "" {
-		return 0, errNoAddress
+		return nil, errNoAddress
 	}
 	ctx, cancel := context.WithTimeout(ctx, programPatience)
 	defer cancel()
 	one, err := nodes.Beside([]string{usable}, client.Options{Tries: 1})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer one.Close()
-	cluster, err := one.Cluster(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return knownVersion(cluster), nil
+	return one.Cluster(ctx)
 }
 
 // knownVersion returns the newest version that the program of a node knows. Programs from before

@@ -43,7 +43,7 @@ func takesPerfect(faults string, group *sim.Group) bool {
 	case trains.FaultSuspicionBelieved, trains.FaultSuspicionIgnored, trains.FaultVotesShort:
 		return false
 	}
-	return group.Plant == sim.PlantNone && faults == sim.FaultCrash.String()
+	return group.Plant == sim.PlantNone && !group.EngineChanges && faults == sim.FaultCrash.String()
 }
 
 // simPlantNames returns the names that --plant accepts.
@@ -94,6 +94,7 @@ type simOptions struct {
 	alone    bool
 	records  bool
 	prompt   bool
+	changes  bool
 	inFlight int
 	trains   int
 	tails    bool
@@ -110,13 +111,15 @@ type simReport struct {
 	Plant     string `json:"plant,omitempty"`
 	LogRounds bool   `json:"log_rounds,omitempty"`
 	Prompt    bool   `json:"prompt,omitempty"`
-	InFlight  int    `json:"in_flight"`
-	Faults    string `json:"faults"`
-	Detector  string `json:"detector"`
-	Passed    int    `json:"passed"`
-	Failed    int    `json:"failed"`
-	Rounds    int    `json:"rounds"`
-	Crashes   int    `json:"crashes"`
+	// EngineChanges says that the operator changed the engine.
+	EngineChanges bool   `json:"engine_changes,omitempty"`
+	InFlight      int    `json:"in_flight"`
+	Faults        string `json:"faults"`
+	Detector      string `json:"detector"`
+	Passed        int    `json:"passed"`
+	Failed        int    `json:"failed"`
+	Rounds        int    `json:"rounds"`
+	Crashes       int    `json:"crashes"`
 	// Disturbances counts the faults other than crashes. Runs counts the runs of engines that
 	// delivered something, Generations the decisions that began them.
 	Disturbances int          `json:"disturbances"`
@@ -241,6 +244,9 @@ With --log-rounds, servers may sync rounds before they are ordered, as nodes wit
 With --prompt, servers A-deliver the messages of a small complete round as soon as
 every member is known to hold them (docs/design/prompt.md).
 
+With --engine-changes, the operator changes the engine while the shard lives, as
+ledgerd cluster engine does, when and to which one the seed draws.
+
 With --in-flight K, servers have K rounds in flight: K engines side by side, whose
 rounds are delivered in turns (docs/design/interleaving.md). It uses a perfect
 detector.
@@ -309,6 +315,8 @@ hundred seeds).`,
 		"let the seed draw servers that sync complete rounds before they are ordered")
 	flags.BoolVar(&options.prompt, "prompt", false,
 		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
+	flags.BoolVar(&options.changes, "engine-changes", false,
+		"let the operator change the engine; needs an eventual detector")
 	flags.IntVar(&options.inFlight, "in-flight", 1,
 		fmt.Sprintf("rounds in flight, up to %d; more than 1 need a perfect detector",
 			interleave.InFlightMax))
@@ -419,6 +427,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
 	group.EngineAlone, group.Records, group.Prompt = o.alone, o.records, o.prompt
+	group.EngineChanges = o.changes
 	if group.InterleaveFault != interleave.FaultNone {
 		o.inFlight = max(o.inFlight, interleave.FaultsInFlight)
 	}
@@ -455,8 +464,9 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	run sim.Options) error {
 	started := time.Now()
 	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
-		LogRounds: o.records, Prompt: o.prompt, InFlight: o.inFlight,
-		Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
+		LogRounds: o.records, Prompt: o.prompt, EngineChanges: group.ChangesEngine(),
+		InFlight: o.inFlight, Faults: run.Faults.String(), Detector: o.detector,
+		Failures: []simFailure{}}
 	take := func(r sim.Result) int {
 		report.Seeds++
 		report.Rounds += r.Rounds
@@ -517,6 +527,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if o.prompt {
 		replay += " --prompt"
+	}
+	if o.changes {
+		replay += " --engine-changes"
 	}
 	if o.inFlight > 1 {
 		replay += fmt.Sprintf(" --in-flight %d", o.inFlight)

@@ -216,6 +216,15 @@ func TestSimCheckRings(t *testing.T) {
 			t.Errorf("%v is %v\n%s", replay, err, out)
 		}
 	}
+	changing := []string{"check", "--engine", "trains", "--servers", "3", "--seeds", "12",
+		"--faults", "all", "--engine-changes"}
+	if out, err = runSim(t, changing...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err = runSim(t, append(changing, "--plant", "engine-of-setting")...); err == nil ||
+		!strings.Contains(out, "same engine") || !strings.Contains(out, "--engine-changes") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	for _, wrong := range [][]string{
 		{"check", "--engine", "allconcur", "--servers", "4", "--trains", "2"},
 		{"check", "--engine", "trains", "--servers", "4", "--trains", "65"},
@@ -223,6 +232,8 @@ func TestSimCheckRings(t *testing.T) {
 			"perfect"},
 		{"check", "--engine", "trains", "--servers", "4", "--detector", "eventual-paper"},
 		{"check", "--engine", "trains", "--servers", "4", "--prompt"},
+		{"check", "--engine", "allconcur", "--servers", "4", "--engine-changes", "--detector",
+			"perfect"},
 		{"check", "--engine", "trains", "--servers", "65"},
 		{"check", "--engine", "trains", "--servers", "4", "--plant", "early-delivery"},
 		{"check", "--engine", "allconcur", "--servers", "4", "--plant", "filter-by-view"},

@@ -23,13 +23,17 @@ const memberTime = 2 * time.Second
 
 // clusterReport is what ledgerd status --json prints.
 type clusterReport struct {
-	Chain             string       `json:"chain"`
-	GenesisHash       string       `json:"genesis_hash"`
-	Shard             uint32       `json:"shard"`
-	ShardCount        uint32       `json:"shard_count,omitempty"` // in a ledger of several shards
-	Digraph           string       `json:"digraph"`
-	Degree            uint32       `json:"degree"`
-	ToleratedFailures uint32       `json:"tolerated_failures"`
+	Chain             string `json:"chain"`
+	GenesisHash       string `json:"genesis_hash"`
+	Shard             uint32 `json:"shard"`
+	ShardCount        uint32 `json:"shard_count,omitempty"` // in a ledger of several shards
+	Digraph           string `json:"digraph"`
+	Degree            uint32 `json:"degree"`
+	ToleratedFailures uint32 `json:"tolerated_failures"`
+	// Engine is the one by which the members order from the next eon on, and EngineHeight that of
+	// the block that named it, or 0 if it is that of the nodes' settings.
+	Engine            string       `json:"engine"`
+	EngineHeight      uint64       `json:"engine_height"`
 	TransactionsTotal uint64       `json:"transactions_total"`
 	AccountsTotal     uint64       `json:"accounts_total"`
 	AskedNode         string       `json:"asked_node"` // the address of the node that reported this
@@ -194,6 +198,8 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 		Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(),
 		Digraph: cluster.GetDigraph(),
 		Degree:  cluster.GetDegree(), ToleratedFailures: cluster.GetToleratedFailures(),
+		Engine:            cluster.GetOrdering().GetEngine(),
+		EngineHeight:      cluster.GetOrdering().GetEngineHeight(),
 		TransactionsTotal: cluster.GetTransactionsTotal(),
 		AccountsTotal:     cluster.GetAccountsTotal(), AskedNode: nodes.Current(),
 		Nodes: []nodeReport{},
@@ -387,6 +393,7 @@ func (r *clusterReport) write(out io.Writer) error {
 	}
 	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", sanitize(r.Chain, 0),
 		r.Shard, of, r.GenesisHash[:min(16, len(r.GenesisHash))]))
+	overview.add("engine", engineWords(r.Engine, r.EngineHeight))
 	overview.add("overlay", cmp.Or(r.Digraph, "none")+", which "+r.survives())
 	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"),
 		plural(int(r.AccountsTotal), "account")))

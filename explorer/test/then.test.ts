@@ -86,11 +86,13 @@ const leave = (height: number, index: number): ListedTransaction =>
   at(height, { membershipChange: { change: { case: "leave", value: index } } });
 const admit = (height: number, index: number, disk: string): ListedTransaction =>
   at(height, { membershipChange: { change: { case: "admit", value: { index, disk } } } });
+const engine = (height: number, name: string): ListedTransaction =>
+  at(height, { membershipChange: { change: { case: "engine", value: name } } });
 
 test("members of then are those of the genesis and the changes up to then", async () => {
   // The list has the newest first. A join that repeats what is so takes no index.
   const [early, late] = [[join(5, "a"), join(4, "d")], [join(12, "late"), join(10, "e")]];
-  listed = [...late, leave(9, 1), admit(7, 0, "d1"), ...early];
+  listed = [...late, leave(9, 1), engine(8, "allconcur"), admit(7, 0, "d1"), ...early];
   const found = await membersThen(then, undefined, undefined, () => false, signal);
   expect(found.complete).toBe(true);
   expect(found.members?.map(({ index, name, address, joinedHeight, disk }) => [
@@ -108,6 +110,7 @@ test("members of then are those of the genesis and the changes up to then", asyn
   expect(found.changes.map(({ height, kind, name }) => [height, kind, name])).toEqual([
     [10n, "join", "e"],
     [9n, "leave", "b"],
+    [8n, "engine", "allconcur"],
     [7n, "admit", "a"],
     [5n, "join", "a"],
     [4n, "join", "d"],

@@ -54,6 +54,12 @@ func (o *Operator) Leave(index ledger.MemberIndex) *ledger.Bundle {
 		Index: index}))
 }
 
+// ChangeEngine returns a signed bundle that names the engine by which the members order.
+func (o *Operator) ChangeEngine(name string) *ledger.Bundle {
+	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeEngine,
+		Engine: name}))
+}
+
 // Bundle returns the transaction in a bundle signed as Operator with the key for a name. It panics
 // if the transaction cannot be encoded.
 func (o *Operator) Bundle(key string, transaction ledger.Transaction) *ledger.Bundle {

@@ -70,9 +70,10 @@ func (m *member) group(height ledger.Height) ledger.GroupMember {
 const newest ledger.Height = 1<<64 - 1
 
 // membershipState is the part of the state about the members: all present and former ones, by
-// index.
+// index, and the engines that the chain named for them, in their order.
 type membershipState struct {
 	members []*member
+	engines []*engineChange
 	last    changePlace
 }
 
@@ -88,7 +89,7 @@ func newMembershipState(genesis *ledger.Genesis) membershipState {
 // at returns the membership after the block at a height.
 func (g *membershipState) at(height ledger.Height) ledger.Membership {
 	membership := ledger.Membership{Members: make([]ledger.GroupMember, 0, len(g.members))}
-	var last changePlace
+	engine, last := g.engineAt(height)
 	for _, each := range g.members {
 		admitted := each.admitted(height).changePlace
 		for _, place := range [...]changePlace{each.joined, each.left, admitted} {
@@ -101,6 +102,7 @@ func (g *membershipState) at(height ledger.Height) ledger.Membership {
 		}
 	}
 	membership.Number, membership.Height, membership.Round = last.number, last.height, last.round
+	membership.Engine = engine
 	return membership
 }
 
@@ -144,8 +146,11 @@ func (s *State) attemptChange(t *ledger.Transaction, root ledger.Hash,
 	case s.changing():
 		return whole(ledger.MembershipChanging)
 	}
-	if t.Change.Kind == ledger.ChangeJoin {
+	switch t.Change.Kind {
+	case ledger.ChangeJoin:
 		return whole(s.group.mayJoin(&t.Change.Member))
+	case ledger.ChangeEngine:
+		return whole(s.group.mayChangeEngine())
 	}
 	return whole(s.group.mayLeave(t.Change.Index))
 }
@@ -188,7 +193,8 @@ func (g *membershipState) signedByMember(index ledger.MemberIndex, root ledger.H
 }
 
 // says reports whether a change repeats the present state: a join of a member that is present with
-// the same name, key and address, or an admission of the disk that counts.
+// the same name, key and address, an admission of the disk that counts, or the name of the engine
+// that the chain names.
 func (g *membershipState) says(change *ledger.MembershipChange) bool {
 	switch change.Kind {
 	case ledger.ChangeJoin:
@@ -199,6 +205,9 @@ func (g *membershipState) says(change *ledger.MembershipChange) bool {
 	case ledger.ChangeAdmit:
 		member := g.present(change.Index)
 		return member != nil && member.admitted(newest).disk == change.Disk
+	case ledger.ChangeEngine:
+		engine, _ := g.engineAt(newest)
+		return engine.Name == change.Engine
 	}
 	return false
 }
@@ -272,7 +281,11 @@ func (s *State) changeMembership(change *ledger.MembershipChange) {
 		return
 	}
 	s.group.last = changePlace{number: s.group.last.number + 1, height: s.height, round: s.round}
-	if change.Kind == ledger.ChangeJoin {
+	switch change.Kind {
+	case ledger.ChangeEngine:
+		s.changeEngine(change.Engine)
+		return
+	case ledger.ChangeJoin:
 		joined := &member{Member: cloneMember(&change.Member),
 			index: ledger.MemberIndex(len(s.group.members)), joined: s.group.last}
 		joined.mark = mark{touched: true}

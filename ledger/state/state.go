@@ -29,6 +29,7 @@ const (
 	kindAsset        = 's' // ledger.Asset has the entry
 	kindAlias        = 'l'
 	kindSchedule     = 'z'
+	kindEngine       = 'e'
 )
 
 // mark records that the current block touched an entry, and which of the encodings that the block
@@ -189,10 +190,10 @@ func (s *State) AccountCount() int { return int(s.opened) }
 func (s *State) EntryCount() int {
 	const single = 3 // the charter, the changes of the book's shards, and the parent's stream
 	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
-		len(s.group.members) + len(s.growth.added) + len(s.children) + len(s.pending.slots) +
-		len(s.cancelled.by) + len(s.losses) + len(s.moves.all) + len(s.growth.rehung) +
-		len(s.assets.all) + len(s.held.by) + len(s.schedules.by) + len(s.aliases.by) +
-		len(s.details.keys) + len(s.details.refundable) + single
+		len(s.group.members) + len(s.group.engines) + len(s.growth.added) + len(s.children) +
+		len(s.pending.slots) + len(s.cancelled.by) + len(s.losses) + len(s.moves.all) +
+		len(s.growth.rehung) + len(s.assets.all) + len(s.held.by) + len(s.schedules.by) +
+		len(s.aliases.by) + len(s.details.keys) + len(s.details.refundable) + single
 }
 
 // Record returns the place of a record's value.
@@ -357,6 +358,8 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 		return restored, again, nil
 	case kindMember:
 		return s.group.restore(key, r)
+	case kindEngine:
+		return s.group.restoreEngine(key, r)
 	case kindCharter:
 		again, err = s.charter.restore(key, r)
 		return &s.charter, again, err
@@ -462,6 +465,9 @@ func (s *State) others() []entry {
 		if each.isEntry() {
 			all = append(all, each)
 		}
+	}
+	for _, each := range s.group.engines {
+		all = append(all, each)
 	}
 	if s.charter.Number > 0 {
 		all = append(all, &s.charter)

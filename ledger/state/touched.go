@@ -110,6 +110,7 @@ func (s *State) finish() *Changes {
 		s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0],
 		s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
+	s.finishEngines(changes)
 	s.finishCancelled(changes)
 	s.finishHolds(changes)
 	s.finishDetails(changes)

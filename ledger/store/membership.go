@@ -32,6 +32,21 @@ func (s *Store) MembershipAt(height ledger.Height) ledger.Membership {
 	return s.state.MembershipAt(height)
 }
 
+// Engine returns the engine that the chain names as of the head.
+func (s *Store) Engine() ledger.EngineChoice {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Engine()
+}
+
+// EngineAt returns the engine that the chain names after the block at a height, or as of the head
+// if the head is lower.
+func (s *Store) EngineAt(height ledger.Height) ledger.EngineChoice {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.EngineAt(height)
+}
+
 // FormerMembers returns the members that left, by index. The caller owns the copy.
 func (s *Store) FormerMembers() []ledger.FormerMember {
 	s.mutex.RLock()

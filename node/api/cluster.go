@@ -96,10 +96,12 @@ func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 		Charter:           charterToProto(&state.charter),
 		NewestVersion:     ledger.NewestVersion,
 		MembershipHeight:  uint64(state.membership.Height),
+		Engines:           state.Engines,
 		Ordering: &ledgerdv1.OrderingSettings{
 			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines,
 			ServerMttfHours: state.Ordering.ServerMTTFHours,
 			BatchBytesMax:   state.Ordering.BatchBytesMax, Prompt: state.Ordering.Prompt,
+			EngineHeight: uint64(state.Ordering.EngineHeight),
 		},
 	}
 	if state.shardCount > 1 {

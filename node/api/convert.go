@@ -104,6 +104,8 @@ var reasonCodes = [...]string{
 	// Of schedules.
 	ledger.UnknownSchedule: "unknown_schedule", ledger.ScheduleTime: "schedule_time",
 	ledger.SchedulePlaced: "schedule_placed", ledger.TooManySchedules: "too_many_schedules",
+	// Of engines.
+	ledger.TooManyEngines: "too_many_engines",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.

@@ -106,6 +106,9 @@ func changeToProto(change *ledger.MembershipChange) *ledgerdv1.MembershipChange 
 			Admit: &ledgerdv1.DiskAdmission{Index: uint32(change.Index),
 				Disk: change.Disk.String()},
 		}}
+	case ledger.ChangeEngine:
+		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Engine{
+			Engine: change.Engine}}
 	}
 	return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{
 		Join: &ledgerdv1.Member{
@@ -136,9 +139,11 @@ func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipCha
 			Kind: ledger.ChangeAdmit, Index: ledger.MemberIndex(change.Admit.GetIndex()),
 			Disk: disk,
 		}, nil
+	case *ledgerdv1.MembershipChange_Engine:
+		return &ledger.MembershipChange{Kind: ledger.ChangeEngine, Engine: change.Engine}, nil
 	}
-	return nil,
-		fmt.Errorf("membership_change: it names no member that joins or leaves, and no disk")
+	return nil, fmt.Errorf("membership_change: it names no member that joins or leaves, no disk " +
+		"and no engine")
 }
 
 // MembershipFromProto reads the members and their disks from a shard's state. It returns
@@ -146,6 +151,10 @@ func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipCha
 func MembershipFromProto(state *ledgerdv1.ClusterState) (ledger.Membership, error) {
 	membership := ledger.Membership{Number: state.GetMembershipNumber(),
 		Height: ledger.Height(state.GetMembershipHeight())}
+	if at := state.GetOrdering().GetEngineHeight(); at > 0 {
+		membership.Engine = ledger.EngineChoice{Name: state.GetOrdering().GetEngine(),
+			Height: ledger.Height(at)}
+	}
 	for _, member := range state.GetMembers() {
 		disk, err := ledger.ParseDiskID(member.GetDisk())
 		if err != nil {

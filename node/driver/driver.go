@@ -87,8 +87,9 @@ type Group struct {
 	// place in this list.
 	Members []order.ServerID
 	// Shard is the number of members of the shard. The group is a part of them. 0 means the size of
-	// the group. Only NewEngine uses it.
-	Shard int
+	// the group. Only NewEngine uses it, and Engine, the name of the run's engine.
+	Shard  int
+	Engine string
 }
 
 // Remains is what a run leaves behind on a server that is no longer in it.

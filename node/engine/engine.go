@@ -139,7 +139,8 @@ type Message struct {
 	Payload []byte
 }
 
-// Engine is a row of the table.
+// Engine is a row of the table. The frames of one engine are no frames of another one, unless both
+// have the same.
 type Engine struct {
 	// Name is the engine's name in configurations, flags and reports.
 	Name string
@@ -251,6 +252,42 @@ func (l List) Has(name string) bool {
 // With returns the engines that have a property.
 func (l List) With(property func(Engine) bool) List {
 	return slices.DeleteFunc(slices.Clone(l), func(e Engine) bool { return !property(e) })
+}
+
+// FrameRun reads the number of the run from a frame of one of the engines that nodes run. A member
+// may not know yet which engine a run has whose first frames arrive. An error wraps order.ErrFrame.
+func FrameRun(frame []byte) (run uint64, err error) {
+	_, run, err = engines.inNode(frame)
+	return run, err
+}
+
+// FrameHead is Engine.FrameHead for a frame of one of the engines that nodes run.
+func FrameHead(frame []byte) (order.FrameHead, bool) {
+	if e, _, err := engines.inNode(frame); err == nil {
+		return e.FrameHead(frame)
+	}
+	return order.FrameHead{}, false
+}
+
+// FrameMessages is Engine.FrameMessages for a frame of one of the engines that nodes run.
+func FrameMessages(frame []byte, yield func(Message)) {
+	if e, _, err := engines.inNode(frame); err == nil {
+		e.FrameMessages(frame, yield)
+	}
+}
+
+// inNode returns the first engine that nodes run and that takes a frame for its own, and the number
+// of the frame's run. AllConcur and AllConcur+ have the same frames.
+func (l List) inNode(frame []byte) (e *Engine, run uint64, err error) {
+	err = order.ErrFrame
+	for i := range l {
+		if e = &l[i]; e.InNode && e.TakesFrames() {
+			if run, err = e.FrameRun(frame); err == nil {
+				return e, run, nil
+			}
+		}
+	}
+	return nil, 0, err
 }
 
 // Names returns the engines' names.

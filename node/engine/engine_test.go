@@ -69,6 +69,13 @@ func deliver(t *testing.T, row Engine, servers []order.Broadcaster) (delivered i
 					if run, err := row.FrameRun(send.Frame); err != nil || run != 7 {
 						t.Errorf("a frame of run %d: %v", run, err)
 					}
+					for _, other := range All().With(Engine.TakesFrames) {
+						run, err := other.FrameRun(send.Frame)
+						family := strings.TrimSuffix(row.Name, "+")
+						if strings.TrimSuffix(other.Name, "+") != family && err == nil {
+							t.Errorf("%s takes it for a frame of its run %d", other.Name, run)
+						}
+					}
 					if row.InNode {
 						messages += messagesIn(t, row, send.Frame)
 					}

@@ -91,7 +91,10 @@ type FabricConfig struct {
 // OrderingConfig configures rounds and the failure detector. All nodes of a shard must have the
 // same engine, trains, detector, batch_bytes_max, prompt, target_nines and server_mttf_hours.
 type OrderingConfig struct {
-	Engine string `koanf:"engine"` // the engine: allconcur+, allconcur, trains or dare
+	// The engine with which the chain begins: allconcur+, allconcur, trains or dare. It counts
+	// until the operators change the engine (ledgerd cluster engine). From then on the chain names
+	// it, and this key has no effect.
+	Engine string `koanf:"engine"`
 	// How many trains go round with the engine trains, 3 to 64. More keep the links busier between
 	// nodes that are far from each other, and let transactions wait longer.
 	Trains int `koanf:"trains"`
@@ -110,12 +113,13 @@ type OrderingConfig struct {
 	BatchBytesMax int `koanf:"batch_bytes_max"`
 	// Whether complete rounds are synced beside the rounds that follow, before they are ordered.
 	// Where messages between the nodes take milliseconds, transactions become durable sooner. It
-	// needs allconcur+, the eventual detector and prompt = false, and may differ between nodes. All
-	// nodes of the shard must know the key before one sets it.
+	// needs the eventual detector and prompt = false, has an effect with engine allconcur+, and may
+	// differ between nodes. All nodes of the shard must know the key before one sets it.
 	LogRounds bool `koanf:"log_rounds"`
 	// Whether small rounds are ordered as soon as all members hold them. It must be the same on all
-	// nodes of the shard, needs allconcur+ and the eventual detector, and excludes log_rounds. The
-	// files of new ledgers say true, and those of nodes that join say what their shard has.
+	// nodes of the shard, needs the eventual detector, has an effect with engine allconcur+, and
+	// excludes log_rounds. The files of new ledgers of that engine say true, and those of nodes
+	// that join say what their shard has.
 	Prompt bool `koanf:"prompt"`
 	// Whether the newest messages of rounds are always recorded, for `ledgerd rounds` and the
 	// explorer, and not only while a client watches. Some five megabytes.
@@ -235,7 +239,7 @@ func (c *Config) Validate() error {
 	case c.Ordering.Detector == allconcur.DetectorPerfect.String() && !chosen.Perfect:
 		return wrong("ordering.detector", "%s needs %s on all nodes of the shard: set that, or "+
 			"another ordering.engine", chosen.Name, allconcur.DetectorEventual)
-	case chosen.Trains && (c.Ordering.Trains < engine.TrainsMin ||
+	case (chosen.Trains || c.Ordering.Trains != 0) && (c.Ordering.Trains < engine.TrainsMin ||
 		c.Ordering.Trains > engine.TrainsMax):
 		return wrong("ordering.trains", "%d is not between %d and %d", c.Ordering.Trains,
 			engine.TrainsMin, engine.TrainsMax)
@@ -254,16 +258,13 @@ func (c *Config) Validate() error {
 	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
 		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608",
 			c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
-	case c.Ordering.LogRounds && (!chosen.LogRounds ||
-		c.Ordering.Detector != allconcur.DetectorEventual.String()):
-		return wrong("ordering.log_rounds", "it needs engine %s and detector %s: set it to false, "+
-			"or change these",
-			engine.All().With(engine.Engine.LogsRounds), allconcur.DetectorEventual)
-	case c.Ordering.Prompt && (!chosen.Prompt ||
-		c.Ordering.Detector != allconcur.DetectorEventual.String() || c.Ordering.LogRounds):
-		return wrong("ordering.prompt", "it needs engine %s and detector %s, and excludes "+
+	case c.Ordering.LogRounds && c.Ordering.Detector != allconcur.DetectorEventual.String():
+		return wrong("ordering.log_rounds", "it needs detector %s", allconcur.DetectorEventual)
+	case c.Ordering.Prompt && (c.Ordering.Detector != allconcur.DetectorEventual.String() ||
+		c.Ordering.LogRounds):
+		return wrong("ordering.prompt", "it needs detector %s, and excludes "+
 			"ordering.log_rounds: set it to false on all nodes of the shard, or change these",
-			engine.All().With(engine.Engine.HasPrompt), allconcur.DetectorEventual)
+			allconcur.DetectorEventual)
 	case c.Ordering.PoolBytesMax < 2<<20:
 		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
 	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:
@@ -416,7 +417,10 @@ listen = %q
                            # address of IPv4, or the first address
 
 [ordering]
-engine = %q     # allconcur+, allconcur, trains or dare; the same on all nodes of the shard
+# engine is the one with which the chain begins, allconcur+, allconcur, trains or dare: the same on
+# all nodes of the shard. Once the operators changed it ("ledgerd cluster engine"), the chain says
+# which it is.
+engine = %q
 # trains is for the engine trains: how many go round, 3 to 64; the same on all nodes of the shard
 %s
 # detector must be the same on all nodes of the shard: eventual or perfect.
@@ -433,7 +437,8 @@ batch_bytes_max = %d
 # messages between the nodes take milliseconds (docs/design/rounds.md)
 %s
 # prompt orders small rounds as soon as all members hold them; the same on all nodes of the shard.
-# It needs engine allconcur+ and detector eventual, and excludes log_rounds (docs/design/prompt.md)
+# It needs detector eventual, has an effect with engine allconcur+, and excludes log_rounds
+# (docs/design/prompt.md)
 %s
 # record_rounds = true     # what passes in rounds is recorded also while nobody watches
 pool_bytes_max = %d

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/dare"
 )
 
-// TestDAREIsChecked: an engine with a leader has neither what it lacks nor a detector that is
-// treated as perfect. The refusals name the key and say what to do.
+// TestDAREIsChecked: an engine with a leader has no detector that is treated as perfect. The refusal
+// names the key and says what to do. What has no effect with it may be set.
 func TestDAREIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -18,8 +18,8 @@ func TestDAREIsChecked(t *testing.T) {
 		says   string
 	}{
 		"as made":    {func(*OrderingConfig) {}, ""},
-		"prompt":     {func(c *OrderingConfig) { c.Prompt = true }, "ordering.prompt"},
-		"log_rounds": {func(c *OrderingConfig) { c.LogRounds = true }, "ordering.log_rounds"},
+		"prompt":     {func(c *OrderingConfig) { c.Prompt = true }, ""},
+		"log_rounds": {func(c *OrderingConfig) { c.LogRounds = true }, ""},
 		"a perfect detector": {func(c *OrderingConfig) {
 			c.Detector, c.SuspectAfter = allconcur.DetectorPerfect.String(), perfectAfterMin
 		}, "dare needs eventual"},

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/trains"
 )
 
-// TestTrainsAreChecked: a ring has three trains or more, and neither what it lacks nor a detector
-// that is treated as perfect. The refusals name the key and say what to do.
+// TestTrainsAreChecked: a ring has three trains or more, and no detector that is treated as perfect.
+// The refusals name the key and say what to do. What has no effect with it may be set.
 func TestTrainsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -29,10 +29,8 @@ func TestTrainsAreChecked(t *testing.T) {
 		"none where there is no ring": {func(c *OrderingConfig) {
 			c.Engine, c.Trains = allconcur.EngineAllConcur, 0
 		}, nil},
-		"prompt": {func(c *OrderingConfig) { c.Prompt = true },
-			[]string{"ordering.prompt", "allconcur+", "set it to false"}},
-		"log_rounds": {func(c *OrderingConfig) { c.LogRounds = true },
-			[]string{"ordering.log_rounds", "allconcur+", "set it to false"}},
+		"prompt":     {func(c *OrderingConfig) { c.Prompt = true }, nil},
+		"log_rounds": {func(c *OrderingConfig) { c.LogRounds = true }, nil},
 		"a perfect detector": {func(c *OrderingConfig) {
 			c.Detector, c.SuspectAfter = allconcur.DetectorPerfect.String(), perfectAfterMin
 		}, []string{"ordering.detector", "trains needs eventual", "ordering.engine"}},

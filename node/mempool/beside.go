@@ -55,8 +55,17 @@ const (
 	turnBundles
 )
 
-// MeetingDefault is the default of Config.Meeting, for AllConcur.
+// MeetingDefault is the distance of meetings if Meet was not called, for AllConcur.
 const MeetingDefault = 4
+
+// Meet sets the distance of the rounds that have input from Beside, with Config.Vouch, for the run
+// that begins. It must be the same at all members, and more than the rounds that deliver the
+// batches of one round: else these would have such input too, and lead to others for ever.
+func (p *Pool) Meet(every uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.meeting = every
+}
 
 // Wake reports that Beside has something new, or is out of patience: Ready gets a value.
 func (p *Pool) Wake() {
@@ -68,7 +77,7 @@ func (p *Pool) Wake() {
 
 // NextIn implements driver.RoundSource. With Config.Vouch, Beside repeats all that it has, and
 // input counts only if most members have it in one round. So input from Beside goes into meetings:
-// one of Config.Meeting rounds, the same at all members. It is a reason for rounds up to one
+// one of as many rounds as Meet says, the same at all members. It is a reason for rounds up to one
 // meeting after Wake, and no longer. Else rounds would follow each other for as long as too few
 // members have it.
 func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte {
@@ -77,8 +86,9 @@ func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte
 	}
 	p.mu.Lock()
 	own, woken, besides := p.next < len(p.queue) || p.marks.Any() || p.due, p.woken, p.besides
+	every := p.meeting
 	p.mu.Unlock()
-	meeting := besides && round()%p.config.Meeting == 0
+	meeting := besides && round()%every == 0
 	switch {
 	case !own && !woken && !(meeting && due()):
 		return nil

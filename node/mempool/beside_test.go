@@ -401,7 +401,8 @@ func TestMeetings(t *testing.T) {
 	beside.verdicts = []ledger.Verdict{{Shard: 1,
 		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}}
 	p = New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Beside: beside,
-		Meeting: 7, Vouch: func(*ledger.Batch, []ledger.Vouched) {}})
+		Vouch: func(*ledger.Batch, []ledger.Vouched) {}})
+	p.Meet(7)
 	p.Wake()
 	rounds("meetings are further apart", false, "......i---")
 }

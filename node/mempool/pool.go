@@ -2,7 +2,6 @@ package mempool
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -49,10 +48,6 @@ type Config struct {
 	// the parent's stream that it is given. It is nil unless the book has vouched crossings. It
 	// must be quick and must not call the pool.
 	Vouch func(*ledger.Batch, []ledger.Vouched)
-	// Meeting is the distance of the rounds that have input from Beside, with Vouch. It must be the
-	// same at all members, and more than the rounds that deliver the batches of one round: else
-	// these would have such input too, and lead to others for ever. 0 means MeetingDefault.
-	Meeting uint64
 	// Misplaced gets a bundle that a round carried and no block took, because it has to enter at
 	// another shard: the directory of the organisations changed between its admission and its
 	// round. The bundle has left the pool. Misplaced is called with no lock held and must be quick.
@@ -113,6 +108,8 @@ type Pool struct {
 	// With Config.Vouch, woken reports that Beside is a reason for a round, and besides that it may
 	// have input.
 	woken, besides bool
+	// meeting is the distance of meetings (Meet).
+	meeting uint64
 	// seed and prints find the bundles of a batch.
 	seed   maphash.Seed
 	prints map[uint64]*item
@@ -123,8 +120,8 @@ func New(config Config) *Pool {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	config.Meeting = cmp.Or(config.Meeting, MeetingDefault)
-	p := &Pool{config: config, ready: make(chan struct{}, 1), places: newPlaces(),
+	p := &Pool{config: config, meeting: MeetingDefault, ready: make(chan struct{}, 1),
+		places:  newPlaces(),
 		expired: map[ledger.Hash]ledger.Height{}, earliest: never,
 		seed: maphash.MakeSeed(), prints: map[uint64]*item{}}
 	return p

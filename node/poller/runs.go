@@ -196,6 +196,16 @@ func (r *Runs) part(last *run) {
 	})
 }
 
+// Part ends the current run, if there is one, as Activate of a later run does.
+func (r *Runs) Part() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current != nil {
+		r.part(r.current)
+		r.current = nil
+	}
+}
+
 // Freeze ends the running engine, if any, for good. When it returns, the Sink gets nothing more of
 // it, and nobody writes its memory. It returns what the run leaves behind. Another call returns the
 // same.
@@ -235,10 +245,6 @@ func (r *Runs) Trust(number uint64, server order.ServerID) {
 		current.trust(server)
 	}
 }
-
-// Probe does nothing: an engine with a leader goes on without a member, and its leader's heartbeats
-// show that.
-func (r *Runs) Probe(uint64) {}
 
 // Status returns the state of the current run. It is a copy at most driver.StatusInterval old while
 // rounds run, and it never changes.

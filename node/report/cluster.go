@@ -32,7 +32,10 @@ type DigraphEdge struct{ From, To uint32 }
 
 // OrderingSettings must be the same at all members; a node that joins adopts them.
 type OrderingSettings struct {
-	Engine          string // allconcur+, allconcur or dare
+	// Engine is the engine by which the members order from the next eon on: the one that the block
+	// at EngineHeight named, or that of the settings if that is 0.
+	Engine          string
+	EngineHeight    ledger.Height
 	TargetNines     uint32
 	ServerMTTFHours uint32
 	BatchBytesMax   uint32
@@ -55,4 +58,5 @@ type ClusterState struct {
 	TransactionsTotal uint64
 	AccountsTotal     uint64
 	Ordering          OrderingSettings
+	Engines           []string // that the node's program can run
 }

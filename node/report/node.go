@@ -37,7 +37,7 @@ func (m NodeMode) String() string {
 
 // EngineState is the state of the ordering engine at one moment.
 type EngineState struct {
-	Engine     string // allconcur+, allconcur or dare
+	Engine     string // the present run's, or that of the next run
 	Generation uint64
 	Epoch      uint64
 	Round      uint64

@@ -26,7 +26,7 @@ from .codec import (
 from .genesis import Genesis
 from .merkle import ProofError
 from .proof import HEADER_SIZE, Header, Proof
-from .transaction import ADMIT, JOIN, Member, MembershipChange
+from .transaction import JOIN, LEAVE, Member, MembershipChange
 
 _STATEMENT_DOMAIN = domain("ledgerd/stored/1")
 _PROOF_BYTES_MAX = names.BODY_MAX + HEADER_SIZE + 3 * (1 + names.PATH_HASHES_MAX * 32) + 4 * 32 \
@@ -114,7 +114,7 @@ class Certificate:
         if proof.block().height != self.height:
             raise CertificateError(f"block {self.height}: the header of its change has another "
                                    "height")
-        if change.kind == ADMIT or not proof.result.applied:
+        if change.kind not in (JOIN, LEAVE) or not proof.result.applied:
             raise CertificateError(f"block {self.height}: the transaction changed no members")
         return change
 

@@ -29,6 +29,7 @@ MEMBER_KEY_MAX = 128
 ADDRESS_MAX = 256
 SHARDS_MAX = 1024
 MEMBER_INDEXES_MAX = 65536
+ENGINE_MAX = 32
 BUNDLE_TRANSACTIONS_MAX = 4096
 BUNDLE_SIGNATURES_MAX = 64
 BUNDLE_BYTES_MAX = 1048576
@@ -54,6 +55,7 @@ DEFAULT_ASSET = "unit"
 
 _UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_ENGINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
 _SEGMENTS = re.compile(r"(?::[A-Za-z0-9_.~@+=$!*/-]+)+", re.ASCII)
 
 
@@ -67,6 +69,14 @@ def _word(text: str, most: int, what: str) -> str:
 def organisation(text: str) -> str:
     """Return the name of an organisation or member, or raise MalformedError."""
     return _word(text, ORGANISATION_MAX, "organisation")
+
+
+def engine(text: str) -> str:
+    """Return the name of an engine, or raise MalformedError."""
+    if len(text) > ENGINE_MAX or not _ENGINE.fullmatch(text):
+        raise MalformedError(f"{text[:80]!r} is no engine's name (1 to {ENGINE_MAX} letters, "
+                             "digits, '-', '_', '.', '+')")
+    return text
 
 
 def asset(text: str) -> str:

@@ -102,6 +102,8 @@ _REASONS = (
     "schedule_time",
     "schedule_placed",
     "too_many_schedules",
+    *(f"code_{code}" for code in range(100, 104)),
+    "too_many_engines",
 )
 
 CODES = len(_REASONS)

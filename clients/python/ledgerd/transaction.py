@@ -482,13 +482,13 @@ class Member:
         return member
 
 
-JOIN, LEAVE, ADMIT = 1, 2, 3
+JOIN, LEAVE, ADMIT, ENGINE = 1, 2, 3, 4
 ADMIT_STREAM = (1 << 64) - 1
 
 
 @dataclass
 class MembershipChange:
-    """A change of a chain's members: one joins or leaves, or its disk is admitted.
+    """A change of a chain's members: one joins or leaves, a disk counts, or all get an engine.
 
     It names the chain as its ledger, which is the genesis' hash. An operator signs it.
     """
@@ -502,12 +502,15 @@ class MembershipChange:
     index: int = 0  # of a member that leaves, or whose disk is admitted
     disk: bytes = b""
     note: str = ""
+    engine: str = ""  # by which the members will order
 
     def encode(self) -> bytes:
         """Return the body: the canonical bytes. Raises MalformedError."""
         self.check()
         if self.kind == JOIN and self.member:
             change = self.member.encode()
+        elif self.kind == ENGINE:
+            change = string(self.engine)
         elif self.kind == LEAVE:
             change = uvarint(self.index)
         else:
@@ -521,6 +524,8 @@ class MembershipChange:
         """Raise MalformedError unless a node would decode it."""
         if self.kind == JOIN and self.member:
             self.member.check_joins()
+        elif self.kind == ENGINE:
+            names.engine(self.engine)
         elif self.kind not in (LEAVE, ADMIT):
             raise MalformedError(f"a change of kind {self.kind}")
         if not 0 <= self.index < names.MEMBER_INDEXES_MAX:
@@ -547,6 +552,8 @@ class MembershipChange:
         change = cls(r.hash(), r.uvarint(), r.uvarint(), r.uvarint(), r.byte())
         if change.kind == JOIN:
             change.member = Member.read(r)
+        elif change.kind == ENGINE:
+            change.engine = r.text("bytes of an engine's name", names.ENGINE_MAX)
         elif change.kind in (LEAVE, ADMIT):
             change.index = r.uvarint()
             if change.kind == ADMIT:

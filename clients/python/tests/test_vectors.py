@@ -24,6 +24,7 @@ from conftest import (
     DETAILS,
     GENESIS,
     KEYS,
+    MEMBERS,
     PACKED,
     ROOT,
     SCHEDULES,
@@ -78,7 +79,8 @@ def test_homes() -> None:
 
 
 @pytest.mark.parametrize("vector", encodings(
-    TRANSACTIONS["transactions"] + DETAILS["transactions"] + SCHEDULES["transactions"]))
+    TRANSACTIONS["transactions"] + DETAILS["transactions"] + SCHEDULES["transactions"]
+    + MEMBERS["transactions"]))
 def test_transactions(vector: Vector) -> None:
     body = bytes.fromhex(vector["encoded"])
     assert ledgerd.transaction_id(body).hex() == vector["hash"]
@@ -660,6 +662,7 @@ DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
     ("transactions.json", "transactions"): decode_body,
     ("details.json", "transactions"): decode_body,
     ("schedules.json", "transactions"): decode_body,
+    ("members.json", "transactions"): decode_body,
     ("transactions.json", "bundles"): decode_bundle,
     ("packed.json", "bundles"): decode_bundle,
     ("packed.json", "shown"): decode_body,
@@ -670,8 +673,8 @@ DECODERS: Dict[Tuple[str, str], Callable[[bytes], Any]] = {
     ("accounts.json", "proofs"): ledgerd.BalanceProof.decode,
 }
 FILES = {"basics.json": BASICS, "transactions.json": TRANSACTIONS, "details.json": DETAILS,
-         "schedules.json": SCHEDULES, "blocks.json": BLOCKS, "accounts.json": ACCOUNTS,
-         "packed.json": PACKED, "bybundle.json": BY_BUNDLE}
+         "schedules.json": SCHEDULES, "members.json": MEMBERS, "blocks.json": BLOCKS,
+         "accounts.json": ACCOUNTS, "packed.json": PACKED, "bybundle.json": BY_BUNDLE}
 
 
 def encoded_of(vector: Vector) -> bytes:

@@ -23,7 +23,7 @@ import type { Genesis } from "./genesis.js";
 import { ProofError } from "./merkle.js";
 import * as names from "./names.js";
 import { blockHash, decodeHeader, type Header, HEADER_SIZE, Proof } from "./proof.js";
-import { type Member, MembershipChange } from "./transaction.js";
+import { type Change, type Member, MembershipChange } from "./transaction.js";
 
 const STATEMENT_DOMAIN = domain("ledgerd/stored/1");
 const PATH_BYTES_MAX = 1 + names.PATH_HASHES_MAX * 32;
@@ -109,7 +109,7 @@ export class Certificate {
   }
 
   /** Returns the verified join or leave in the block, or throws CertificateError. */
-  membershipChange(): MembershipChange {
+  membershipChange(): Extract<Change, { kind: "join" | "leave" }> {
     const proof = this.change;
     if (!proof || !equal(proof.parts.blockHash, this.hash)) {
       throw new CertificateError(
@@ -131,10 +131,11 @@ export class Certificate {
         `block ${this.height}: the header of its change has another height`,
       );
     }
-    if (change.change.kind === "admit" || !proof.applied) {
+    const what = change.change;
+    if ((what.kind !== "join" && what.kind !== "leave") || !proof.applied) {
       throw new CertificateError(`block ${this.height}: the transaction changed no members`);
     }
-    return change;
+    return what;
   }
 }
 
@@ -231,7 +232,7 @@ export class Auditor {
   follow(certificate: Certificate): void {
     if (certificate.epoch < this.epoch) return;
     this.check(certificate);
-    const { change } = certificate.membershipChange();
+    const change = certificate.membershipChange();
     const members = new Map(this.members);
     if (change.kind === "join") {
       // The transaction may repeat what was so. The member would count twice.

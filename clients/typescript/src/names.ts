@@ -24,6 +24,7 @@ export const MEMBER_KEY_MAX = 128;
 export const ADDRESS_MAX = 256;
 export const SHARDS_MAX = 1024;
 export const MEMBER_INDEXES_MAX = 65536;
+export const ENGINE_MAX = 32;
 export const BUNDLE_TRANSACTIONS_MAX = 4096;
 export const BUNDLE_SIGNATURES_MAX = 64;
 export const BUNDLE_BYTES_MAX = 1048576;
@@ -49,6 +50,7 @@ export const DEFAULT_ASSET = "unit";
 
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\p{Zs}]/u;
 const WORD = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+const ENGINE = /^[A-Za-z0-9][A-Za-z0-9._+-]*$/;
 const SEGMENTS = /^(?::[A-Za-z0-9_.~@+=$!*/-]+)+$/;
 
 function word(text: string, most: number, what: string): string {
@@ -64,6 +66,17 @@ function word(text: string, most: number, what: string): string {
 /** Returns the name of an organisation or member, or throws MalformedError. */
 export function organisation(text: string): string {
   return word(text, ORGANISATION_MAX, "organisation");
+}
+
+/** Returns the name of an engine, or throws MalformedError. */
+export function engine(text: string): string {
+  if (text.length > ENGINE_MAX || !ENGINE.test(text)) {
+    throw new MalformedError(
+      `${JSON.stringify(text.slice(0, 80))} is no engine's name (1 to ${ENGINE_MAX} letters, ` +
+        "digits, '-', '_', '.', '+')",
+    );
+  }
+  return text;
 }
 
 export function asset(text: string): string {

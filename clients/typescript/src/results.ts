@@ -100,6 +100,8 @@ const REASONS = [
   "schedule_time",
   "schedule_placed",
   "too_many_schedules",
+  ...Array.from({ length: 4 }, (_, i) => `code_${100 + i}`),
+  "too_many_engines",
 ];
 
 export const CODES = REASONS.length;

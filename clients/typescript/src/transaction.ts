@@ -494,18 +494,19 @@ export function readMember(r: Reader): Member {
   return member;
 }
 
-const [JOIN, LEAVE, ADMIT] = [1, 2, 3];
+const [JOIN, LEAVE, ADMIT, ENGINE] = [1, 2, 3, 4];
 const ADMIT_STREAM = (1n << 64n) - 1n;
 
 /** What a change of the members does. */
 export type Change =
   | { kind: "join"; member: Member }
   | { kind: "leave"; index: number }
-  | { kind: "admit"; index: number; disk: Uint8Array };
+  | { kind: "admit"; index: number; disk: Uint8Array }
+  | { kind: "engine"; engine: string };
 
 /**
- * A change of a chain's members: one joins or leaves, or its disk is admitted. It names the chain,
- * which is the genesis' hash. An operator signs it.
+ * A change of a chain's members: one joins or leaves, its disk is admitted, or all get an engine.
+ * It names the chain, which is the genesis' hash. An operator signs it.
  */
 export class MembershipChange {
   constructor(
@@ -535,6 +536,9 @@ export class MembershipChange {
     if (change.kind === "join") {
       checkJoins(change.member);
       return concat(uint(JOIN, 1), encodeMember(change.member));
+    }
+    if (change.kind === "engine") {
+      return concat(uint(ENGINE, 1), string(names.engine(change.engine)));
     }
     if (change.index < 0 || change.index >= names.MEMBER_INDEXES_MAX) {
       throw new MalformedError(`member ${change.index}`);
@@ -568,7 +572,9 @@ export class MembershipChange {
     if (kind === JOIN) change = { kind: "join", member: readMember(r) };
     else if (kind === LEAVE) change = { kind: "leave", index: r.uvarint32() };
     else if (kind === ADMIT) change = { kind: "admit", index: r.uvarint32(), disk: r.take(16) };
-    else throw new MalformedError(`a change of kind ${kind}`);
+    else if (kind === ENGINE) {
+      change = { kind: "engine", engine: r.text("bytes of an engine's name", names.ENGINE_MAX) };
+    } else throw new MalformedError(`a change of kind ${kind}`);
     const text = r.text("bytes of note", names.NOTE_MAX);
     r.end();
     const found = new MembershipChange(chain, stream, sequence, lastValid, change, text);

@@ -15,6 +15,7 @@ export const BASICS = vectors("basics");
 export const TRANSACTIONS = vectors("transactions");
 export const DETAILS = vectors("details");
 export const SCHEDULES = vectors("schedules");
+export const MEMBERS = vectors("members");
 export const BLOCKS = vectors("blocks");
 export const ACCOUNTS = vectors("accounts");
 export const PACKED = vectors("packed");
@@ -24,6 +25,7 @@ export const FILES: Vector = {
   "transactions.json": TRANSACTIONS,
   "details.json": DETAILS,
   "schedules.json": SCHEDULES,
+  "members.json": MEMBERS,
   "blocks.json": BLOCKS,
   "accounts.json": ACCOUNTS,
   "packed.json": PACKED,

@@ -65,6 +65,8 @@ export function memberChange(message: MembershipChange): string {
       const { index, disk } = message.change.value;
       return `member ${index} counts with disk ${shorten(disk, 4)}`;
     }
+    case "engine":
+      return `the members order by engine ${message.change.value}`;
     default:
       return "no change";
   }

@@ -25,8 +25,10 @@ export interface MemberChange {
   height: bigint;
   timeMs: bigint;
   idHex: string;
-  kind: "join" | "leave" | "admit";
+  kind: "join" | "leave" | "admit" | "engine";
+  /** -1 for an engine, and for a member that is not known. */
   index: number;
+  /** Of the member, or of the engine. */
   name: string;
 }
 
@@ -135,6 +137,9 @@ export function fold(
     else if (change.case === "leave") {
       index = change.value;
       members.delete(index);
+    } else if (change.case === "engine") {
+      told.push({ height, timeMs, idHex, kind: change.case, index: -1, name: change.value });
+      continue;
     } else {
       index = change.value.index;
       const member = members.get(index);
@@ -184,6 +189,8 @@ function namedBy(cluster: ClusterState, changes: readonly Changed[]): MemberChan
       const change = membershipChange?.change;
       if (!status || change?.case === undefined) return [];
       const { height, idHex } = status;
+      if (change.case === "engine")
+        return [{ height, timeMs, idHex, kind: change.case, index: -1, name: change.value }];
       const joined =
         change.case === "join"
           ? all.find(({ key }) => equalBytes(key, change.value.key))?.index

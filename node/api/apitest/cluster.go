@@ -10,6 +10,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -578,12 +579,19 @@ func (n *Node) state() report.NodeState {
 		Backfill: lacks, Waiting: c.waiting(),
 		Index: uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode,
 		Reason: n.reason,
-		Engine: report.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1,
+		Engine: report.EngineState{Engine: c.engine().Name, Generation: 1, Epoch: 1,
 			Round: uint64(c.round), Members: members},
 		Heights: heights, Records: uint64(c.round), HeadHash: c.store.Head().Hash,
 		Started: time.UnixMilli(1_700_000_000_000), Version: "test",
 		PoolTransactions: uint64(len(n.pending)),
 	}
+}
+
+// engine returns the engine that the chain names, or the one of all settings.
+func (c *Cluster) engine() ledger.EngineChoice {
+	choice := c.store.Engine()
+	choice.Name = cmp.Or(choice.Name, "allconcur+")
+	return choice
 }
 
 // ClusterState implements api.Backend.
@@ -595,6 +603,9 @@ func (n *Node) ClusterState() report.ClusterState {
 		Chain: c.genesis.Chain, GenesisHash: c.genesis.Hash(),
 		Digraph: fmt.Sprintf("complete(%d)", len(c.nodes)), Node: n.state(),
 		TransactionsTotal: c.store.Head().Total,
+		Ordering: report.OrderingSettings{Engine: c.engine().Name,
+			EngineHeight: c.engine().Height},
+		Engines: []string{"allconcur+", "allconcur"},
 	}
 	for i, node := range c.nodes {
 		state.Members = append(state.Members, report.MemberState{

@@ -3141,7 +3141,7 @@ func (x *SearchHit) GetShard() uint32 {
 
 type EngineState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur+, allconcur or dare
+	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur+, allconcur, trains or dare: that of the present or the next run
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Round         uint64                 `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`
 	Reliable      bool                   `protobuf:"varint,4,opt,name=reliable,proto3" json:"reliable,omitempty"` // whether the round is reliable or unreliable
@@ -4040,12 +4040,16 @@ func (x *FormerMember) GetLeftHeight() uint64 {
 
 // The settings that all members must have alike.
 type OrderingSettings struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Engine          string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur+, allconcur or dare
-	TargetNines     uint32                 `protobuf:"varint,2,opt,name=target_nines,json=targetNines,proto3" json:"target_nines,omitempty"`
-	ServerMttfHours uint32                 `protobuf:"varint,3,opt,name=server_mttf_hours,json=serverMttfHours,proto3" json:"server_mttf_hours,omitempty"`
-	BatchBytesMax   uint32                 `protobuf:"varint,4,opt,name=batch_bytes_max,json=batchBytesMax,proto3" json:"batch_bytes_max,omitempty"`
-	Prompt          bool                   `protobuf:"varint,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// allconcur+, allconcur, trains or dare: the one that the chain names, or that of the settings if it
+	// names none.
+	// The members order by it from the next eon on (NodeState.engine has the present one).
+	Engine          string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	TargetNines     uint32 `protobuf:"varint,2,opt,name=target_nines,json=targetNines,proto3" json:"target_nines,omitempty"`
+	ServerMttfHours uint32 `protobuf:"varint,3,opt,name=server_mttf_hours,json=serverMttfHours,proto3" json:"server_mttf_hours,omitempty"`
+	BatchBytesMax   uint32 `protobuf:"varint,4,opt,name=batch_bytes_max,json=batchBytesMax,proto3" json:"batch_bytes_max,omitempty"`
+	Prompt          bool   `protobuf:"varint,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	EngineHeight    uint64 `protobuf:"varint,6,opt,name=engine_height,json=engineHeight,proto3" json:"engine_height,omitempty"` // the block that named the engine; 0: none, it is that of the settings
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4113,6 +4117,13 @@ func (x *OrderingSettings) GetPrompt() bool {
 		return x.Prompt
 	}
 	return false
+}
+
+func (x *OrderingSettings) GetEngineHeight() uint64 {
+	if x != nil {
+		return x.EngineHeight
+	}
+	return 0
 }
 
 type DigraphEdge struct {
@@ -4191,6 +4202,7 @@ type ClusterState struct {
 	Charter       *Charter `protobuf:"bytes,19,opt,name=charter,proto3" json:"charter,omitempty"`                                   // the present operators
 	NewestVersion uint32   `protobuf:"varint,20,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"` // of a chain that the node's program knows; 0: none but the first
 	BookChanges   uint64   `protobuf:"varint,21,opt,name=book_changes,json=bookChanges,proto3" json:"book_changes,omitempty"`       // changes of the book's shards since the beginning
+	Engines       []string `protobuf:"bytes,22,rep,name=engines,proto3" json:"engines,omitempty"`                                   // those that the node's program can run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4370,6 +4382,13 @@ func (x *ClusterState) GetBookChanges() uint64 {
 		return x.BookChanges
 	}
 	return 0
+}
+
+func (x *ClusterState) GetEngines() []string {
+	if x != nil {
+		return x.Engines
+	}
+	return nil
 }
 
 // A shard of the book, as the asked node knows it.
@@ -5803,16 +5822,17 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\fR\x03key\x12#\n" +
 	"\rjoined_height\x18\x04 \x01(\x04R\fjoinedHeight\x12\x1f\n" +
 	"\vleft_height\x18\x05 \x01(\x04R\n" +
-	"leftHeight\"\xb9\x01\n" +
+	"leftHeight\"\xde\x01\n" +
 	"\x10OrderingSettings\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12!\n" +
 	"\ftarget_nines\x18\x02 \x01(\rR\vtargetNines\x12*\n" +
 	"\x11server_mttf_hours\x18\x03 \x01(\rR\x0fserverMttfHours\x12&\n" +
 	"\x0fbatch_bytes_max\x18\x04 \x01(\rR\rbatchBytesMax\x12\x16\n" +
-	"\x06prompt\x18\x05 \x01(\bR\x06prompt\"1\n" +
+	"\x06prompt\x18\x05 \x01(\bR\x06prompt\x12#\n" +
+	"\rengine_height\x18\x06 \x01(\x04R\fengineHeight\"1\n" +
 	"\vDigraphEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\rR\x02to\"\xae\x06\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\"\xc8\x06\n" +
 	"\fClusterState\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x12!\n" +
 	"\fgenesis_hash\x18\x02 \x01(\fR\vgenesisHash\x12\x14\n" +
@@ -5836,7 +5856,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"shardCount\x12-\n" +
 	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12%\n" +
 	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\x12!\n" +
-	"\fbook_changes\x18\x15 \x01(\x04R\vbookChanges\"\xa4\x05\n" +
+	"\fbook_changes\x18\x15 \x01(\x04R\vbookChanges\x12\x18\n" +
+	"\aengines\x18\x16 \x03(\tR\aengines\"\xa4\x05\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +

@@ -378,7 +378,8 @@ func (x *DiskAdmission) GetDisk() string {
 	return ""
 }
 
-// A change that an administrative transaction makes to the members of the chain: one at a time.
+// A change that an administrative transaction makes to the members of the chain: one member at a
+// time, or the engine of all.
 type MembershipChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Change:
@@ -386,6 +387,7 @@ type MembershipChange struct {
 	//	*MembershipChange_Join
 	//	*MembershipChange_Leave
 	//	*MembershipChange_Admit
+	//	*MembershipChange_Engine
 	Change        isMembershipChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -455,6 +457,15 @@ func (x *MembershipChange) GetAdmit() *DiskAdmission {
 	return nil
 }
 
+func (x *MembershipChange) GetEngine() string {
+	if x != nil {
+		if x, ok := x.Change.(*MembershipChange_Engine); ok {
+			return x.Engine
+		}
+	}
+	return ""
+}
+
 type isMembershipChange_Change interface {
 	isMembershipChange_Change()
 }
@@ -471,11 +482,17 @@ type MembershipChange_Admit struct {
 	Admit *DiskAdmission `protobuf:"bytes,3,opt,name=admit,proto3,oneof"`
 }
 
+type MembershipChange_Engine struct {
+	Engine string `protobuf:"bytes,4,opt,name=engine,proto3,oneof"` // by which the members order from the next eon on; from version 13 of a chain on
+}
+
 func (*MembershipChange_Join) isMembershipChange_Change() {}
 
 func (*MembershipChange_Leave) isMembershipChange_Change() {}
 
 func (*MembershipChange_Admit) isMembershipChange_Change() {}
+
+func (*MembershipChange_Engine) isMembershipChange_Change() {}
 
 // A key of an organisation.
 type PolicyKey struct {
@@ -2289,11 +2306,12 @@ const file_ledgerd_v1_transaction_proto_rawDesc = "" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\"9\n" +
 	"\rDiskAdmission\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
-	"\x04disk\x18\x02 \x01(\tR\x04disk\"\x91\x01\n" +
+	"\x04disk\x18\x02 \x01(\tR\x04disk\"\xab\x01\n" +
 	"\x10MembershipChange\x12(\n" +
 	"\x04join\x18\x01 \x01(\v2\x12.ledgerd.v1.MemberH\x00R\x04join\x12\x16\n" +
 	"\x05leave\x18\x02 \x01(\rH\x00R\x05leave\x121\n" +
-	"\x05admit\x18\x03 \x01(\v2\x19.ledgerd.v1.DiskAdmissionH\x00R\x05admitB\b\n" +
+	"\x05admit\x18\x03 \x01(\v2\x19.ledgerd.v1.DiskAdmissionH\x00R\x05admit\x12\x18\n" +
+	"\x06engine\x18\x04 \x01(\tH\x00R\x06engineB\b\n" +
 	"\x06change\">\n" +
 	"\tPolicyKey\x12\x1d\n" +
 	"\n" +
@@ -2535,6 +2553,7 @@ func file_ledgerd_v1_transaction_proto_init() {
 		(*MembershipChange_Join)(nil),
 		(*MembershipChange_Leave)(nil),
 		(*MembershipChange_Admit)(nil),
+		(*MembershipChange_Engine)(nil),
 	}
 	file_ledgerd_v1_transaction_proto_msgTypes[13].OneofWrappers = []any{
 		(*BookChange_Addition)(nil),
