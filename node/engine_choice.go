@@ -23,8 +23,9 @@ const settingsSeparator = ", "
 // settings names the settings without which members cannot order together, for announcements.
 func settings(config home.OrderingConfig) string {
 	text := config.Engine + settingsSeparator + config.Detector
-	if made, err := engine.Of(config.Engine); cmp.Or(config.Trains, engine.TrainsDefault) != engine.TrainsDefault ||
-		err == nil && made.Trains {
+	made, err := engine.Of(config.Engine)
+	usual := cmp.Or(config.Trains, engine.TrainsDefault) == engine.TrainsDefault
+	if err == nil && made.Trains || !usual {
 		text += trainsSetting(config.Trains)
 	}
 	if config.Prompt {

@@ -81,3 +81,73 @@ func TestTrainsJoin(t *testing.T) {
 	s.submit(1, report.LevelDurable, s.transfer())
 	s.same()
 }
+
+// TestTrainsTwoChanges proposes two changes of the membership at the same time at different nodes
+// of a ring. Those that take effect have a run each, and the nodes stay equal.
+func TestTrainsTwoChanges(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, ringed)
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	for life := range 3 {
+		stop := s.load(0, 1, 2)
+		var ids []ledger.Hash
+		var dirs []string
+		for k := range 2 {
+			dir, member := s.candidate(len(s.nodes)+k, k)
+			bundle := operator.Join(member)
+			ids, dirs = append(ids, bundle.IDs()...), append(dirs, dir)
+			if refusal := s.nodes[k].Admit(t.Context(), []*ledger.Bundle{bundle},
+				false)[0]; refusal != nil {
+				t.Fatal(refusal)
+			}
+		}
+		var heights []ledger.Height
+		for k, id := range ids {
+			statuses, err := s.nodes[k].Wait(t.Context(), []ledger.Hash{id}, report.LevelDurable)
+			if err != nil {
+				t.Fatal(err)
+			}
+			heights = append(heights, statuses[0].Height)
+			if code := statuses[0].Result.Code; code != ledger.Applied &&
+				code != ledger.MembershipChanging {
+				t.Fatalf("%+v", statuses[0])
+			}
+		}
+		stop()
+		joined := s.nodes[0].Store().Membership()
+		t.Logf("%d: blocks %v, %d members", life, heights, len(joined.Members))
+		for _, dir := range dirs {
+			if admitted, err := home.LoadJoining(dir); err == nil && admitted.Admit(joined) == nil {
+				s.start(s.admit(dir, joined))
+			}
+		}
+		s.ordering(s.all()...)
+	}
+	s.same()
+	rounds := s.changeRounds()
+	for i := 1; i < len(rounds); i++ {
+		if rounds[i] < rounds[i-1]+ledger.Round(trains.ChangeRounds(0)) {
+			t.Errorf("changes in rounds %v, which may be of one run", rounds)
+		}
+	}
+	t.Logf("changes in rounds %v", rounds)
+}
+
+// changeRounds returns the rounds of the blocks that changed the membership.
+func (s *shard) changeRounds() (rounds []ledger.Round) {
+	s.t.Helper()
+	opened := s.nodes[0].Store()
+	for height := ledger.Height(1); height <= opened.Head().Height; height++ {
+		block, err := opened.Block(height)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if block.MembershipChange() != nil {
+			rounds = append(rounds, block.Header.Round)
+		}
+	}
+	return rounds
+}

@@ -23,6 +23,10 @@ type running struct {
 	// endedIn is the generation that the run being settled ended in order; 0 if the run did not end
 	// it.
 	endedIn generation.Generation
+	// absent are the members without which the run does not go on and which this member suspects,
+	// since the run is stuck. absentAt is the tick at which that was so last.
+	absent   []order.ServerID
+	absentAt int
 	// full is the reason that the disk holds up execution, "" if it does not. fullAt is the tick
 	// since when.
 	full   string
@@ -232,6 +236,9 @@ func (m *Member) onProgressed(in Progressed) {
 		in.Stuck && in.Waiting > m.config.Timing.Stuck
 	m.synod.Stalled(stalled)
 	m.synod.Stuck(stalled && in.Stuck)
+	if m.absent = nil; stalled && in.Stuck {
+		m.absent, m.absentAt = in.Awaited, m.now
+	}
 	was := m.stalled
 	if m.stalled = stalled; was != stalled {
 		m.stalledAt = m.now

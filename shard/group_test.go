@@ -607,6 +607,15 @@ func TestOthersOrder(t *testing.T) {
 		"in this run":       {func(m *Member, _ *peer) { m.group = groupOf(3, run) }, true},
 		"in a later one":    {func(m *Member, _ *peer) { m.group = groupOf(3, run-1) }, true},
 		"in an earlier one": {func(m *Member, _ *peer) { m.group = groupOf(3, run+1) }, false},
+		"hangs": {func(m *Member, p *peer) {
+			m.absent, m.absentAt = []order.ServerID{1}, p.at
+		}, false},
+		"hung, and is back": {func(m *Member, p *peer) {
+			m.absent, m.absentAt = []order.ServerID{1}, p.at-1
+		}, true},
+		"while another hangs": {func(m *Member, p *peer) {
+			m.absent, m.absentAt = []order.ServerID{2}, p.at
+		}, true},
 	} {
 		m, _ := newTestMember(t, 3)
 		p := m.peer(1)

@@ -116,7 +116,8 @@ func (m *Member) majorityHeard() bool {
 }
 
 // othersOrder reports whether a member announces that the last decided generation makes progress. A
-// member in an earlier eon than this one's does not count: it did not follow into this eon.
+// member in an earlier eon than this one's does not count: it did not follow into this eon. Nor
+// does a member that hangs, with which a ring stands still, for what it announced before.
 func (m *Member) othersOrder() bool {
 	d := m.synod.Decided()
 	if d == nil {
@@ -127,7 +128,8 @@ func (m *Member) othersOrder() bool {
 		at = m.group.Run
 	}
 	return slices.ContainsFunc(m.peers, func(p peer) bool {
-		return p.orders() && m.recent(&p) && p.Group.Run.Generation() == d.Generation &&
+		gone := slices.Contains(m.absent, p.server) && p.at <= m.absentAt
+		return p.orders() && m.recent(&p) && !gone && p.Group.Run.Generation() == d.Generation &&
 			p.Group.Run >= at
 	})
 }

@@ -82,6 +82,14 @@ func ofShard(servers int) (*digraph.Digraph, error) {
 // allConcurSpacing is as in the ledger.
 func allConcurSpacing(*Group) order.Round { return 3 }
 
+// spacing returns the spacing of the group's engine, or a wrong one if that is planted.
+func (g *Group) spacing(row *engineRow) order.Round {
+	if g.Plant == PlantChangesTooClose {
+		return allConcurSpacing(g)
+	}
+	return row.spacing(g)
+}
+
 // Engines lists the names of the engines that a Group can have.
 func Engines() []string {
 	names := make([]string, len(engineRows))

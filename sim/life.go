@@ -190,9 +190,9 @@ func (s *simulation) newLife() {
 // spacing returns the number of rounds, from that of a change on, in which no further change takes
 // effect, whatever engines the shard has.
 func (o *Options) spacing() order.Round {
-	rounds := o.engine.spacing(&o.group)
+	rounds := o.group.spacing(&o.engine)
 	for _, at := range o.engines {
-		rounds = max(rounds, engineRows[at].spacing(&o.group))
+		rounds = max(rounds, o.group.spacing(&engineRows[at]))
 	}
 	return rounds
 }

@@ -200,6 +200,13 @@ func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 	if !own || s.over() {
 		return
 	}
+	if before := b.ancestor(b.parent.changed); b.changed == b.height &&
+		b.parent.changed > 0 && before.round >= p.group.First {
+		s.broke(Tolerance, fmt.Sprintf("server %d executes round %d of run %v, whose block %d "+
+			"changes the members", p.self, b.round, run(p.group.Run), b.height),
+			fmt.Sprintf("block %d, of round %d of the same run, changed them already",
+				before.height, before.round))
+	}
 	l := s.life.lines[p.group.Run.Generation()]
 	switch {
 	case b.height <= l.tip.height && l.tip.ancestor(b.height) == b:

@@ -7,7 +7,8 @@ import (
 )
 
 // Tolerance is the property that a group goes on only while no more servers have failed than it
-// tolerates. After that it halts.
+// tolerates. After that it halts. Which majorities meet depends on memberships that change one at a
+// time from run to run, so a run has one change at most.
 const Tolerance order.Property = "tolerance"
 
 // judgeTolerance looks for a delivery after too many failures.

@@ -34,6 +34,14 @@ func (w *watched) Suspect(server order.ServerID) error {
 	return w.Broadcaster.Suspect(server)
 }
 
+// Probe is an opinion, too. An engine that needs no probes gets none.
+func (w *watched) Probe() {
+	w.weighed = true
+	if prober, probes := w.Broadcaster.(order.Prober); probes {
+		prober.Probe()
+	}
+}
+
 // Trust records an opinion.
 func (w *watched) Trust(server order.ServerID) error {
 	w.weighed = true

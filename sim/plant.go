@@ -69,6 +69,8 @@ const (
 	// PlantTailOfTwo forms a generation with at most two rounds after its base, whatever the
 	// engine.
 	PlantTailOfTwo
+	// PlantChangesTooClose lets members change three rounds apart, whatever the engine.
+	PlantChangesTooClose
 	// PlantVouchedIgnored forms a generation without what was perhaps A-delivered promptly. It
 	// switches Group.Prompt on.
 	PlantVouchedIgnored
@@ -93,7 +95,7 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
 	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
-	"records-ignored", "records-first", "tail-of-two", "vouched-ignored",
+	"records-ignored", "records-first", "tail-of-two", "changes-too-close", "vouched-ignored",
 	"engine-of-setting", "engine-early", "engine-late"}
 
 // String returns the bug's name on the command line.

@@ -110,6 +110,8 @@ func TestRingsNoticeAtRest(t *testing.T) {
 		"some never began": {7, 1, 29},
 		// A member that was suspected falsely failed before the detector trusted it again.
 		"suspected before it failed": {1, 1, 434},
+		// It came back with another disk, after all trains had gone round.
+		"suspected before it came back": {3, 8, 1436},
 	} {
 		options := lives(c.servers, c.count, trains.FaultNone).options(t)
 		options.Seed = c.seed
@@ -154,6 +156,8 @@ func TestPlantedBugsOfLivingRingsAreCaught(t *testing.T) {
 			[]order.Property{Ordered}},
 		{"tail-of-two", trains.FaultNone, PlantTailOfTwo, 3, 8, true, 400,
 			[]order.Property{Ordered}},
+		{"changes-too-close", trains.FaultNone, PlantChangesTooClose, 4, 8, false, 400,
+			[]order.Property{Tolerance}},
 		{"one-rotation", trains.FaultOneRotation, PlantNone, 3, 2, true, 400,
 			[]order.Property{Ordered}},
 		{"joiner-delivers", trains.FaultJoinerDelivers, PlantNone, 4, 2, false, 20,

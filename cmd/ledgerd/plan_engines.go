@@ -124,7 +124,8 @@ func reportEngines(engines []plan.Engine) (reports []planEngine, choice planChoi
 		func(e plan.Engine) bool { return !runsInNode(e.Name) })
 	asPlanned := slices.DeleteFunc(slices.Clone(running), func(e plan.Engine) bool {
 		made, err := engine.Of(e.Name)
-		return err != nil || e.Outstanding > made.NodeInFlight // a node has fewer in flight
+		fewer := !made.TakesFrames() && e.Outstanding > made.NodeInFlight // a node has in flight
+		return err != nil || fewer
 	})
 	name := func(e plan.Engine, _ bool) string { return e.Name }
 	return reports, planChoice{

@@ -203,7 +203,8 @@ be unreliable again. The run fails if
   agreement         one server delivers a message and a working one does not
   uniform agreement the same, even if the first one crashed later
   accuracy          a perfect detector's group removes a working server
-  tolerance         less than a majority goes on
+  tolerance         less than a majority goes on, or the members change twice in
+                    a run
   freeze            a server that promised the next generation delivers in an
                     older one
   durable           a block that was known to be durable is set aside, or missing

@@ -169,7 +169,7 @@ type Engine struct {
 	// rounds.
 	OneShard bool
 	// InFlightMax is the maximum number of rounds in flight, or of messages of a server if it is
-	// polled. NodeInFlight is how many a node has; 0 if no node runs it.
+	// polled. NodeInFlight is how many messages a node then has in flight.
 	InFlightMax  int
 	NodeInFlight int
 	// New makes the engine of a server, if it takes frames. The error says what is wrong with the
@@ -182,12 +182,12 @@ type Engine struct {
 	// frame.
 	FrameRun func(frame []byte) (uint64, error)
 	// FrameHead reads what a frame's header says, for people who watch. It reports false for bytes
-	// that are no frame. Only engines that nodes run have it.
+	// that are no frame. Only engines of frames that nodes run have it.
 	FrameHead func(frame []byte) (order.FrameHead, bool)
 	// FrameMessages calls yield for the messages in a frame. It keeps their payloads in the frame's
 	// memory, and does not examine the rest: whether the engine takes the frame is another
-	// question. Other frames, and bytes that are no frame, have none. Only engines that nodes run
-	// have it.
+	// question. Other frames, and bytes that are no frame, have none. Only engines of frames that
+	// nodes run have it.
 	FrameMessages func(frame []byte, yield func(Message))
 }
 

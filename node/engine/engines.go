@@ -29,7 +29,7 @@ var engines = List{
 	{
 		Name: allconcur.EngineAllConcurPlus, Story: "no leader, many nodes, any network",
 		Kind: Frames, InNode: true, Prompt: true, LogRounds: true, Perfect: true,
-		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax, NodeInFlight: 1,
+		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax,
 		New:      newAllConcur(allconcur.EngineAllConcurPlus),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
 		FrameMessages: allConcurMessages,
@@ -38,7 +38,7 @@ var engines = List{
 		Name:  allconcur.EngineAllConcur,
 		Story: "reliable rounds only: slower, and steady while servers fail",
 		Kind:  Frames, InNode: true, Perfect: true,
-		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax, NodeInFlight: 1,
+		VotesMax: allConcurVotes, InFlightMax: interleave.InFlightMax,
 		New:      newAllConcur(allconcur.EngineAllConcur),
 		FrameRun: allconcur.FrameGeneration, FrameHead: allconcur.HeadOf,
 		FrameMessages: allConcurMessages,
@@ -46,7 +46,7 @@ var engines = List{
 	{
 		Name: trains.EngineName, Story: "a ring: few nodes, one network, most transactions",
 		Kind: Frames, InNode: true, Trains: true, WatchAll: true, ServersMax: trains.ServersMax,
-		VotesMax: trainsVotes, InFlightMax: 1, NodeInFlight: 1, New: newTrains,
+		VotesMax: trainsVotes, InFlightMax: 1, New: newTrains,
 		FrameRun: trainsRun, FrameHead: trains.HeadOf, FrameMessages: trainsMessages,
 	},
 	{

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/dare"
 )
 
-// TestDAREIsChecked: an engine with a leader has no detector that is treated as perfect. The refusal
-// names the key and says what to do. What has no effect with it may be set.
+// TestDAREIsChecked: an engine with a leader has no detector that is treated as perfect. The
+// refusal names the key and says what to do. What has no effect with it may be set.
 func TestDAREIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/trains"
 )
 
-// TestTrainsAreChecked: a ring has three trains or more, and no detector that is treated as perfect.
-// The refusals name the key and say what to do. What has no effect with it may be set.
+// TestTrainsAreChecked: a ring has three trains or more, and no detector that is treated as
+// perfect. The refusals name the key and say what to do. What has no effect with it may be set.
 func TestTrainsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -228,3 +228,43 @@ func TestWaitsForCrowdedMembers(t *testing.T) {
 	m.Step(nil, []turn.Opinion{{Server: 2, Kind: turn.Trust}})
 	waits()
 }
+
+// probed is an engine that may rest without noticing that a server is gone.
+type probed struct {
+	scripted
+	probes int
+}
+
+func (p *probed) Probe() { p.probes++ }
+
+// TestProbes: a probe reaches the engine of its run, also if a server is suspected already, and no
+// engine that needs none.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	engine := &probed{}
+	m := turn.New(turn.Config{Engine: engine, Self: 1, Servers: 4})
+	g, _ := newGate(turn.GateConfig{Frames: 1, Bytes: 1, Held: 1}, 4, 4)
+	g.Probe(4)
+	g.Probe(6)
+	if g.Opinions() != 0 {
+		t.Errorf("%d opinions on other runs", g.Opinions())
+	}
+	g.Suspect(5, 2, errors.New("silent"))
+	for want := 1; want <= 2; want++ {
+		g.Probe(5)
+		m.Step(g.Take(nil))
+		if kinds(m); engine.probes != want {
+			t.Errorf("%d probes, want %d", engine.probes, want)
+		}
+	}
+	plain, _ := newScripted()
+	plain.Step(nil, []turn.Opinion{{Kind: turn.Probe}})
+	if got := kinds(plain); len(got) != 0 {
+		t.Errorf("a probe of an engine that needs none leads to %v", got)
+	}
+	g.End()
+	g.Probe(5)
+	if g.Opinions() != 0 {
+		t.Error("an opinion on a run that is over")
+	}
+}
