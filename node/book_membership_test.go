@@ -221,19 +221,51 @@ func TestMembersOfAShardComeAndGo(t *testing.T) {
 				c.paysOn()
 			}
 			stop()
-			for shard := range c.tree {
-				amount := ledger.NewAmount(1000 + c.paid[1-shard].Load() - c.paid[shard].Load())
-				c.eventually(fmt.Sprintf("shard %d has %s", shard, amount), func() bool {
-					return !slices.ContainsFunc(c.present[shard], func(k int) bool {
-						opened := c.nodes[k].Store()
-						account, _ := opened.Account(c.clients[shard].Account("a"))
-						return account.Balance(ledger.DefaultAsset) != amount ||
-							opened.PendingCount() > 0
-					})
-				})
-			}
+			c.addsUp()
 		})
 	}
+}
+
+// addsUp waits until every member has the sums of all payments, and nothing waits any more.
+func (c *comings) addsUp() {
+	c.t.Helper()
+	for shard := range c.tree {
+		amount := ledger.NewAmount(1000 + c.paid[1-shard].Load() - c.paid[shard].Load())
+		c.eventually(fmt.Sprintf("shard %d has %s", shard, amount), func() bool {
+			return !slices.ContainsFunc(c.present[shard], func(k int) bool {
+				opened := c.nodes[k].Store()
+				account, _ := opened.Account(c.clients[shard].Account("a"))
+				return account.Balance(ledger.DefaultAsset) != amount || opened.PendingCount() > 0
+			})
+		})
+	}
+}
+
+// Both shards change their engines, to different ones, while payments go both ways, and a member of
+// each crashes and comes back meanwhile. A member that joins takes its shard's engine.
+func TestShardsChangeTheirEngines(t *testing.T) {
+	t.Parallel()
+	c := newComings(t)
+	stop := c.flow()
+	defer stop()
+	c.paysOn()
+	for _, names := range [][]string{{"allconcur", "allconcur+"}, {"allconcur+", "allconcur"}} {
+		for shard, name := range names {
+			c.order(c.present[shard][0], func() *ledger.Bundle {
+				return c.operators[shard].ChangeEngine(name)
+			})
+			c.restart(shard, c.present[shard][1])
+			c.orderBy(name, c.present[shard]...)
+		}
+		c.paysOn()
+	}
+	for shard, name := range []string{"allconcur+", "allconcur"} {
+		c.join(shard)
+		c.orderBy(name, c.present[shard]...)
+	}
+	c.paysOn()
+	stop()
+	c.addsUp()
 }
 
 // All members of a shard are replaced while another shard is away. In a book with vouched crossings
