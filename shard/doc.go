@@ -35,6 +35,8 @@
 //   - A run's engine starts only after the disk holds that this member takes part in the run, and
 //     holds all blocks up to the run's base. A process starts the engine of a run at most once, and
 //     only if everything sent in the run reaches this same process.
+//   - All members of a run have the engine that the chain names at the run's base, whatever their
+//     settings say. A change of the engine ends its run as a change of the membership does.
 //   - A member that promised a later generation delivers nothing more in an earlier one. Freeze
 //     comes before the promise, and the promise reports what the engine had voted for.
 //   - A message that depends on the disk is sent after the disk has it: Save is answered first.

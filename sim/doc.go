@@ -43,7 +43,8 @@
 // while; data, promises or both are lost; old disks and older copies come back (life_disks.go). Of
 // every map of disks that may count, a majority remembers and comes back (budget.go). Clocks are
 // moved by up to decades, drift and jump back and forth, while their server runs or is down
-// (wall_clock.go). Blocks get their times from package clock, as in production.
+// (wall_clock.go). Blocks get their times from package clock, as in production. With
+// Group.EngineChanges, the operator changes the engine of the shard, again and again.
 //
 // In the liveness phase, every member that has not crashed for good must be back in the group, with
 // a disk that counts, with unreliable rounds again, and with everything that was submitted stored
@@ -63,8 +64,9 @@
 //
 // The life of a shard:
 //
-//	oracle_runs.go         runs begin alike, and deliver alike; the form of rounds; integrity;
-//	                       majorities; a server that promised a generation is frozen
+//	oracle_runs.go         runs begin alike, with the engine that the chain names, and deliver
+//	                       alike; the form of rounds; integrity; majorities; a server that promised
+//	                       a generation is frozen
 //	oracle_ordered.go      an A-delivered block is given up only if restarts lost the votes
 //	oracle_stored.go       everything that a server claims to have stored or promised is on its
 //	                       disk, and stays there

@@ -79,6 +79,8 @@ that does.`,
 	o.bind(command)
 	command.Flags().Lookup("force").Usage = "do it even if some members do not answer, and so " +
 		"may have a program without the engine"
+	command.Flags().Lookup("shard").Usage = "the shard whose engine it is (default the one of " +
+		"the node of --via)"
 	bindDryRun(command, &o.dryRun)
 	return command
 }
