@@ -1,0 +1,1 @@
+import{Ht as e,Ot as t,Yt as n,jt as r,kt as i}from"./Download-D9_66UY1.js";var a=r(`<p class="inside warn small svelte-jscp9u" data-testid="terms-of-now"> </p>`);function o(r,o){var s=a(),c=n(s);e(()=>t(c,`The node does not know ${o.what??``} of then, because its store began later. Those below are of now.`)),i(r,s)}export{o as t};

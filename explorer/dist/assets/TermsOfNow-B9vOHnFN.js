@@ -1,1 +1,0 @@
-import{Ht as e,Ot as t,Yt as n,jt as r,kt as i}from"./Download-BtTpVeyV.js";var a=r(`<p class="inside warn small svelte-jscp9u" data-testid="terms-of-now"> </p>`);function o(r,o){var s=a(),c=n(s);e(()=>t(c,`The node does not know ${o.what??``} of then, because its store began later. Those below are of now.`)),i(r,s)}export{o as t};

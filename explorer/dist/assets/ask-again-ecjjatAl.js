@@ -1,0 +1,1 @@
+import{f as e,o as t}from"./Download-D9_66UY1.js";function n(n){let r=new AbortController;return(async()=>{for(let i=300;!r.signal.aborted;i=Math.min(i*1.5,5e3))await e(i,r.signal),!r.signal.aborted&&!t.paused&&document.visibilityState===`visible`&&n()})(),()=>r.abort()}export{n as t};
