@@ -47,12 +47,18 @@ func (s *shard) orderBy(name string, which ...int) {
 // after a restart the nodes order by what the chain says.
 func TestEngineChangesUnderLoad(t *testing.T) {
 	t.Parallel()
-	for _, first := range []string{"allconcur+", "allconcur"} {
-		t.Run(first, func(t *testing.T) {
+	for name, with := range map[string]struct {
+		first           string
+		prompt, records bool
+	}{
+		"prompt": {"allconcur+", true, false}, "records": {"allconcur+", false, true},
+		"neither": {"allconcur", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShard(t, 3, func(_ int, config *home.Config) {
-				config.Ordering.Engine = first
-				config.Ordering.Prompt = first == "allconcur+"
+				config.Ordering.Engine = with.first
+				config.Ordering.Prompt, config.Ordering.LogRounds = with.prompt, with.records
 			})
 			operator := ledgertest.NewOperator(s.homes[0].Genesis)
 			s.start(s.all()...)

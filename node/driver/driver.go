@@ -182,7 +182,8 @@ type Config struct {
 	Moved func()
 	// Record, if set, is called with rounds that are complete in a whole group and have yet to be
 	// A-delivered, after the Sink got all rounds before them. It keeps the slices, and must return
-	// at once. The engines must then be turn.Completers. Origins are places in Config.Peers.
+	// at once. Only engines that are turn.Completers have such rounds. Origins are places in
+	// Config.Peers.
 	Record func(rounds []order.Delivery)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger

@@ -87,10 +87,11 @@ func (a *alarm) stop() {
 func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broadcaster) (*running,
 	error) {
 	n := len(group.Members)
+	_, completes := engine.(turn.Completer)
 	r := &running{
 		turn: turn.New(turn.Config{
 			Engine: engine, Self: place, Servers: n, NoLinger: d.config.Linger <= 0,
-			Records: d.config.Record != nil,
+			Records: d.config.Record != nil && completes,
 		}),
 		driver: d, config: &d.config, inbox: d.inbox, group: group, place: place, engine: engine,
 		done: make(chan struct{}), drained: make(chan struct{}),

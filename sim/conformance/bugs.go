@@ -110,7 +110,7 @@ var broadcastBugs = map[place][]broadcastBug{
 		{sim.Durable, sim.PlantPromiseNotFrozen, 5, 347, sim.FaultsAll},
 		{sim.Ordered, sim.PlantPromiseNotFrozen, 5, 91, sim.FaultCrash},
 		{sim.Time, sim.PlantOwnMedian, 5, 16, sim.FaultsAll},
-		{sim.Reason, sim.PlantReasonUnreachable, 5, 178, sim.FaultCrash},
+		{sim.Reason, sim.PlantReasonUnreachable, 5, 262, sim.FaultCrash},
 	},
 	{trains.EngineName, perfect}: {
 		{order.SetAgreement, trains.FaultFilterByView, 5, 5, sim.FaultCrash},
