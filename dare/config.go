@@ -3,6 +3,7 @@ package dare
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -20,6 +21,8 @@ const EngineName = "dare"
 const (
 	// ServersMax bounds the servers of a group. The leader writes to each of them.
 	ServersMax = 64
+	// peerIDMax bounds the names of peers, in bytes.
+	peerIDMax = 64
 	// TermMax bounds the terms of a run.
 	TermMax = 1<<32 - 1
 	// slotsMax bounds LogSlots and Window.
@@ -32,11 +35,17 @@ type Config struct {
 	// Self is this server.
 	Self order.ServerID
 	// Peers are the incarnations of the servers, by number. A server that restarted is another
-	// incarnation, and no member of the run.
+	// incarnation, and no member of the run until it is added.
 	Peers []rdmanet.Peer
 	// Shard is the number of members of the shard, of which the group is a part. 0 means the number
-	// of Peers. All majorities are those of the shard.
+	// of Peers. All majorities are those of the shard. The servers of such a run stay the same.
 	Shard int
+	// Seats is how many servers the group may grow to. 0 is the number of Peers.
+	Seats int
+	// Joins says that the server is no member yet. It waits until an entry of the group's log names
+	// it, recovers, and then takes part. Peers are the servers that it asks, as far as it knows
+	// them: those that it does not know are zero. Its own number is that of its seat.
+	Joins bool
 	// Run is a part of the names of all regions, so that no run shares memory with another.
 	Run uint64
 	// FirstRound is the round of the first entry.
@@ -46,8 +55,8 @@ type Config struct {
 	// MessagesMax is the most bytes of all messages of an entry, at least PayloadMax. 0 means that
 	// an entry has room for the largest message of each server.
 	MessagesMax int
-	// LogSlots is how many entries a log holds, and Window how many payloads of a server may be
-	// A-broadcast and not A-delivered by it.
+	// LogSlots is how many entries a log holds, without one more that frees a full log or ends the
+	// run. Window is how many payloads of a server may be A-broadcast and not A-delivered by it.
 	LogSlots, Window int
 	// Timeout is Δto to begin with: how long a leader may be silent before its followers suspect it
 	// [Poke19, section 4.4.2.2]. A server adds to it with each mistake. Beat is the interval of
@@ -69,13 +78,21 @@ func (c *Config) validate() error {
 	switch {
 	case len(c.Peers) < 1 || len(c.Peers) > ServersMax:
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrConfig, len(c.Peers), ServersMax)
-	case int(c.Self) >= len(c.Peers):
+	case c.Seats < len(c.Peers) || c.Seats > ServersMax:
+		return fmt.Errorf("%w: %d seats for %d servers, want up to %d", ErrConfig, c.Seats,
+			len(c.Peers), ServersMax)
+	case int(c.Self) >= len(c.Peers) && !c.Joins || int(c.Self) >= c.Seats:
 		return fmt.Errorf("%w: server %d of %d", ErrConfig, c.Self, len(c.Peers))
 	case c.Shard != 0 && c.Shard < len(c.Peers):
 		return fmt.Errorf("%w: %d servers of a shard of %d", ErrConfig, len(c.Peers), c.Shard)
+	case c.fixed() && (c.Joins || c.Seats != len(c.Peers)):
+		return fmt.Errorf("%w: the servers of a run with an end, or of a part of a shard, stay: "+
+			"%d seats for %d servers, joins: %v", ErrConfig, c.Seats, len(c.Peers), c.Joins)
 	case c.MessagesMax != 0 && c.MessagesMax < c.PayloadMax:
 		return fmt.Errorf("%w: %d bytes of messages in an entry, and up to %d in each message",
 			ErrConfig, c.MessagesMax, c.PayloadMax)
+	case slices.ContainsFunc(c.Peers, func(p rdmanet.Peer) bool { return len(p.ID) > peerIDMax }):
+		return fmt.Errorf("%w: a peer's name of more than %d bytes", ErrConfig, peerIDMax)
 	case c.LogSlots < 2 || c.LogSlots > slotsMax || c.Window < 1 || c.Window > slotsMax:
 		return fmt.Errorf("%w: a log of %d slots and a window of %d, want 2 and 1 to %d",
 			ErrConfig, c.LogSlots, c.Window, slotsMax)
@@ -89,10 +106,24 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// quorum returns q, the number of servers that have a copy of all that must survive. It is a
-// majority of the shard, so it has a server in common with the majority of which the reports say
-// what the next generation begins with (package generation).
-func (c *Config) quorum() int { return max(c.Shard, len(c.Peers))/2 + 1 }
+// fixed reports whether the servers of the run stay the same. In a node, the chain says who they
+// are: the run has an end, and a part of a shard may be its group.
+func (c *Config) fixed() bool { return c.Change != nil || c.Shard != 0 }
+
+// size is the number of which majorities are needed before any configuration: of the shard. So
+// each has a server in common with the majority of which the reports say what the next generation
+// begins with (package generation). A member of the shard that is outside of the group is like a
+// seat that is free.
+func (c *Config) size() int { return max(c.Shard, len(c.Peers)) }
+
+// messagesMax returns the most bytes of all messages of an entry.
+func (c *Config) messagesMax() int {
+	all := c.Seats * c.PayloadMax
+	if c.MessagesMax > 0 {
+		return min(all, c.MessagesMax)
+	}
+	return all
+}
 
 // offerRing is the layout of a ring of proposals.
 func (c *Config) offerRing() protected.Ring {

@@ -20,6 +20,42 @@
 // Payloads lie in rings in the memory of all servers, so any leader finds them (G15). A number
 // makes each of them enter the log once.
 //
+// # Groups that change
+//
+// A group may change while it runs, unless the run has an end (Config.Change) or is that of a part
+// of a shard (Config.Shard). So it is in nodes, where the chain says who the members are. Remove,
+// Add, Shrink and Config.Joins are errors there.
+//
+// A group has seats, the paper's slots. Each is held by one incarnation of a server, or free. A
+// leader changes the group by an entry with the new configuration, which is in force as soon as a
+// log has it, and not any more if adjustment takes it away. Remove frees seats: the size n of the
+// group stays, and with it the majority that is needed. Add puts a server in a free seat, or
+// extends a full group: the newcomer recovers, then a majority of both sizes elects and commits,
+// then the group has the new size. Shrink goes through both sizes likewise. The leader takes these
+// steps by itself, and also those that an earlier leader began.
+//
+// A server that restarts is another incarnation with empty memory. It is made with Config.Joins,
+// waits until an entry names it, and recovers: it reads a snapshot that another server published
+// when it applied that entry, and the log behind it, both from the other's memory. From then on it
+// votes, and its log counts. Remove the old incarnation, and Add the new one:
+//
+//	err := leader.Remove(2)              // ErrUnsettled: not yet, ask again
+//	server, err := dare.New(dare.Config{Self: 2, Joins: true, Peers: theOthers, ...}, host)
+//	err = leader.Add(2, host's peer)
+//	first, from, has := server.Recovered()
+//
+// The snapshot has what the engine needs: the configuration, the number of rounds, and the number
+// of messages of each seat. The application's state is its user's matter. Recovered names the first
+// round that the server A-delivers, and a server whose user was handed all rounds before. The new
+// server's user copies that one's state, as of then or later, and leaves out the rounds that are in
+// it already.
+//
+// # Reads
+//
+// A leader may answer read requests from its own state once it has checked that it still leads.
+// Barrier begins a check, Passed says whether it is over. One check serves all requests that came
+// before it began.
+//
 // # The loop that drives it
 //
 //	server, err := dare.New(config, host)
@@ -49,7 +85,7 @@
 //
 // A leader may also end the run by an entry that takes one server out, if a detector says that it
 // is missing and it applies nothing. Otherwise the slots that it needs would stop the others before
-// long. Such an entry always finds a slot.
+// long. Such an entry always finds a slot. Its kind says what it is.
 //
 // When a majority cannot go on, the servers that are left freeze the run, report what their logs
 // have, and begin a new one (package generation). freeze.go says why that loses nothing.
@@ -62,6 +98,11 @@
 //	election.go  campaigns, votes, heartbeats, permissions [sections 4.3.2 and 4.4.2.2]
 //	leader.go    adjustment, update, commit, pruning [sections 4.3.3.2 and 4.3.3.3]
 //	offers.go    the rings of what servers A-broadcast
+//	configuration.go  configurations, majorities, and where they are in the log [section 4.3.4]
+//	reconfigure.go    the leader changes the group [section 4.3.4]
+//	recovery.go  snapshots, and servers that recover or missed a configuration [section 4.3.4]
+//	seats.go     with whom a server shares memory
+//	reads.go     read requests [section 4.3.3.1]
 //	server.go    the machine, and what it A-delivers
 //	freeze.go    what a run leaves behind
 //	watch.go     what must always hold, checked by looking into all servers
@@ -73,14 +114,18 @@
 //	I2  two logs with an entry of the same index and term of birth are equal up to there
 //	I3  every later leader's log has all committed entries
 //	I4  term, commit and applied never go back, and applied ≤ commit, applied ≤ tail
-//	I5  no slot is written while a server that is not excluded has not applied its entry
+//	I5  no slot is written while a server that is not excluded has not applied its entry. One that
+//	    recovers counts from the entry on that names it
+//	I6  two majorities, of whatever configurations are in force at once, have an incarnation in
+//	    common: a configuration begins only when the one before is committed, with an entry of the
+//	    leader's own term, and a newcomer counts only after the entry that names it is committed
 //	I7  what a server A-delivered is committed
 //	I8  no log has an entry behind one that ends the run
 //	I9  nothing lands in the log of a frozen server
 //
 // It is live while a majority of servers works, timeouts grow beyond the beat and the fabric's
-// delays, and servers that are gone for good are excluded before the log is full, or are missing in
-// a run with an end. Memory is bounded by LogSlots and Window.
+// delays, and servers that are gone for good are removed, or excluded before the log is full, or
+// are missing in a run with an end. Memory is bounded by LogSlots, Window and Seats.
 //
 // # Where it differs from the paper, and why
 //
@@ -90,20 +135,43 @@
 //     entry without operations (text 1568-1573) needs room that a full log lacks. A new leader puts
 //     its own stamp on its last entry instead, in one word, here and in each log that has the
 //     entry. From then on the entry is one of its own. The term of birth stays and is the identity;
-//     the stamp decides which log is more recent. So nothing that frees room needs room.
+//     the stamp decides which log is more recent. So a new leader needs no room.
+//   - G2. A leader changes the group only when an entry with its own stamp and the configuration in
+//     force are committed. The text asks for a stable configuration only (text 1662).
+//   - G4. The log has one slot more than LogSlots, for the entry that removes servers which keep it
+//     full, or ends the run without one of them. A new leader knows from its own log how far the
+//     others have applied, because the leader that appended its entries found room.
 //   - HEAD entries. The leader alone needs to know what is free, and reads it in the members'
 //     memory when slots become few.
 //   - G3. A server that supports a leader gives it the log, whatever it voted. A leader that beats
 //     and cannot commit steps down.
-//   - G5. Access is granted to incarnations. A server that restarted is no member. Votes are still
-//     copied to q servers before they are answered, as in the paper (text 1489-1494).
+//   - G5. Access is granted to incarnations. A server that restarted is no member before an entry
+//     names it. Votes are still copied to q servers before they are answered, as in the paper (text
+//     1489-1494).
 //   - G6. A heartbeat is a term and a counter. A leader is alive if it changed.
 //   - G7. A leader takes over the greatest commit pointer before it writes one.
+//   - G8. A server stores its term before it takes its log away and votes, so a leader that reads
+//     the terms of a majority learns of every election that is over.
+//   - G9. A leader outside of the new size has no seat in it, and does not count itself.
+//   - G10. A new leader goes on with a configuration that is not stable: it waits for the newcomer
+//     some timeouts long, and then gives it up.
+//   - G11. A snapshot is of the entry that names the newcomer. Until the newcomer is known to have
+//     applied more, the leader keeps what nobody needed at that entry's time and all behind it. The
+//     paper's newcomer may find that pruned (text 1707-1711).
+//   - Late servers. A server that missed the entry which names another has not admitted it, and can
+//     neither vote for it nor be asked for its log. It may be the only one with all entries, if a
+//     majority is left and no more. A server that finds no leader therefore reads the others'
+//     snapshots, and admits the servers that the last committed configuration names. Majorities
+//     come from its own log alone.
+//   - A server that was removed keeps its access until that is committed: two servers may need it
+//     to commit its own removal. Then it hears of it, and halts (Removed).
+//   - An incarnation is added at most once.
 //   - G12. A deposed leader can still write logs that were not taken from it. They are never those
 //     of a majority, because a vote takes the log away.
 //   - G13. Slots have equal size, so head, tail and commit are indexes and no entry wraps around.
 //   - G16. Entries that are the same are not rewritten in adjustment.
-//   - Majorities are those of the shard, of which the group may be a part (Config.Shard).
+//   - Majorities are those of the shard, of which the group may be a part (Config.Shard). Its
+//     members outside of the group are like free seats.
 //   - An entry has not room for the largest messages of all servers, if Config.MessagesMax says so.
 //     Servers then take turns.
 //   - The tail follows the entries in one post, where the paper waits for their completion. Several
@@ -116,9 +184,7 @@
 //
 // # What is not here
 //
-// Reconfiguration, recovery and read requests. Reconfiguration before a leader's own entry
-// (G2) and votes of restarted servers (G5) can therefore not be planted: no entry changes the
-// majorities of a run, and access is by incarnation. A
-// server that is gone is excluded by Exclude, whose caller must not err for servers that are to go
-// on: one that was excluded may be left behind, and then halts.
+// The reset of memory by HEAD entries is not needed. A server that is gone can also be excluded by
+// Exclude, without an entry. Its caller must not err for servers that are to go on: one that was
+// excluded may be left behind, and then halts. A run whose group changed cannot be frozen.
 package dare

@@ -32,7 +32,11 @@ func (s *Server) Suspect() {
 
 // Campaign makes the server a candidate for the next term, unless it leads.
 func (s *Server) Campaign() {
-	if s.role == leading || s.halted != "" || s.closed {
+	if s.role == leading || s.halted != "" || s.closed || s.recovery != nil {
+		return
+	}
+	if g := s.group(); g.Phase == Extended && s.self >= g.Size {
+		s.deadline = s.ways.Now() + s.timeout + s.wait() // it takes no part yet
 		return
 	}
 	if s.term >= TermMax {
@@ -47,8 +51,8 @@ func (s *Server) Campaign() {
 	s.deadline = s.ways.Now() + s.timeout + s.wait()
 	index, stamp := s.last()
 	s.config.note("campaigns in term %d, its last entry is %d of term %d", s.term, index, stamp)
-	for p := range s.config.Peers {
-		if p != s.self {
+	for p := range s.links {
+		if s.linked(p) {
 			s.boards.Put(p, wordLastIndex, tagged(index, s.term))
 			s.boards.Put(p, wordLastTerm, tagged(stamp, s.term))
 			s.boards.Put(p, wordRequest, s.term)
@@ -68,9 +72,12 @@ func (s *Server) advance(term uint64) {
 			}
 		}
 	}
+	// Before anything else: a leader that reads it learns that this server may vote (G8).
+	s.held.Region.Store(logTerm, term)
 	s.role, s.leader, s.candidate, s.term = following, none, none, term
 	s.deadline = s.ways.Now() + s.timeout + s.wait()
 	s.pass(rdmanet.Peer{})
+	s.seek() // nobody writes the log any more
 }
 
 // pass gives the log to a peer, or takes it from its holder.
@@ -92,9 +99,13 @@ func (s *Server) follow(leader int) {
 // listen reads the control data. It reports whether there was anything new.
 func (s *Server) listen() bool {
 	busy := false
-	for p := range s.config.Peers {
-		if p == s.self {
+	for p := range s.links {
+		if !s.linked(p) {
 			continue
+		}
+		if entry := s.boards.Load(p, wordRemoved); entry != 0 {
+			s.leave(entry)
+			return true
 		}
 		if left := s.boards.Load(p, wordLeft); left != 0 && left >= s.term {
 			s.halt(fmt.Sprintf("it was left behind by the leader of term %d", left))
@@ -107,10 +118,15 @@ func (s *Server) listen() bool {
 		busy = s.hear(p) || busy
 	}
 	for i := range s.askers {
-		busy = s.answer(&s.askers[i]) || busy
+		if s.linked(i) {
+			busy = s.answer(&s.askers[i]) || busy
+		}
 	}
 	for i := range s.takers {
 		a := &s.takers[i]
+		if !s.linked(i) {
+			continue
+		}
 		if asked, has := s.offers.Asked(a); has {
 			busy = true
 			b := s.buffers[a.Process]
@@ -188,8 +204,8 @@ func (s *Server) consider() bool {
 		return false
 	}
 	best, term, index, stamp := none, s.term, uint64(0), uint64(0)
-	for p := range s.config.Peers {
-		if p == s.self {
+	for p := range s.links {
+		if !s.linked(p) {
 			continue
 		}
 		t := s.boards.Load(p, wordRequest)
@@ -210,23 +226,24 @@ func (s *Server) consider() bool {
 		return true
 	}
 	s.role, s.candidate = voting, best
-	for p := range s.config.Peers {
-		if p != s.self {
+	for p := range s.links {
+		if s.linked(p) {
 			s.boards.Put(p, wordPrivate, term<<8|uint64(best))
 		}
 	}
 	return true
 }
 
-// copies returns how many servers hold this server's vote, besides itself.
-func (s *Server) copies() int {
-	copies := 0
-	for _, row := range s.boards.Rows() {
-		if row != nil && row.Written() {
+// copied reports whether as many servers as make a majority hold this server's vote. A server that
+// missed a configuration counts those that it learned of too.
+func (s *Server) copied() bool {
+	copies := 1
+	for p, row := range s.boards.Rows() {
+		if s.linked(p) && row.Written() {
 			copies++
 		}
 	}
-	return copies
+	return 2*copies > s.group().Size
 }
 
 // elect moves an election on. It reports whether there was anything to do.
@@ -238,6 +255,7 @@ func (s *Server) elect() bool {
 		case !late:
 			return false
 		case s.leader == none:
+			s.study()
 			s.Campaign()
 		case s.alive():
 			s.follow(s.leader)
@@ -246,24 +264,26 @@ func (s *Server) elect() bool {
 		}
 		return true
 	case voting:
-		if s.copies() < s.config.quorum()-1 {
+		if !s.copied() {
 			if late {
+				s.study()
 				s.Campaign()
 			}
 			return late
 		}
 		s.config.note("votes for %d in term %d", s.candidate, s.term)
-		s.grant(s.config.Peers[s.candidate])
+		s.grant(s.links[s.candidate])
 		s.held.Granted = protected.MakeTimestamp(s.term, 0).Ticket(0)
 		s.boards.Put(s.candidate, wordVote, s.term)
 		s.role, s.candidate = following, none
 		return true
 	case campaigning:
-		if s.votes()+1 >= s.config.quorum() {
+		if s.group().most(s.voted) {
 			s.win()
 			return true
 		}
 		if late {
+			s.study()
 			s.Campaign()
 		}
 		return late
@@ -282,16 +302,6 @@ func (s *Server) alive() bool {
 
 // voted reports whether a server voted for this one in its term.
 func (s *Server) voted(p int) bool {
-	return s.boards.Load(p, wordVote) == s.term ||
-		s.config.Fault == FaultZombieVotes && s.boards.Rows()[p].Written()
-}
-
-func (s *Server) votes() int {
-	votes := 0
-	for p := range s.config.Peers {
-		if p != s.self && s.voted(p) {
-			votes++
-		}
-	}
-	return votes
+	return s.member(p) && (p == s.self || s.boards.Load(p, wordVote) == s.term ||
+		s.config.Fault == FaultZombieVotes && s.boards.Rows()[p].Written())
 }

@@ -40,6 +40,24 @@ const (
 	FaultFreezeKeepsLog
 	// FaultAppendsPastEnd makes a leader append entries behind the one that ends the run.
 	FaultAppendsPastEnd
+	// FaultConfigWithoutCommit begins a reconfiguration before the leader's own entry and the last
+	// configuration are committed, as in [Poke19, section 4.3.4] (G2).
+	FaultConfigWithoutCommit
+	// FaultConfigLate lets a configuration be in force only once its entry is applied.
+	FaultConfigLate
+	// FaultRestartedVotes takes a server that restarted for the one that it was, as if votes were
+	// all that it forgot [Poke19, section 4.3.2.3] (G5).
+	FaultRestartedVotes
+	// FaultPrunedUnderNewcomer reuses slots that a server which recovers has not read yet (G11).
+	FaultPrunedUnderNewcomer
+	// FaultLeaderCountsItself counts the log of a leader that shrinks itself away, as in [Poke19,
+	// section 4.3.3.2] (G9).
+	FaultLeaderCountsItself
+	// FaultLateNeverLearns leaves a server that missed a configuration without a way to hear of it,
+	// as in [Poke19, section 4.3.4]: whom the configuration named cannot ask it for a vote.
+	FaultLateNeverLearns
+	// FaultReadWithoutCheck answers read requests without a look at the others' terms.
+	FaultReadWithoutCheck
 	faultEnd
 )
 
@@ -47,7 +65,8 @@ const (
 var faultNames = [faultEnd]string{"none", "commits-old-terms", "late-never-granted", "no-reserve",
 	"beat-is-term", "commit-goes-back", "adjust-to-commit", "vote-without-check",
 	"tail-before-entries", "pruned-early", "zombie-counted-as-vote", "log-kept", "freeze-keeps-log",
-	"appends-past-end"}
+	"appends-past-end", "config-without-commit", "config-late", "restarted-votes",
+	"pruned-under-newcomer", "leader-counts-itself", "late-never-learns", "read-without-check"}
 
 // String returns the fault's name as used on a command line.
 func (f Fault) String() string {

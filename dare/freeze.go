@@ -20,7 +20,8 @@ import (
 
 // Freeze ends this server's part in the run, and returns what its log has behind what it
 // A-delivered. Nothing that others write lands in its memory any more. Close must follow. The error
-// says that the memory could not be taken from them, or that the log is not whole.
+// says that the memory could not be taken from them, that the log is not whole, or that the group
+// changed in this run: then the majorities above are not those of one group.
 func (s *Server) Freeze() (order.FrozenLog, error) {
 	s.closed = true
 	if s.config.Fault != FaultFreezeKeepsLog {
@@ -34,8 +35,8 @@ func (s *Server) Freeze() (order.FrozenLog, error) {
 // revoke takes all permissions of others.
 func (s *Server) revoke() error {
 	for _, region := range s.Regions() {
-		for p, peer := range s.config.Peers {
-			if p == s.self {
+		for seat, peer := range s.links {
+			if !s.linked(seat) {
 				continue
 			}
 			if err := region.Revoke(peer); err != nil {
@@ -49,9 +50,13 @@ func (s *Server) revoke() error {
 // remains reads the log behind what this server A-delivered. It copies the payloads.
 func (s *Server) remains() (order.FrozenLog, error) {
 	index, stamp := s.last()
-	log := order.FrozenLog{Index: index, Stamp: stamp, RoundsMax: s.config.LogSlots}
+	log := order.FrozenLog{Index: index, Stamp: stamp, RoundsMax: s.layout.slots}
 	if s.ended {
 		return log, nil
+	}
+	if s.recovery != nil || s.configs[0].index > 0 {
+		return log, fmt.Errorf("dare: freeze: the group changed in this run: %v",
+			s.configs[0].Configuration)
 	}
 	rounds := s.rounds
 	for at := s.applied + 1; at <= index; at++ {
@@ -62,7 +67,8 @@ func (s *Server) remains() (order.FrozenLog, error) {
 		}
 		if !found || len(log.Rounds) == log.RoundsMax {
 			return log, fmt.Errorf("dare: freeze: the log reaches to entry %d, this server "+
-				"A-delivered %d entries, and entry %d is not there", index, s.applied, at)
+				"A-delivered %d entries, and entry %d is no round of such a run", index, s.applied,
+				at)
 		}
 		if e.length > 0 {
 			log.Rounds = append(log.Rounds, copied(d))

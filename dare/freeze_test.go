@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/protected"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // changing makes the servers of a group end their run with a round that has a message "+".
@@ -44,7 +45,7 @@ func TestNothingLandsInAFrozenLog(t *testing.T) {
 		}
 		log, err := g.servers[1].Freeze()
 		if err != nil || log.Index < 1 || log.Stamp != g.servers[0].term ||
-			log.RoundsMax != g.servers[1].config.LogSlots {
+			log.RoundsMax != g.servers[1].layout.slots {
 			t.Fatalf("%+v, %v", log, err)
 		}
 		if g.servers[1].CanBroadcast() || g.servers[1].Broadcast(nil) == nil {
@@ -322,11 +323,42 @@ func TestEntriesHaveRoomForSomeMessages(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.MessagesMax = c.PayloadMax - 1 },
 		func(c *Config) { c.Shard = 2 },
+		func(c *Config) { c.Shard, c.Seats = 4, 4 },
+		func(c *Config) { changing(c); c.Seats = 4 },
+		func(c *Config) { changing(c); c.Joins = true },
 	} {
 		config := g.servers[0].config
 		change(&config)
 		if err := config.validate(); err == nil {
 			t.Errorf("%+v is valid", config)
+		}
+	}
+}
+
+// TestMajoritiesAreThoseOfTheShard compares majorities of groups with their meaning.
+func TestMajoritiesAreThoseOfTheShard(t *testing.T) {
+	t.Parallel()
+	for servers := 1; servers <= 5; servers++ {
+		for shard := servers; shard <= 70; shard++ {
+			config := Config{Shard: shard, Peers: make([]rdmanet.Peer, servers)}
+			for i := range config.Peers {
+				config.Peers[i] = rdmanet.Peer{ID: "x", Incarnation: rdmanet.Incarnation(1 + i)}
+			}
+			c, q := firstConfiguration(config.Peers, servers, config.size()), shard/2+1
+			for k := range servers + 1 {
+				if most := c.most(func(seat int) bool { return seat < k }); most != (k >= q) {
+					t.Errorf("%d servers of a shard of %d are a majority: %v", k, shard, most)
+				}
+			}
+			want := uint64(0)
+			if q <= servers {
+				want = uint64(10 * (servers - q + 1)) // q servers have as many, or more
+			}
+			reached := c.reached(func(seat int) uint64 { return uint64(10 * (seat + 1)) })
+			if reached != want {
+				t.Errorf("%d servers of a shard of %d reached %d, want %d", servers, shard, reached,
+					want)
+			}
 		}
 	}
 }

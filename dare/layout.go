@@ -29,6 +29,8 @@ const (
 	// wordPrivate is the last vote of the row's server: the term, and the candidate in the last
 	// byte. It is the private data array.
 	wordPrivate
+	// wordRemoved is the entry with which the board's owner left the group.
+	wordRemoved
 	controlWords
 )
 
@@ -43,6 +45,7 @@ const (
 	logApplied     = 0 * word
 	logBase        = 1 * word // the commit pointer when the list was made
 	logCount       = 2 * word // entries in the list
+	logTerm        = 3 * word // the owner's term
 	logCommit      = 8 * word
 	logTail        = 9 * word
 	logUncommitted = 16 * word // of each entry behind base, the term of birth
@@ -63,21 +66,34 @@ type entry struct {
 	// born is the term of the leader that appended the entry. It and the index are the entry's
 	// identity. stamp is the term of the last leader that made it its own.
 	born, stamp uint64
+	kind        kind
 	length      int
 }
+
+// kind is what the body of an entry is.
+type kind uint8
+
+const (
+	kindOperations kind = iota // messages, one of each seat, or nothing
+	kindConfig                 // a configuration
+	kindRemoval                // the server without which the run ends
+
+	kindLast = kindRemoval
+)
+
+// kindShift is where the word with an entry's length has its kind.
+const kindShift = 32
 
 // layout is the layout of a log.
 type layout struct {
 	slots, slot int
 }
 
+// layout returns the layout of the logs. They have one slot more than LogSlots, for the entry that
+// removes a server which keeps a log full, or ends the run without it (G4).
 func (c *Config) layout() layout {
-	messages := len(c.Peers) * c.PayloadMax
-	if c.MessagesMax > 0 {
-		messages = min(messages, c.MessagesMax)
-	}
-	return layout{c.LogSlots,
-		protected.Padded(len(c.Peers)*messageHead+messages) + entryTrailer}
+	body := max(c.Seats*messageHead+c.messagesMax(), configurationMax(c.Seats))
+	return layout{c.LogSlots + 1, protected.Padded(body) + entryTrailer}
 }
 
 // header returns the size of what precedes the entries.
@@ -111,7 +127,7 @@ func appendBody(b []byte, proposals []proposal) []byte {
 }
 
 // removalSize is the length of the body of an entry that takes a server out of the group: its
-// number. No body with proposals is as short.
+// number.
 const removalSize = 4
 
 // appendRemoval appends the body of an entry that takes a server out of the group.
@@ -119,7 +135,8 @@ func appendRemoval(b []byte, server int) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(server))
 }
 
-// readRemoval returns the server that an entry takes out of a group, if it is such an entry.
+// readRemoval reads the body of an entry that takes a server out of a group. It reports whether the
+// body is one that a leader writes.
 func readRemoval(b []byte, servers int) (server int, is bool) {
 	if len(b) != removalSize {
 		return 0, false
@@ -155,10 +172,11 @@ func (s *Server) tail() uint64 { return s.held.Region.Load(logTail) }
 // at returns the entry of an index in the own log, without an index if the slot holds another one.
 func (s *Server) at(index uint64) entry {
 	end, log := s.layout.end(index), s.held.Region
+	length := log.Load(end + entryLength)
 	e := entry{index: index, born: log.Load(end + entryBorn), stamp: log.Load(end + entryStamp),
-		length: int(log.Load(end + entryLength))}
-	if index == 0 || log.Load(end+entryIndex) != index ||
-		e.length < 0 || e.length > s.layout.slot-entryTrailer {
+		kind: kind(length >> kindShift), length: int(length & (1<<kindShift - 1))}
+	if index == 0 || log.Load(end+entryIndex) != index || length>>kindShift > uint64(kindLast) ||
+		e.length > s.layout.slot-entryTrailer {
 		return entry{}
 	}
 	return e
@@ -174,7 +192,7 @@ func (s *Server) body(e entry) []byte {
 func (s *Server) put(e entry, body []byte) {
 	end, log := s.layout.end(e.index), s.held.Region
 	copy(log.Bytes()[end-entryTrailer-protected.Padded(e.length):], body)
-	log.Store(end+entryLength, uint64(e.length))
+	log.Store(end+entryLength, uint64(e.kind)<<kindShift|uint64(e.length))
 	log.Store(end+entryBorn, e.born)
 	log.Store(end+entryStamp, e.stamp)
 	log.Store(end+entryIndex, e.index)
@@ -232,27 +250,48 @@ func (s *Server) stage(e entry) ([]byte, *int) {
 	return slot[s.layout.slot-size:], &s.staged.lent[place]
 }
 
-// delivery makes a round of an entry, the one after the given number of rounds of this run. It
-// leaves the entry's proposals in s.proposals, and shares their payloads with the log. It reports
-// false for an entry that no leader writes.
+// delivery makes a round of an entry, the one after the given number of rounds of this run. It has
+// a message of each seat that is held in the last configuration that this server applied, and the
+// seats that became free since the last round. It leaves the entry's proposals in s.proposals, and
+// shares their payloads with the log. It reports false for an entry that is no round, or that no
+// leader writes.
 func (s *Server) delivery(e entry, rounds uint64) (order.Delivery, bool) {
 	d := order.Delivery{Epoch: order.Epoch(e.born),
 		Round: s.config.FirstRound + order.Round(rounds)}
-	body := s.body(e)
-	removed, removes := readRemoval(body, len(s.config.Peers))
-	if removes {
+	body, out := s.body(e), none
+	switch {
+	case e.kind == kindRemoval && s.config.Change != nil:
+		removed, is := readRemoval(body, len(s.config.Peers))
+		if !is {
+			return d, false
+		}
 		clear(s.proposals)
-		d.Removed = []order.ServerID{order.ServerID(removed)}
-	} else if !readBody(body, s.proposals) {
+		out, d.Removed = removed, []order.ServerID{order.ServerID(removed)}
+	case e.kind != kindOperations || !readBody(body, s.proposals):
 		return d, false
 	}
-	for origin, p := range s.proposals {
-		if !removes || origin != removed {
-			d.Messages = append(d.Messages, order.Message{Origin: order.ServerID(origin),
+	group := &s.configs[0].Configuration
+	for seat, p := range s.proposals {
+		switch {
+		case group.held(seat) && seat != out:
+			d.Messages = append(d.Messages, order.Message{Origin: order.ServerID(seat),
 				Payload: p.payload})
+		case !group.held(seat) && s.seated>>seat&1 == 1:
+			d.Removed = append(d.Removed, order.ServerID(seat))
 		}
 	}
 	return d, true
+}
+
+// before returns how many rounds of the run come before an entry behind those that were applied.
+func (s *Server) before(index uint64) uint64 {
+	rounds := s.rounds
+	for at := s.applied + 1; at < index; at++ {
+		if e := s.at(at); e.length > 0 && e.kind != kindConfig {
+			rounds++
+		}
+	}
+	return rounds
 }
 
 // copied gives a round payloads of its own, in place of those in the log.

@@ -25,9 +25,14 @@ type member struct {
 	applied uint64 // the server applied all up to here, as far as this one knows
 	lookAt  time.Duration
 	left    bool // it needs entries that no slot holds any more
+	// asks and confirms: its term was asked for, and is not higher.
+	asks, confirms bool
 	// excluded says that slots do not wait for it.
 	excluded bool
 }
+
+// works reports whether the leader writes to the log.
+func (m *member) works() bool { return m.State == protected.PetitionWorks }
 
 // The kinds of a leader's posts. Number is the tail of a tail's write.
 const (
@@ -36,6 +41,9 @@ const (
 	postTail
 	postWord
 	postApplied
+	postTerm
+	postMeasure // recovery
+	postCopy
 )
 
 // win makes the candidate the leader of its term. Its last entry gets its stamp, and so becomes one
@@ -53,21 +61,30 @@ func (s *Server) win() {
 	}
 	copy(s.appended, s.numbers)
 	for index := s.applied + 1; index <= tail; index++ {
-		readBody(s.body(s.at(index)), s.proposals)
+		e := s.at(index)
+		if e.kind != kindOperations {
+			continue
+		}
+		readBody(s.body(e), s.proposals)
 		for origin, p := range s.proposals {
 			s.appended[origin] = max(s.appended[origin], p.number)
 		}
 	}
 	s.closing = s.ended
 	if last := s.at(tail); tail > s.applied && s.config.Change != nil && last.length > 0 {
-		d, is := s.delivery(last, s.rounds+tail-s.applied-1)
+		d, is := s.delivery(last, s.before(tail))
 		s.closing = is && s.ends(d)
 	}
 	now := s.ways.Now()
-	s.beatAt, s.progress = now, now
+	s.beatAt, s.progress, s.extended = now, now, now
+	s.check.begun = s.check.passed
+	needless := s.needless()
 	for p, m := range s.members {
+		if m != nil {
+			m.applied = max(m.applied, needless)
+		}
 		// A vote comes with the log. The others are asked for it.
-		if m != nil && s.boards.Load(p, wordVote) == s.term {
+		if m != nil && s.member(p) && s.boards.Load(p, wordVote) == s.term {
 			s.ways.Attach(&m.Way)
 			m.State = protected.PetitionAttaches
 		}
@@ -98,8 +115,14 @@ func (s *Server) Missing(server order.ServerID, missing bool) {
 	s.missing[server] = missing
 	if missing && s.leader == int(server) {
 		s.Suspect()
-		if slices.Index(s.missing, false) == s.self {
-			s.deadline = s.ways.Now()
+		for _, first := range s.group().Servers() {
+			if s.missing[first] {
+				continue
+			}
+			if int(first) == s.self {
+				s.deadline = s.ways.Now()
+			}
+			break
 		}
 	}
 }
@@ -108,19 +131,19 @@ func (s *Server) Missing(server order.ServerID, missing bool) {
 func (s *Server) behind(server int) bool {
 	m := s.members[server]
 	return m != nil && !m.excluded && s.tail() > m.applied &&
-		s.tail()-m.applied >= uint64(s.layout.slots/2)
+		s.tail()-m.applied >= uint64(s.config.LogSlots/2)
 }
 
 // gone returns a server without which a leader should end the run, or none. One that works all the
 // same has the time to show that it applies entries.
 func (s *Server) gone() int {
-	if s.config.Change == nil || len(s.config.Peers)-1 < s.config.quorum() {
+	if s.config.Change == nil || 2*(len(s.config.Peers)-1) <= s.config.size() {
 		return none
 	}
 	return slices.IndexFunc(s.members, func(m *member) bool {
 		return m != nil && s.missing[m.Process] &&
 			s.ways.Now() >= s.missedAt[m.Process]+lookBeats*s.config.Beat &&
-			s.tail() >= m.applied+max(1, uint64(s.layout.slots)/8)
+			s.tail() >= m.applied+max(1, uint64(s.config.LogSlots)/8)
 	})
 }
 
@@ -130,8 +153,8 @@ func (s *Server) lead() bool {
 	for s.append() {
 		busy = true
 	}
-	for _, m := range s.members {
-		if m != nil {
+	for p, m := range s.members {
+		if m != nil && s.member(p) {
 			busy = s.drive(m) || busy
 			if s.role != leading {
 				return true
@@ -139,6 +162,8 @@ func (s *Server) lead() bool {
 		}
 	}
 	busy = s.decide() || busy
+	busy = s.proceed() || busy
+	busy = s.verify() || busy
 	if now >= s.beatAt {
 		s.beatAt, busy = now+s.config.Beat, true
 		s.sendBeat()
@@ -160,8 +185,8 @@ func (s *Server) sendBeat() {
 	if s.config.Fault != FaultBeatIsTerm || s.beat == 0 {
 		s.beat = s.beat&(1<<32-1) + 1
 	}
-	for _, row := range s.boards.Rows() {
-		if row != nil && row.Flying() < 4 {
+	for p, row := range s.boards.Rows() {
+		if s.linked(p) && row.Flying() < 4 {
 			row.Put(wordBeat, s.term<<32|s.beat&(1<<32-1))
 		}
 	}
@@ -203,9 +228,18 @@ func (s *Server) drive(m *member) bool {
 
 // memberCompleted handles the completion of a leader's post.
 func (s *Server) memberCompleted(m *member, p protected.Post, err error) {
+	if s.recovery != nil {
+		if err != nil {
+			s.again()
+		} else {
+			s.recovering(m, p)
+		}
+		return
+	}
 	if err != nil {
 		m.Lose(s.ways)
 		m.asked, m.acked = false, 0
+		m.asks = m.confirms // a term that was not read is asked for again
 		return
 	}
 	switch p.Kind {
@@ -216,6 +250,14 @@ func (s *Server) memberCompleted(m *member, p protected.Post, err error) {
 		m.acked, m.Tries = p.Number, 0
 	case postApplied:
 		m.applied = max(m.applied, m.Word())
+	case postTerm:
+		if m.Word() > s.term {
+			s.config.note("is outdated: server %d is in term %d", m.Process, m.Word())
+			s.advance(m.Word())
+			return
+		}
+		m.confirms = true
+	case postMeasure, postCopy: // of a recovery that is over
 	}
 }
 
@@ -241,7 +283,7 @@ func (s *Server) adjust(m *member) {
 		m.next++
 	}
 	if m.next+uint64(s.layout.slots) <= tail {
-		s.leave(m)
+		s.abandon(m)
 		return
 	}
 	if !s.ways.Room(2) {
@@ -256,8 +298,8 @@ func (s *Server) adjust(m *member) {
 	s.write(m, postTail, m.next-1, logTail, m.next-1)
 }
 
-// leave gives a server up that needs entries which no slot holds any more.
-func (s *Server) leave(m *member) {
+// abandon gives a server up that needs entries which no slot holds any more.
+func (s *Server) abandon(m *member) {
 	m.Retire(s.ways)
 	m.left = true
 	s.boards.Put(m.Process, wordLeft, s.term)
@@ -281,7 +323,7 @@ func (s *Server) update(m *member) bool {
 	for m.next <= tail && s.ways.Room(3) {
 		e := s.at(m.next)
 		if e.index == 0 {
-			s.leave(m)
+			s.abandon(m)
 			return true
 		}
 		bytes, lent := s.stage(e)
@@ -313,7 +355,7 @@ const lookBeats = 3
 // look reads how far a server has applied, when slots become few or it is missing.
 func (s *Server) look(m *member) bool {
 	now := s.ways.Now()
-	full := s.tail()-s.floor() >= uint64(s.layout.slots)/2
+	full := s.used() >= uint64(s.config.LogSlots)/2
 	if !full && !s.missing[m.Process] || m.applied >= s.commit || m.Reading() ||
 		now < m.lookAt || !s.ways.Room(1) {
 		return false
@@ -324,35 +366,69 @@ func (s *Server) look(m *member) bool {
 }
 
 // floor returns the entry up to which nobody needs a slot any more: all servers that are not
-// excluded have applied it (I5).
+// excluded have applied it (I5). A server counts until its removal is committed.
 func (s *Server) floor() uint64 {
 	floor := s.applied
-	for _, m := range s.members {
-		if m != nil && !m.excluded && s.config.Fault != FaultPrunedEarly {
-			floor = min(floor, m.applied)
+	for i := range s.configs {
+		if i+1 == len(s.configs) || s.configs[i+1].index > s.commit {
+			floor = min(floor, s.needed(&s.configs[i].Configuration))
 		}
 	}
 	return floor
 }
 
+// needless returns an entry up to which no server needs a slot, as follows from the own log alone:
+// a leader appends while LogSlots suffice, one more for an entry that takes a server out, and a
+// configuration says itself (G4).
+func (s *Server) needless() uint64 {
+	tail := s.tail()
+	switch e := s.at(tail); e.kind {
+	case kindConfig:
+		return s.group().head
+	case kindRemoval:
+		return tail - min(tail, uint64(s.layout.slots))
+	case kindOperations:
+	}
+	return tail - min(tail, uint64(s.config.LogSlots))
+}
+
+// needed returns the entry up to which the servers of a configuration need no slot any more. One
+// that recovers counts from the entry on that names it (G11).
+func (s *Server) needed(c *Configuration) uint64 {
+	needed := s.applied
+	for p, m := range s.members {
+		if m == nil || !c.held(p) || m.excluded || m.Peer != c.Seats[p].Peer ||
+			s.config.Fault == FaultPrunedEarly ||
+			s.config.Fault == FaultPrunedUnderNewcomer && c.Seats[p].From > 0 && m.acked == 0 {
+			continue
+		}
+		needed = min(needed, max(m.applied, c.Seats[p].From))
+	}
+	return needed
+}
+
+// used returns how many slots hold entries that some server needs.
+func (s *Server) used() uint64 {
+	tail := s.tail()
+	return tail - min(s.floor(), tail)
+}
+
 // append appends one entry: the next message of each server that has one, as far as there is room
 // for them. It reports whether there was one, and room for it. Nothing follows an entry that ends
-// the run. In a run with an end, the last slot is only for an entry that takes a server out, so
-// that a full log always has room for it.
+// the run. One that takes a server out has a slot of its own, so a full log has room for it (G4).
 func (s *Server) append() bool {
-	tail := s.tail()
-	free := uint64(s.layout.slots) - min(tail-min(s.floor(), tail), uint64(s.layout.slots))
-	if free == 0 || s.closing && s.config.Fault != FaultAppendsPastEnd {
+	tail, used, slots := s.tail(), s.used(), uint64(s.config.LogSlots)
+	if used > slots || s.closing && s.config.Fault != FaultAppendsPastEnd {
 		return false
 	}
 	if gone := s.gone(); gone != none {
 		s.config.note("ends the run without server %d", gone)
 		s.closing = true
 		s.scratch = appendRemoval(s.scratch[:0], gone)
-		s.put(entry{tail + 1, s.term, s.term, len(s.scratch)}, s.scratch)
+		s.put(entry{tail + 1, s.term, s.term, kindRemoval, len(s.scratch)}, s.scratch)
 		return true
 	}
-	if free == 1 && s.config.Change != nil {
+	if used == slots {
 		return false
 	}
 	if s.noop {
@@ -367,11 +443,11 @@ func (s *Server) append() bool {
 		s.appended[origin] = max(s.appended[origin], p.number)
 	}
 	s.scratch = appendBody(s.scratch[:0], s.proposals)
-	e := entry{tail + 1, s.term, s.term, len(s.scratch)}
+	e := entry{tail + 1, s.term, s.term, kindOperations, len(s.scratch)}
 	s.put(e, s.scratch)
 	s.config.note("appends entry %d", tail+1)
 	if s.config.Change != nil {
-		d, _ := s.delivery(e, s.rounds+tail-s.applied)
+		d, _ := s.delivery(e, s.before(e.index))
 		s.closing = s.ends(d)
 	}
 	return true
@@ -383,11 +459,11 @@ func (s *Server) append() bool {
 func (s *Server) collect(first int) bool {
 	clear(s.proposals)
 	n := len(s.buffers)
-	room, some := s.layout.slot-entryTrailer-n*messageHead, false
+	room, some := s.config.messagesMax(), false
 	for i := range n {
 		origin := (first + i) % n
 		number := s.appended[origin] + 1
-		if b := s.buffers[origin]; b.Found(number) {
+		if b := s.buffers[origin]; s.group().held(origin) && b.Found(number) {
 			payload := b.Message(number, s.config.PayloadMax)
 			if len(payload) <= room {
 				s.proposals[origin] = proposal{number, payload}
@@ -401,14 +477,16 @@ func (s *Server) collect(first int) bool {
 // decide commits what a majority of logs has. Only an entry with the leader's own stamp is counted,
 // and with it all below it is committed (G1).
 func (s *Server) decide() bool {
-	reached := []uint64{s.tail()}
-	for _, m := range s.members {
-		if m != nil {
-			reached = append(reached, m.acked)
+	most := s.group().reached(func(p int) uint64 {
+		switch {
+		case !s.member(p):
+			return 0
+		case p == s.self || p == 0 && s.config.Fault == FaultLeaderCountsItself &&
+			s.self >= s.group().Next:
+			return s.tail()
 		}
-	}
-	slices.Sort(reached)
-	most := reached[len(reached)-s.config.quorum()]
+		return s.members[p].acked
+	})
 	if most <= s.commit || most < s.own && s.config.Fault != FaultCommitsOldTerms {
 		return false
 	}

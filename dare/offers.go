@@ -20,7 +20,7 @@ const postProposal protected.Kind = 1
 
 // CanBroadcast reports whether Broadcast takes a payload.
 func (s *Server) CanBroadcast() bool {
-	return s.halted == "" && !s.closed &&
+	return s.halted == "" && !s.closed && s.recovery == nil &&
 		s.sent < s.numbers[s.self]+uint64(s.config.Window) && !s.box.Lent(s.sent+1)
 }
 
@@ -46,8 +46,8 @@ func (s *Server) Broadcast(payload []byte) error {
 // there was anything to do.
 func (s *Server) offer() bool {
 	busy := false
-	for _, t := range s.targets {
-		if t == nil {
+	for p, t := range s.targets {
+		if !s.linked(p) {
 			continue
 		}
 		switch t.State {

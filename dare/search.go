@@ -25,18 +25,25 @@ func (s *Server) Copy() *Server {
 	own.staged = staged{bytes.Clone(s.staged.bytes), slices.Clone(s.staged.keys),
 		slices.Clone(s.staged.lent)}
 	own.members, own.targets = slices.Clone(s.members), slices.Clone(s.targets)
-	own.buffers = slices.Clone(s.buffers)
-	for p := range s.config.Peers {
+	own.buffers, own.sources = slices.Clone(s.buffers), slices.Clone(s.sources)
+	own.links, own.configs = slices.Clone(s.links), slices.Clone(s.configs)
+	if s.recovery != nil {
+		recovery := *s.recovery
+		recovery.bytes = bytes.Clone(recovery.bytes)
+		own.recovery = &recovery
+	}
+	for p := range s.links {
 		buffer := *s.buffers[p]
 		own.buffers[p] = &buffer
 		if p == s.self {
 			continue
 		}
-		m, t := *s.members[p], *s.targets[p]
+		m, t, src := *s.members[p], *s.targets[p], *s.sources[p]
 		m.Way, t.Way = s.members[p].Way.Copy(), s.targets[p].Way.Copy()
-		m.header = bytes.Clone(m.header)
-		m.Owner, t.Owner = &m, &t
-		own.members[p], own.targets[p] = &m, &t
+		src.Way = s.sources[p].Way.Copy()
+		m.header, src.bytes = bytes.Clone(m.header), bytes.Clone(src.bytes)
+		m.Owner, t.Owner, src.Owner = &m, &t, &src
+		own.members[p], own.targets[p], own.sources[p] = &m, &t, &src
 	}
 	own.all = own.ofAll()
 	own.ways = s.ways.Copy(func(place int) *protected.Way { return own.all[place] },
@@ -46,21 +53,29 @@ func (s *Server) Copy() *Server {
 			}
 			return s.box.SameCount(lent, own.box)
 		})
-	own.ways.Redirect(into)
+	own.ways.Redirect(own.into)
 	return &own
 }
 
 // into returns the memory that a post reads into, or nil.
-func into(p protected.Post) []byte {
-	if m, is := p.Way.Owner.(*member); is && p.Kind == postHeader {
-		return m.header
+func (s *Server) into(p protected.Post) []byte {
+	switch owner := p.Way.Owner.(type) {
+	case *source:
+		return owner.bytes
+	case *member:
+		switch p.Kind {
+		case postHeader:
+			return owner.header
+		case postCopy:
+			return s.recovery.bytes[s.layout.place(p.Number)*s.layout.slot:][:s.layout.slot]
+		}
 	}
 	return nil
 }
 
 // Reads calls each for every read under way, with its tag and the memory that its result should go
 // to.
-func (s *Server) Reads(each func(tag uint64, into []byte)) { s.ways.Reads(into, each) }
+func (s *Server) Reads(each func(tag uint64, into []byte)) { s.ways.Reads(s.into, each) }
 
 // Awaits reports whether the server's behaviour depends on having handled the successful completion
 // with the given tag.
@@ -70,7 +85,9 @@ func (s *Server) Awaits(tag uint64) bool {
 		case *protected.Row:
 			return s.role == voting || s.config.Fault == FaultZombieVotes
 		case *member:
-			return p.Kind == postHeader || p.Kind == postTail || p.Kind == postApplied
+			return p.Kind != postEntry && p.Kind != postWord
+		case *source:
+			return true
 		}
 		return p.Lent()
 	})
@@ -89,7 +106,7 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 	f.Truth(s.halted != "")
 	f.Truth(s.closed)
 	f.Truth(s.ended)
-	f.Number(uint64(s.removed + 1))
+	f.Number(uint64(s.without + 1))
 	for p, missing := range s.missing {
 		f.Truth(missing)
 		if missing {
@@ -101,6 +118,20 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 		uint64(s.candidate+1), s.looked, uint64(s.timeout), s.sent, s.counter, s.beat,
 		uint64(len(s.delivered)))
 	f.Until(s.deadline)
+	f.Truth(s.removed)
+	f.Numbers(s.seated, s.learned.index, s.learned.born,
+		uint64(s.joined), uint64(s.from+1))
+	for _, c := range s.configs {
+		f.Numbers(c.index, c.born)
+	}
+	for _, peer := range s.links {
+		f.Peer(peer)
+	}
+	if r := s.recovery; r != nil {
+		f.Numbers(uint64(r.step), uint64(r.from), r.next, r.last, uint64(r.left))
+		f.Until(r.since)
+		f.Bytes(r.bytes)
+	}
 	f.Numbers(s.numbers...)
 	f.Numbers(s.beats...)
 	for i := range s.askers {
@@ -117,12 +148,17 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 		f.Petition(&s.targets[p].Petition)
 		f.Numbers(s.targets[p].next, m.applied)
 		f.Truth(m.excluded)
+		f.Way(&s.sources[p].Way)
+		f.Truth(s.sources[p].wanted)
+		f.Truth(s.sources[p].reading)
 		if s.role != leading {
 			continue
 		}
 		f.Numbers(m.next, m.acked, m.told)
 		f.Truth(m.asked)
 		f.Truth(m.left)
+		f.Truth(m.asks)
+		f.Truth(m.confirms)
 		f.Until(m.lookAt)
 	}
 	if s.role == leading {
@@ -130,7 +166,9 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 		f.Truth(s.noop)
 		f.Truth(s.closing)
 		f.Numbers(s.appended...)
+		f.Numbers(s.check.asked, s.check.begun, s.check.passed, s.check.index)
 		f.Until(s.beatAt)
+		f.Since(s.extended, recoverFor*s.config.Timeout)
 		f.Since(s.progress, 4*s.timeout)
 	}
 	f.Lent(s.staged.lent)

@@ -33,30 +33,48 @@ func (r role) String() string {
 type Server struct {
 	config Config
 	self   int
+	me     rdmanet.Peer
 	layout layout
 	halted string
 	closed bool
+	// removed says that it halted because an entry removed it.
+	removed bool
 
 	ways   *protected.Ways
 	boards *protected.Boards // the control data
 	offers *protected.Boards // the tickets of the rings of proposals
 	all    []*protected.Way  // by place
+	links  []rdmanet.Peer    // by seat: with whom this server shares memory
+
+	// The configuration of the last entry that was applied, and those behind it in the log. sought
+	// is how far the log was looked through. learned is a committed one, read from another server.
+	configs []placed
+	sought  sought
+	learned placed
+	view    rdmanet.Region // the snapshot
+	sources []*source      // by seat
+	// recovery is nil once the server takes part. joined is the first round of one that recovered
+	// from another.
+	recovery *recovery
+	joined   order.Round
+	from     int
 
 	// The own log, and who may write it.
 	held   protected.Held
 	askers []protected.Asker
 	commit uint64 // the greatest index known to be committed
-	// applied is the last entry that was A-delivered, rounds the number of those with messages, and
-	// numbers the last message of each origin up to there.
+	// applied is the last entry that was A-delivered, rounds the number of those with messages,
+	// seated the seats in the last of them, and numbers the last message of each seat up to there.
 	applied   uint64
 	rounds    uint64
+	seated    uint64
 	numbers   []uint64
 	delivered []order.Delivery
 	handed    []order.Delivery
-	// ended says that the last round of the run was A-delivered. It took out removed, unless that
+	// ended says that the last round of the run was A-delivered. It took out without, unless that
 	// is none.
 	ended   bool
-	removed int
+	without int
 
 	// Elections.
 	role      role
@@ -70,9 +88,11 @@ type Server struct {
 
 	// A leader's.
 	members  []*member
-	own      uint64 // the first entry with its stamp
-	noop     bool   // it has to append an entry without messages (FaultNoReserve)
-	closing  bool   // its last entry ends the run
+	own      uint64        // the first entry with its stamp
+	noop     bool          // it has to append an entry without messages
+	closing  bool          // its last entry ends the run
+	extended time.Duration // when it appended a configuration
+	check    check
 	missing  []bool // the servers that a detector outside suspects
 	missedAt []time.Duration
 	appended []uint64
@@ -97,21 +117,36 @@ var _ protected.Machine = (*Server)(nil)
 
 // New makes a server of a group on its host. The error wraps ErrConfig, or comes from the fabric.
 func New(config Config, host rdmanet.RegionHost) (*Server, error) {
+	if config.Seats == 0 {
+		config.Seats = len(config.Peers)
+	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	n := len(config.Peers)
+	n := config.Seats
 	s := &Server{config: config, self: int(config.Self), layout: config.layout(), leader: none,
-		candidate: none, removed: none, missing: make([]bool, n),
-		missedAt: make([]time.Duration, n), timeout: config.Timeout, beats: make([]uint64, n),
-		counter: 1, numbers: make([]uint64, n), appended: make([]uint64, n),
+		candidate: none, without: none, timeout: config.Timeout, beats: make([]uint64, n),
+		counter: 1, from: none,
+		me:      rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()},
+		missing: make([]bool, n), missedAt: make([]time.Duration, n),
+		numbers: make([]uint64, n), appended: make([]uint64, n), links: make([]rdmanet.Peer, n),
 		proposals: make([]proposal, n), box: protected.NewOutbox(config.offerRing())}
+	s.configs = []placed{{Configuration: firstConfiguration(config.Peers, n,
+		config.size())}}
+	s.learned = s.configs[0]
+	if config.Joins {
+		s.recovery = &recovery{from: s.self}
+	}
+	copy(s.links, config.Peers)
 	s.boards = protected.NewBoards(config.region("control"), s.self, n, controlWords)
 	s.offers = protected.NewBoards(config.region("offers"), s.self, n, protected.WordsShared)
 	s.staged = staged{make([]byte, s.layout.slots*s.layout.slot),
 		make([][2]uint64, s.layout.slots), make([]int, s.layout.slots)}
-	for p, peer := range config.Peers {
+	for p, peer := range s.links {
 		s.members, s.targets = append(s.members, nil), append(s.targets, nil)
+		s.sources = append(s.sources, nil)
+		s.askers = append(s.askers, protected.Asker{Process: p, Peer: peer})
+		s.takers = append(s.takers, protected.Asker{Process: p, Peer: peer})
 		if p == s.self {
 			continue
 		}
@@ -121,9 +156,9 @@ func New(config Config, host rdmanet.RegionHost) (*Server, error) {
 		m.Peer, m.Region, m.Process, m.Owner = peer, config.region("log"), p, m
 		t := &target{}
 		t.Peer, t.Region, t.Process, t.Owner = peer, config.offerRegion(s.self), p, t
-		s.members[p], s.targets[p] = m, t
-		s.askers = append(s.askers, protected.Asker{Process: p, Peer: peer})
-		s.takers = append(s.takers, protected.Asker{Process: p, Peer: peer})
+		src := &source{}
+		src.Peer, src.Region, src.Owner = peer, config.region("snapshot"), src
+		s.members[p], s.targets[p], s.sources[p] = m, t, src
 	}
 	s.all = s.ofAll()
 	for place, way := range s.all {
@@ -152,12 +187,22 @@ func (s *Server) expose(host rdmanet.RegionHost) (err error) {
 	if s.held.Region, err = host.Expose(s.config.region("log"), s.layout.size()); err != nil {
 		return fmt.Errorf("dare: expose the log: %w", err)
 	}
-	for origin := range s.config.Peers {
+	if s.view, err = host.Expose(s.config.region("snapshot"), s.config.viewSize()); err != nil {
+		return fmt.Errorf("dare: expose the snapshot: %w", err)
+	}
+	for origin := range s.links {
 		b := &protected.Buffer{Ring: s.config.offerRing()}
 		if b.Region, err = host.Expose(s.config.offerRegion(origin), b.Ring.Size()); err != nil {
 			return fmt.Errorf("dare: expose a ring of proposals: %w", err)
 		}
 		s.buffers = append(s.buffers, b)
+	}
+	for seat, peer := range s.links {
+		if s.linked(seat) {
+			if err = open(s.view, peer); err != nil {
+				return fmt.Errorf("dare: %w", err)
+			}
+		}
 	}
 	return nil
 }
@@ -165,10 +210,10 @@ func (s *Server) expose(host rdmanet.RegionHost) (err error) {
 // ofAll lists the server's ways, always in the same order.
 func (s *Server) ofAll() []*protected.Way {
 	var all []*protected.Way
-	for p := range s.config.Peers {
+	for p := range s.links {
 		if p != s.self {
 			all = append(all, &s.boards.Rows()[p].Way, &s.offers.Rows()[p].Way,
-				&s.members[p].Way, &s.targets[p].Way)
+				&s.members[p].Way, &s.targets[p].Way, &s.sources[p].Way)
 		}
 	}
 	return all
@@ -180,13 +225,19 @@ func (s *Server) Poll(now time.Duration) bool {
 		return false
 	}
 	busy := s.Complete(now)
-	busy = s.listen() || busy
-	busy = s.elect() || busy
-	busy = s.offer() || busy
-	if s.role == leading {
-		busy = s.lead() || busy
+	if s.recovery != nil {
+		busy = s.recover() || busy
+	} else {
+		s.seek()
+		busy = s.listen() || busy
+		busy = s.elect() || busy
+		busy = s.offer() || busy
+		if s.role == leading {
+			busy = s.lead() || busy
+		}
+		busy = s.apply() || busy
 	}
-	busy = s.apply() || busy
+	busy = s.read() || busy
 	busy = s.boards.Drive(s.ways) || busy
 	busy = s.offers.Drive(s.ways) || busy
 	if err := s.ways.Flush(); err != nil {
@@ -211,6 +262,8 @@ func (s *Server) completed(p protected.Post, err error) {
 		} else {
 			owner.Tries = 0
 		}
+	case *source:
+		s.sourceCompleted(owner, err)
 	case *member:
 		s.memberCompleted(owner, p, err)
 	}
@@ -226,14 +279,28 @@ func (s *Server) Attached(number uint64, attachment rdmanet.Attachment, err erro
 	if way == nil {
 		return
 	}
+	if s.config.Fault == FaultRestartedVotes && errors.Is(err, rdmanet.ErrReset) {
+		s.renew(attachment.Peer())
+		return
+	}
 	switch owner := way.Owner.(type) {
 	case *protected.Row:
 		owner.Answered(s.ways, err)
 	case *target:
 		owner.Answered(s.ways, err)
+	case *source:
+		if err != nil {
+			s.sourceCompleted(owner, err)
+		}
 	case *member:
 		owner.asked = false
-		owner.Answered(s.ways, err)
+		if s.recovery == nil {
+			owner.Answered(s.ways, err)
+		} else if err != nil {
+			s.again()
+		} else {
+			s.recovery.step = recoveryMeasures
+		}
 	}
 }
 
@@ -268,7 +335,8 @@ func (s *Server) apply() bool {
 	for s.applied < limit && len(s.delivered) < s.layout.slots && !s.ended {
 		e := s.at(s.applied + 1)
 		d, found := order.Delivery{}, e.index != 0
-		if found {
+		configures := e.kind == kindConfig && !s.config.fixed()
+		if found && !configures {
 			d, found = s.delivery(e, s.rounds)
 		}
 		if !found {
@@ -276,7 +344,10 @@ func (s *Server) apply() bool {
 				s.applied+1))
 			return true
 		}
-		if e.length > 0 {
+		switch {
+		case configures:
+			s.applies(e)
+		case e.length > 0:
 			for origin, p := range s.proposals {
 				switch {
 				case p.number == 0:
@@ -289,18 +360,53 @@ func (s *Server) apply() bool {
 				}
 			}
 			s.rounds++
+			s.seated = s.configs[0].seated()
 			s.ended = s.ends(d)
 			if s.ended && len(d.Removed) > 0 {
-				s.removed = int(d.Removed[0])
+				s.without = int(d.Removed[0])
 			}
 			s.delivered = append(s.delivered, copied(d))
 			s.config.note("A-delivers round %d", d.Round)
 		}
 		s.applied = e.index
 		s.held.Region.Store(logApplied, s.applied)
+		if s.halted != "" {
+			return true
+		}
 	}
 	return s.applied != first
 }
+
+// applies takes over a committed configuration: what it removes is gone for good, and hears of it.
+func (s *Server) applies(e entry) {
+	before := s.configs[0]
+	s.enter(e)
+	if s.halted != "" {
+		return
+	}
+	s.publish()
+	now := &s.configs[0]
+	for seat := range before.Seats {
+		peer := before.Seats[seat].Peer
+		switch {
+		case seat == s.self && now.Seats[seat].Peer != s.me:
+			s.leave(e.index)
+		case seat != s.self && peer != now.Seats[seat].Peer &&
+			s.boards.Rows()[seat].Peer == peer && peer != (rdmanet.Peer{}):
+			s.boards.Put(seat, wordRemoved, e.index)
+		}
+	}
+}
+
+// leave halts a server that an entry removed.
+func (s *Server) leave(entry uint64) {
+	s.removed = true
+	s.halt(fmt.Sprintf("entry %d removed it from the group", entry))
+}
+
+// Removed reports whether the server halted because it was removed. Its host can join again as its
+// next incarnation.
+func (s *Server) Removed() bool { return s.removed }
 
 // halt stops the server. Its memory stays.
 func (s *Server) halt(why string) {
@@ -326,15 +432,15 @@ func (s *Server) Status() order.Status {
 	status := order.Status{Epoch: order.Epoch(s.term), Round: s.config.FirstRound +
 		order.Round(s.rounds), Undelivered: int(max(s.tail(), s.applied) - s.applied),
 		Ended: s.ended, Halted: s.halted}
-	for p := range s.config.Peers {
-		if p != s.removed {
-			status.Members = append(status.Members, order.ServerID(p))
+	for _, server := range s.group().Servers() {
+		if int(server) != s.without {
+			status.Members = append(status.Members, server)
 		}
-		if s.missing[p] {
-			status.Suspected = append(status.Suspected, order.ServerID(p))
+		if s.missing[server] {
+			status.Suspected = append(status.Suspected, server)
 		}
-		if s.role == leading && s.behind(p) {
-			status.Awaited = append(status.Awaited, order.ServerID(p))
+		if s.role == leading && s.behind(int(server)) {
+			status.Awaited = append(status.Awaited, server)
 		}
 	}
 	return status
@@ -350,7 +456,7 @@ func (s *Server) Waiting() bool {
 		return false
 	}
 	for origin, b := range s.buffers {
-		if b.Found(s.numbers[origin] + 1) {
+		if s.group().held(origin) && b.Found(s.numbers[origin]+1) {
 			return true
 		}
 	}
@@ -362,9 +468,13 @@ func (s *Server) String() string {
 	text := fmt.Sprintf("%v in term %d, leader %d, log to %d, committed %d, applied %d, sent %d, "+
 		"of which %d A-delivered", s.role, s.term, s.leader, s.tail(), s.commit, s.applied, s.sent,
 		s.numbers[s.self])
+	text += fmt.Sprintf("; %d: %v", s.group().index, s.group().Configuration)
+	if s.recovery != nil {
+		text += fmt.Sprintf("; recovers from %d, step %d", s.recovery.from, s.recovery.step)
+	}
 	if s.role == leading {
 		for p, m := range s.members {
-			if m != nil {
+			if s.linked(p) {
 				text += fmt.Sprintf("; %d: %s, next %d, has %d, applied %d", p,
 					m.Petition.String(), m.next, m.acked, m.applied)
 			}
@@ -380,7 +490,7 @@ func (s *Server) String() string {
 func (s *Server) Close() error {
 	s.closed = true
 	var errs []error
-	for _, region := range s.Regions() {
+	for _, region := range append(s.Regions(), s.view) {
 		errs = append(errs, region.Close())
 	}
 	for _, way := range s.all {

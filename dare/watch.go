@@ -3,6 +3,8 @@ package dare
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // This file is for tests and simulators. It looks into the memory of all servers of a group, which
@@ -19,7 +21,10 @@ type Watch struct {
 type fixedEntry struct{ born, term uint64 }
 
 // pointers are what never goes back at a server.
-type pointers struct{ term, known, written, applied uint64 }
+type pointers struct {
+	term, known, written, applied uint64
+	who                           rdmanet.Peer
+}
 
 // NewWatch returns a watch over a group of the given number of servers.
 func NewWatch(servers int) *Watch {
@@ -31,7 +36,7 @@ func NewWatch(servers int) *Watch {
 // Poll of each server.
 func (w *Watch) Look(servers []*Server, at int) string {
 	s := servers[at]
-	if s.halted != "" {
+	if s.halted != "" || s.recovery != nil {
 		return ""
 	}
 	if broken := w.history(s, at); broken != "" {
@@ -43,8 +48,14 @@ func (w *Watch) Look(servers []*Server, at int) string {
 // history compares a server with what was seen before.
 func (w *Watch) history(s *Server, at int) string {
 	before := w.seen[at]
-	now := pointers{s.term, s.knows(), s.held.Region.Load(logCommit), s.applied}
+	now := pointers{s.term, s.knows(), s.held.Region.Load(logCommit), s.applied, s.me}
 	w.seen[at] = now
+	if before.who != s.me { // it restarted, and has the entries behind a snapshot at most
+		before = pointers{applied: s.applied}
+		if s.from == none {
+			before.applied = 0
+		}
+	}
 	if now.term < before.term || now.known < before.known || now.written < before.written ||
 		now.applied < before.applied {
 		return fmt.Sprintf("I4: at server %d, %+v comes after %+v", at, now, before)
@@ -87,14 +98,14 @@ func Check(servers []*Server) string {
 		}
 	}
 	for i, s := range servers {
-		if s == nil || s.halted != "" || s.closed {
+		if s == nil || s.halted != "" || s.closed || s.recovery != nil {
 			continue
 		}
 		if broken := s.whole(i, servers); broken != "" {
 			return broken
 		}
 		for j, other := range servers[:i] {
-			if other == nil || other.halted != "" {
+			if other == nil || other.halted != "" || other.recovery != nil {
 				continue
 			}
 			if other.role == leading && s.role == leading && other.term == s.term {
@@ -114,6 +125,9 @@ func Check(servers []*Server) string {
 			if known := min(other.knows(), other.tail()); known > s.tail() {
 				return fmt.Sprintf("I3: server %d knows entry %d to be committed, and leader %d "+
 					"of term %d ends at %d", j, known, i, s.term, s.tail())
+			}
+			if broken := s.keeps(j, other); broken != "" {
+				return broken
 			}
 		}
 	}
@@ -145,6 +159,17 @@ func (s *Server) whole(number int, servers []*Server) string {
 		}
 	}
 	return ""
+}
+
+// keeps checks that a leader keeps entries for a server that recovers.
+func (s *Server) keeps(number int, newcomer *Server) string {
+	holder := s.group().Seats[number]
+	if newcomer.recovery == nil || holder.Peer != newcomer.me || s.members[number] == nil ||
+		s.members[number].excluded || s.tail() <= holder.From+uint64(s.layout.slots) {
+		return ""
+	}
+	return fmt.Sprintf("I5: the leader's log ends at %d, and server %d recovers and needs all "+
+		"behind entry %d", s.tail(), number, holder.From)
 }
 
 // knows is known without remembering: a look must not change what it looks at.

@@ -117,7 +117,8 @@ func NewBoards(name string, self, processes, words int) *Boards {
 	return &Boards{name: name, self: self, words: words, rows: make([]*Row, processes)}
 }
 
-// Add gives this process a row on another process's board.
+// Add gives this process a row on another process's board. A zero peer is one that Replace names
+// later.
 func (b *Boards) Add(process int, peer rdmanet.Peer) {
 	b.rows[process] = NewRow(peer, b.name, b.self, b.words)
 }
@@ -129,11 +130,41 @@ func (b *Boards) Expose(host rdmanet.RegionHost) (err error) {
 		return fmt.Errorf("expose the board: %w", err)
 	}
 	for process, row := range b.rows {
-		if row != nil {
+		if row != nil && row.Peer != (rdmanet.Peer{}) {
 			if err := b.Admit(row.Peer); err != nil {
 				return fmt.Errorf("process %d: %w", process, err)
 			}
 		}
+	}
+	return nil
+}
+
+// Replace puts another incarnation in a process's place. What the earlier one wrote into its row on
+// the own board is gone, and nothing that it posted lands any more. This process has put nothing
+// into its row there yet.
+func (b *Boards) Replace(w *Ways, process int, peer rdmanet.Peer) error {
+	row := b.rows[process]
+	if err := b.Dismiss(process); err != nil {
+		return err
+	}
+	for at := range b.words {
+		b.region.Store((process*b.words+at)*Word, 0)
+	}
+	w.Detach(&row.Way)
+	row.Peer, row.Since, row.Tries = peer, 0, 0
+	clear(row.words)
+	clear(row.posted)
+	return b.Admit(peer)
+}
+
+// Dismiss takes the own board from a process. This process's row on that one's board stays.
+func (b *Boards) Dismiss(process int) error {
+	peer := b.rows[process].Peer
+	if peer == (rdmanet.Peer{}) {
+		return nil
+	}
+	if err := b.region.Revoke(peer); err != nil {
+		return fmt.Errorf("revoke the board from process %d: %w", process, err)
 	}
 	return nil
 }

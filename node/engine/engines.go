@@ -165,7 +165,7 @@ const (
 )
 
 // newDARE makes a server of DARE. A log holds several entries for each message in flight, so that a
-// follower that is a little behind stops nobody.
+// follower that is a little behind stops nobody. It has one slot more than LogSlots.
 func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, error) {
 	const slotsAMessage, beats = 4, 8
 	window := max(c.InFlight, 1)
@@ -178,7 +178,7 @@ func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, 
 	s, err := dare.New(dare.Config{
 		Self: c.Self, Peers: peers, Shard: c.Shard, Run: c.Run, FirstRound: c.FirstRound,
 		PayloadMax: c.MaxPayload, MessagesMax: messages, Change: c.Change,
-		LogSlots: max(slots, slotsAMessage*window), Window: window, Timeout: timeout,
+		LogSlots: max(slots, slotsAMessage*window) - 1, Window: window, Timeout: timeout,
 		Beat: timeout / beats, Patience: timeout,
 	}, host)
 	if err != nil {

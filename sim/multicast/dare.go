@@ -45,14 +45,12 @@ const (
 )
 
 // darePlants names the bugs that can be planted, and that seeds show. A leader that rewrites what
-// it finds in order has to end between two of its writes: a story of package dare shows that. And
-// no run ends here.
+// it finds in order has to end between two of its writes: a story of package dare shows that. The
+// group does not change here, and no run ends: the tests of package dare show what goes wrong then.
 func darePlants() []string {
 	var names []string
 	for _, fault := range dare.Faults() {
-		switch fault {
-		case dare.FaultAdjustToCommit, dare.FaultFreezeKeepsLog, dare.FaultAppendsPastEnd:
-		default:
+		if fault != dare.FaultAdjustToCommit && fault < dare.FaultFreezeKeepsLog {
 			names = append(names, fault.String())
 		}
 	}
