@@ -109,23 +109,30 @@ func (f *fleet) poll(i int) {
 // operate makes a leader do the next step to what the operator wants.
 func (f *fleet) operate(s *Server) {
 	c := s.Configuration()
-	var err error
+	var gone []order.ServerID
 	for seat := range c.Seats {
 		switch has, want := c.Seats[seat].Peer, f.want[seat]; {
 		case has == want || seat == int(s.config.Self):
 		case has != (rdmanet.Peer{}) && (seat < f.size || c.Phase == Extended):
-			if err = s.Remove(order.ServerID(seat)); err == nil {
-				f.removals++
-			}
+			gone = append(gone, order.ServerID(seat))
 		case has == (rdmanet.Peer{}) && want != (rdmanet.Peer{}) && c.Phase == Stable:
-			if err = s.Add(order.ServerID(seat), want); err == nil && seat == c.Size {
+			err := s.Add(order.ServerID(seat), want)
+			if err == nil && seat == c.Size {
 				f.extensions++
 			}
+			f.refused(err)
+		}
+	}
+	if len(gone) > 0 {
+		err := s.Remove(gone...)
+		if err == nil {
+			f.removals++
 		}
 		f.refused(err)
 	}
 	if c.Phase == Stable && c.Size > f.size {
-		if err = s.Shrink(f.size); err == nil {
+		err := s.Shrink(f.size)
+		if err == nil {
 			f.shrinks++
 		}
 		f.refused(err)

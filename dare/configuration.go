@@ -50,7 +50,7 @@ type Configuration struct {
 	Size, Next int
 	Seats      []Seat
 
-	// head is the entry up to which no server needed the log any more when this was appended.
+	// head is the entry up to which none of these servers needed the log when this was appended.
 	head uint64
 }
 

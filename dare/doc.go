@@ -138,9 +138,10 @@
 //     the stamp decides which log is more recent. So a new leader needs no room.
 //   - G2. A leader changes the group only when an entry with its own stamp and the configuration in
 //     force are committed. The text asks for a stable configuration only (text 1662).
-//   - G4. The log has one slot more than LogSlots, for the entry that removes servers which keep it
-//     full, or ends the run without one of them. A new leader knows from its own log how far the
-//     others have applied, because the leader that appended its entries found room.
+//   - G4. The log has one slot more than LogSlots, for the configuration without the servers which
+//     keep it full, or for the entry that ends the run without one of them. A new leader knows from
+//     its own log how far the others have applied, because the leader that appended its entries
+//     found room.
 //   - HEAD entries. The leader alone needs to know what is free, and reads it in the members'
 //     memory when slots become few.
 //   - G3. A server that supports a leader gives it the log, whatever it voted. A leader that beats

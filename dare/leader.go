@@ -379,7 +379,7 @@ func (s *Server) floor() uint64 {
 
 // needless returns an entry up to which no server needs a slot, as follows from the own log alone:
 // a leader appends while LogSlots suffice, one more for an entry that takes a server out, and a
-// configuration says itself (G4).
+// configuration says what its servers need (G4).
 func (s *Server) needless() uint64 {
 	tail := s.tail()
 	switch e := s.at(tail); e.kind {

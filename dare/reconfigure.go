@@ -71,11 +71,7 @@ func (s *Server) Remove(servers ...order.ServerID) error {
 	if g.Phase == Extended && !next.held(g.Size) {
 		next.Phase, next.Next = Stable, g.Size
 	}
-	// The entry that frees a full log has a slot of its own (G4).
-	if s.used() == uint64(s.config.LogSlots) && !s.frees(&next) {
-		return fmt.Errorf("%w: other servers keep the log full", ErrUnsettled)
-	}
-	return s.configure(next, s.config.LogSlots+1)
+	return s.configure(next)
 }
 
 // frees reports whether a configuration's servers need less of the log than those of the one in
@@ -84,9 +80,9 @@ func (s *Server) frees(next *Configuration) bool {
 	return s.needed(next) > s.needed(&s.group().Configuration)
 }
 
-// Add adds a server, whose incarnation no earlier configuration had, in a free seat. If the group
-// is full, the first seat behind it extends it: the server recovers, then the group grows, and the
-// leader goes through these phases by itself. The server is made with Config.Joins.
+// Add adds a server, whose incarnation no earlier configuration had, in a free seat. The first seat
+// behind the group extends it: the server recovers, then the group grows, and the leader goes
+// through these phases by itself. The server is made with Config.Joins.
 func (s *Server) Add(server order.ServerID, peer rdmanet.Peer) error {
 	if err := s.begins(); err != nil {
 		return err
@@ -95,8 +91,7 @@ func (s *Server) Add(server order.ServerID, peer rdmanet.Peer) error {
 	switch {
 	case g.Phase != Stable:
 		return fmt.Errorf("%w: the group is being resized", ErrUnsettled)
-	case seat >= len(g.Seats) || seat > g.Size || g.held(seat) || seat == g.Size &&
-		len(g.Servers()) < g.Size:
+	case seat >= len(g.Seats) || seat > g.Size || g.held(seat):
 		return fmt.Errorf("%w: seat %d of %v is not the next free one", ErrSeat, server,
 			g.Configuration)
 	case peer == (rdmanet.Peer{}) || len(peer.ID) > peerIDMax || slices.ContainsFunc(g.Seats,
@@ -107,7 +102,14 @@ func (s *Server) Add(server order.ServerID, peer rdmanet.Peer) error {
 	if seat == g.Size {
 		next.Phase, next.Next = Extended, g.Size+1
 	}
-	return s.configure(next, s.config.LogSlots)
+	// A group that grows while a seat is free needs a majority of its new size.
+	if grown := next; grown.Phase == Extended {
+		if grown.Phase = Transitional; !grown.most(func(int) bool { return true }) {
+			return fmt.Errorf("%w: %d servers are no majority of %d", ErrSeat,
+				len(grown.Servers()), grown.Next)
+		}
+	}
+	return s.configure(next)
 }
 
 // Shrink makes the group smaller. The servers in its last seats leave. If the leader is one of
@@ -125,16 +127,17 @@ func (s *Server) Shrink(size int) error {
 	case size < 1 || size >= g.Size || !next.most(func(int) bool { return true }):
 		return fmt.Errorf("%w: %d seats of %v", ErrSeat, size, g.Configuration)
 	}
-	return s.configure(next, s.config.LogSlots)
+	return s.configure(next)
 }
 
-// configure appends a configuration, which is in force from here on, if the log has that many
-// slots.
-func (s *Server) configure(next Configuration, slots int) error {
-	if s.used() >= uint64(slots) {
+// configure appends a configuration, which is in force from here on. One that frees a full log has
+// a slot of its own (G4).
+func (s *Server) configure(next Configuration) error {
+	used, slots := s.used(), uint64(s.config.LogSlots)
+	if used > slots || used == slots && !s.frees(&next) {
 		return fmt.Errorf("%w: the log is full", ErrUnsettled)
 	}
-	next.head = s.floor()
+	next.head = s.needed(&next)
 	b := appendConfiguration(nil, &next)
 	s.put(entry{s.tail() + 1, s.term, s.term, kindConfig, len(b)}, b)
 	s.config.note("appends configuration %d: %v", s.tail(), next)
@@ -166,5 +169,5 @@ func (s *Server) proceed() bool {
 			next = next.with(seat, Seat{})
 		}
 	}
-	return s.configure(next, s.config.LogSlots) == nil
+	return s.configure(next) == nil
 }
