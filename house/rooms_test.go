@@ -150,8 +150,8 @@ var rooms = []room{
 		pure:   true,
 	},
 	{folder: "dare",
-		purpose: "DARE: a leader's log in the memory of its followers, elections and heartbeats " +
-			"by one-sided access",
+		purpose: "DARE: a leader's log in the memory of its followers, elections, heartbeats, " +
+			"servers that come, go and recover, by one-sided access",
 		imports: []string{"order", "rdmanet", "protected"},
 		// Durations.
 		except: []string{"time"},

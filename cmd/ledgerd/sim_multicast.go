@@ -102,6 +102,13 @@ has one group, of 1 to 5. The faults are:
   overwhelm  a group loses more than it tolerates: nothing needs to be
              delivered any more, but all deliveries have to be right
 
+and, with engine dare, whose group changes:
+
+  restart      a replica ends, and starts again with empty memory: it has to be
+               removed and added, and to recover from another
+  reconfigure  the group gets smaller: its last replica leaves, for good, or
+               until it starts again and the group grows by it
+
 Then the faults end, and everything that is due has to be delivered everywhere.
 The run fails if
 

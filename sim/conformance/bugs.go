@@ -180,8 +180,8 @@ type multicastBug struct {
 var multicastBugs = map[string][]multicastBug{
 	multicast.EngineDARE: {
 		{multicast.Invariant, "tail-before-entries", 1},
-		{order.Validity, "late-never-granted", 3},
-		{order.Agreement, "late-never-granted", 63},
+		{order.Validity, "late-never-granted", 2},
+		{order.Agreement, "late-never-granted", 16},
 	},
 	multicast.EngineTRAM: {
 		{order.Validity, "slot-reused-early", 7},

@@ -37,6 +37,9 @@ func multicastParts() []part {
 			p.bugs[bug.property] = bug.of(engine.Name)
 		}
 		for _, name := range append([]string{"none"}, multicast.FaultNames()...) {
+			if faults, err := multicast.ParseFaults(name); err == nil && !engine.Takes(faults) {
+				continue // groups of the engine do not change
+			}
 			p.columns = append(p.columns, multicastColumn(engine.Name, name))
 		}
 		p.columns = append(p.columns, multicastColumn(engine.Name, "all"))

@@ -12,6 +12,9 @@ import (
 // drawFaults draws the faults, within what each group tolerates. Crashes and permanent hangs count
 // against it.
 func (p *plan) drawFaults(options Options) {
+	if engine, err := engineOf(options.Engine, ""); err != nil || !engine.Changes {
+		options.Faults &^= faultsOfChange
+	}
 	if options.Faults == 0 {
 		return
 	}
@@ -61,7 +64,7 @@ func (p *plan) drawFaults(options Options) {
 }
 
 // faultWeights are the relative frequencies of the kinds of fault, in the order of the bits.
-var faultWeights = []int{12, 4, 9, 6, 5, 3, 1}
+var faultWeights = []int{12, 4, 9, 6, 5, 3, 1, 12, 8}
 
 // drawKind draws one of the allowed kinds of fault.
 func drawKind(random *rand.Rand, allowed Faults) Faults {
@@ -149,6 +152,22 @@ func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int,
 		}
 	case FaultOverwhelm:
 		return len(members) > 1
+	case FaultRestart, FaultReconfigure:
+		if !spare || taken[f.victim] {
+			return false
+		}
+		gone[group]++
+		f.span = between(random, 20*time.Microsecond, 3*time.Millisecond)
+		switch {
+		case kind == FaultReconfigure: // the victim is the last one
+			if random.IntN(3) == 0 {
+				f.span = 0
+			}
+		case random.IntN(2) == 0:
+			f.leads = true
+		default:
+			taken[f.victim] = true
+		}
 	}
 	return true
 }
@@ -220,6 +239,10 @@ func (f fault) String() string {
 		what = fmt.Sprintf("%s hangs %s", who, span)
 	case FaultOverwhelm:
 		what = fmt.Sprintf("most of group %d crashes", f.victim.Group)
+	case FaultRestart:
+		what = fmt.Sprintf("%s is down %s, and forgets everything,", who, span)
+	case FaultReconfigure:
+		what = fmt.Sprintf("the last of group %d leaves it %s", f.victim.Group, span)
 	}
 	return fmt.Sprintf("fault %d: %s %s", f.number, what, when)
 }

@@ -15,11 +15,21 @@ import (
 // dareServers is DARE: one group whose servers order all messages. A client hands its message to
 // every server. One of them A-broadcasts it, and the others do so after a while if it was not
 // A-delivered. Whichever copy comes first is A-delivered.
+//
+// A replica that starts again takes over the messages that another one's user A-delivered. They are
+// those of its earlier life, and more: both lives together A-deliver each message once.
 type dareServers struct {
 	world   *World
+	config  dare.Config
 	servers []*dareServer
+	operator
 	// watch judges the logs in a run. In a search, which goes back in time, it is nil.
 	watch *dare.Watch
+	// known are the messages that were A-delivered, told those of each replica in all its lives,
+	// and rounds how many rounds some server A-delivered. They are the frame's, for its judgement.
+	known  map[order.MessageID]order.Multicast
+	told   [][]order.MessageID
+	rounds order.Round
 }
 
 // dareServer is a server, with what clients handed to it.
@@ -28,6 +38,8 @@ type dareServer struct {
 	waiting   []dareMessage // in the order of arrival, and not A-delivered
 	delivered []order.MessageID
 	worked    time.Duration // for the detector of lost servers, as in tramReplicas
+	round     order.Round   // the next one, 0 before a server that joins knows it
+	read      dareRead
 }
 
 // dareMessage is a message that a server has from a client.
@@ -44,13 +56,17 @@ const (
 	dareTakesOver = 3 * time.Millisecond
 )
 
-// darePlants names the bugs that can be planted, and that seeds show. A leader that rewrites what
-// it finds in order has to end between two of its writes: a story of package dare shows that. The
-// group does not change here, and no run ends: the tests of package dare show what goes wrong then.
+// darePlants names the bugs that can be planted, and that seeds show. Tests of package dare show
+// the others: a leader that rewrites what it finds in order has to end between two of its writes, a
+// server that never learns of another has to be the only one that a majority lacks, and a leader
+// that counts itself in a smaller group needs a bare majority of it. And no run ends here.
 func darePlants() []string {
 	var names []string
 	for _, fault := range dare.Faults() {
-		if fault != dare.FaultAdjustToCommit && fault < dare.FaultFreezeKeepsLog {
+		switch fault {
+		case dare.FaultAdjustToCommit, dare.FaultLateNeverLearns, dare.FaultLeaderCountsItself,
+			dare.FaultFreezeKeepsLog, dare.FaultAppendsPastEnd:
+		default:
 			names = append(names, fault.String())
 		}
 	}
@@ -60,7 +76,8 @@ func darePlants() []string {
 func newDARE(world *World, plant string) (Form, error) {
 	d := world.Deployment()
 	members := d.Members(0)
-	f := &dareServers{world: world}
+	f := &dareServers{world: world, known: map[order.MessageID]order.Multicast{},
+		told: make([][]order.MessageID, len(members)), rounds: 1}
 	if !world.searched() {
 		f.watch = dare.NewWatch(len(members))
 	}
@@ -80,23 +97,36 @@ func newDARE(world *World, plant string) (Form, error) {
 		config.Peers = append(config.Peers,
 			rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()})
 	}
+	f.config = config
+	f.operator = operator{slices.Clone(config.Peers), len(members), d.Slots%2 == 0,
+		make([]bool, len(members))}
 	for _, member := range members {
-		host, err := world.Host(member)
+		server, err := f.make(member)
 		if err != nil {
 			return nil, err
 		}
-		own := config
-		own.Self = member.Server
-		own.Note = func(format string, arguments ...any) {
-			world.Note(member, format, arguments...)
-		}
-		server, err := dare.New(own, host)
-		if err != nil {
-			return nil, fmt.Errorf("make server %d: %w", member.Server, err)
-		}
-		f.servers = append(f.servers, &dareServer{Server: server})
+		f.servers = append(f.servers, &dareServer{Server: server, round: config.FirstRound})
 	}
 	return f, nil
+}
+
+// make makes a server on its host.
+func (f *dareServers) make(member order.Replica) (*dare.Server, error) {
+	host, err := f.world.Host(member)
+	if err != nil {
+		return nil, err
+	}
+	own := f.config
+	own.Self = member.Server
+	own.Peers = slices.Clone(f.config.Peers)
+	own.Note = func(format string, arguments ...any) {
+		f.world.Note(member, format, arguments...)
+	}
+	server, err := dare.New(own, host)
+	if err != nil {
+		return nil, fmt.Errorf("make server %d: %w", member.Server, err)
+	}
+	return server, nil
 }
 
 // Submit hands a message to all servers.
@@ -130,7 +160,7 @@ func (f *dareServers) Poll(at order.Replica) {
 	s, now := f.servers[at.Server], f.world.Now()
 	s.worked = now
 	for other, o := range f.servers {
-		if now-o.worked > goneAfter {
+		if now-o.worked > goneAfter && !f.lost(other) {
 			s.Exclude(order.ServerID(other))
 		}
 	}
@@ -138,12 +168,22 @@ func (f *dareServers) Poll(at order.Replica) {
 	s.broadcast(int(at.Server), len(f.servers), now)
 	s.Server.Poll(now)
 	attachWanted(host, s)
+	f.join(at)
 	for _, delivery := range s.Deliveries() {
+		if delivery.Round < s.round {
+			continue // it is in what the replica took over
+		}
 		for _, message := range delivery.Messages {
 			if len(message.Payload) > 0 {
 				f.deliver(at, message.Payload)
 			}
 		}
+		s.round = delivery.Round + 1
+		f.rounds = max(f.rounds, s.round)
+	}
+	if !f.world.searched() {
+		f.operate(s.Server)
+		f.asks(at)
 	}
 	f.look(int(at.Server))
 }
@@ -200,7 +240,12 @@ func (f *dareServers) deliver(at order.Replica, payload []byte) {
 		}
 	}
 	s.waiting = kept
-	f.world.Deliver(at, m)
+	if f.world.searched() {
+		f.world.Deliver(at, m)
+		return
+	}
+	f.known[m.ID] = m
+	f.tell(at, len(s.delivered)-1)
 }
 
 // look judges the logs of the servers whose hosts have not ended.
@@ -217,7 +262,8 @@ func (f *dareServers) look(at int) {
 	} else {
 		broken = dare.Check(live)
 	}
-	if halted := f.servers[at].Halted(); broken == "" && halted != "" {
+	halted := f.servers[at].Halted()
+	if broken == "" && halted != "" && !f.servers[at].Removed() {
 		broken = fmt.Sprintf("server %d halts: %s", at, halted)
 	}
 	if broken != "" {

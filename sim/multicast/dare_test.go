@@ -3,7 +3,10 @@ package multicast
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/dare"
 )
 
 // TestPlantedBugsOfDAREAreCaught checks that each bug that can be planted in DARE breaks a property
@@ -14,13 +17,54 @@ func TestPlantedBugsOfDAREAreCaught(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the seeds take some seconds, and race with nobody")
 	}
+	// Some show sooner if fewer kinds of fault happen.
+	kinds := map[string]Faults{
+		dare.FaultCommitsOldTerms.String():  FaultsAll &^ faultsOfChange,
+		dare.FaultReadWithoutCheck.String(): FaultPartition,
+	}
 	for _, plant := range darePlants() {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
-			_, result := firstFailure(t, Options{Engine: EngineDARE, Plant: plant,
-				Faults: FaultsAll}, "", 1000)
+			options := Options{Engine: EngineDARE, Plant: plant, Faults: FaultsAll}
+			if faults := kinds[plant]; faults != 0 {
+				options.Faults = faults
+			}
+			_, result := firstFailure(t, options, "", 1000)
 			t.Logf("seed %d breaks %s", result.Seed, result.Violations[0].Property)
 		})
+	}
+}
+
+// TestReplicasOfDAREStartAgain checks that replicas that start again, and those that leave and come
+// back, A-deliver everything, and that their leaders answer read requests.
+func TestReplicasOfDAREStartAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		faults Faults
+		event  string
+	}{{FaultRestart, "starts again"}, {FaultReconfigure, "takes over"}} {
+		took, seeds := 0, share(300)
+		for seed := range uint64(seeds) {
+			var text strings.Builder
+			result, err := Run(Options{Engine: EngineDARE, Replicas: 5, Seed: seed,
+				Faults: c.faults, Trace: &text})
+			if err != nil || len(result.Violations) > 0 {
+				t.Fatalf("seed %d: %v, %v", seed, result.Violations, err)
+			}
+			if strings.Contains(text.String(), c.event) &&
+				strings.Contains(text.String(), "recovered, with entries") {
+				took++
+			}
+		}
+		if took < seeds/10 {
+			t.Errorf("faults %v: %d of %d seeds have a replica that recovers", c.faults, took,
+				seeds)
+		}
+		t.Logf("faults %v: %d of %d seeds", c.faults, took, seeds)
+	}
+	_, err := Run(Options{Engine: EngineTRAM, Faults: FaultRestart | FaultCrash})
+	if !errors.Is(err, ErrOptions) {
+		t.Errorf("replicas of an engine whose groups do not change start again: %v", err)
 	}
 }
 

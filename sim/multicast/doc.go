@@ -43,6 +43,11 @@
 //	           and land afterwards
 //	overwhelm  a group loses more replicas than it tolerates
 //
+// Two more kinds are for engines whose groups change (Changer):
+//
+//	restart      a replica ends, and starts again as its next incarnation with empty memory
+//	reconfigure  a group's last replica leaves it, for good or until it starts again and joins
+//
 // Whatever the faults, writes are torn, operations and letters take times of their own, and some
 // processes are slow.
 //

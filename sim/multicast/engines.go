@@ -13,7 +13,8 @@ var engines = []Engine{
 	{Name: EngineLeaderless, New: newLeaderless, Plants: leaderlessPlants,
 		Story: "a log a group, without leaders, and streams down the tree"},
 	{Name: EngineDARE, New: newDARE, Plants: darePlants(), OneGroup: true,
-		Story: "one group, with a leader's log in the memory of its followers"},
+		Changes: true,
+		Story:   "one group, with a leader's log in the memory of its followers"},
 	{Name: EngineSequencer, New: newSequencer, Plants: sequencerPlants,
 		Story: "one log for all groups: the frame's own, for its tests"},
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Faults is a set of kinds of fault that a run may have.
-type Faults uint8
+type Faults uint16
 
 // The kinds of fault.
 const (
@@ -32,7 +32,16 @@ const (
 	FaultPartition
 	// FaultOverwhelm ends more replicas of a group than it tolerates. Then only safety is judged.
 	FaultOverwhelm
+	// FaultRestart ends a replica and starts it again after a while, as its next incarnation with
+	// empty memory. It counts as one that its group lost.
+	FaultRestart
+	// FaultReconfigure makes a group smaller: its last replica leaves, for good, or until it starts
+	// again after a while and joins. It counts as one that its group lost.
+	FaultReconfigure
 	faultsEnd
+
+	// faultsOfChange are the kinds that only an engine has whose groups change.
+	faultsOfChange = FaultRestart | FaultReconfigure
 
 	// FaultsAll is every kind.
 	FaultsAll = faultsEnd - 1
@@ -40,7 +49,7 @@ const (
 
 // faultNames are the names on the command line, in the order of the bits.
 var faultNames = faults.Names[Faults]{"crash", "client", "suspect", "slow", "hang",
-	"partition", "overwhelm"}
+	"partition", "overwhelm", "restart", "reconfigure"}
 
 // FaultNames lists the kinds of fault as ParseFaults reads them.
 func FaultNames() []string { return slices.Clone(faultNames) }

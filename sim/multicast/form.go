@@ -60,6 +60,16 @@ type Completer interface {
 	AppendOperation(state []byte, at order.Replica, tag uint64) []byte
 }
 
+// Changer is a Form whose groups change while they run. Searches do not change them.
+type Changer interface {
+	Form
+	// Restart tells the form that a replica's host, which had ended, has started again as its next
+	// incarnation. The replica has to join its group anew, and has forgotten everything.
+	Restart(at order.Replica) error
+	// Resize tells the form that a group has from now on so many replicas: its first ones.
+	Resize(group order.GroupID, size int)
+}
+
 // Maker makes a form in a world: it starts the hosts that it needs, exposes and grants regions, and
 // attaches. plant is "" or one of Engine.Plants.
 type Maker func(world *World, plant string) (Form, error)
@@ -75,6 +85,14 @@ type Engine struct {
 	// OneGroup says that the form is atomic broadcast: it has one group, of a size that the seed
 	// draws in its own way.
 	OneGroup bool
+	// Changes says that its groups change while they run: the form is a Changer.
+	Changes bool
+}
+
+// Takes reports whether the engine can have faults of these kinds. FaultsAll
+// stands for all that it can have.
+func (e *Engine) Takes(faults Faults) bool {
+	return e.Changes || faults == FaultsAll || faults&faultsOfChange == 0
 }
 
 // Errors of the frame.

@@ -147,8 +147,9 @@ func TestSameSeedSameTrace(t *testing.T) {
 func TestSeedsDrawEverything(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	for seed := range uint64(3000) {
-		p := draw(Options{Seed: seed, Faults: FaultsAll})
+	for number := range uint64(6000) {
+		seed, engine := number/2, []string{EngineTRAM, EngineDARE}[number%2]
+		p := draw(Options{Engine: engine, Seed: seed, Faults: FaultsAll})
 		seen[fmt.Sprintf("%d groups", p.deployment.Groups())]++
 		shape, _, _ := strings.Cut(p.shape, " ")
 		seen[shape]++
@@ -171,7 +172,8 @@ func TestSeedsDrawEverything(t *testing.T) {
 		gone := make([]int, p.deployment.Groups())
 		for _, f := range p.faults {
 			seen[f.kind.String()]++
-			if f.kind == FaultCrash || f.kind == FaultHang && f.span == 0 {
+			if f.kind == FaultCrash || f.kind == FaultHang && f.span == 0 ||
+				f.kind&faultsOfChange != 0 {
 				gone[f.victim.Group]++
 			}
 		}

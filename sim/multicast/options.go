@@ -63,6 +63,10 @@ func (o *Options) Validate() error {
 	if err == nil && engine.OneGroup && o.Groups > 1 {
 		return fmt.Errorf("%w: %s has one group, not %d", ErrOptions, o.Engine, o.Groups)
 	}
+	if err == nil && !engine.Takes(o.Faults) {
+		return fmt.Errorf("%w: groups of %s do not change, so it has no faults %v", ErrOptions,
+			o.Engine, o.Faults&faultsOfChange)
+	}
 	return err
 }
 

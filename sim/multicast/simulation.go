@@ -46,6 +46,11 @@ type simulation struct {
 	armed    []*armed
 	striking []fault
 
+	// sizes are the numbers of replicas that the groups should have. asleep says which processes
+	// are not polled any more until they start again.
+	sizes  []int
+	asleep []bool
+
 	// wires are the cut wires.
 	wires        [][2]order.Replica
 	lastDelivery time.Duration
@@ -95,6 +100,7 @@ func Run(options Options) (Result, error) {
 	defer s.stage.network.Close()
 	s.world.stage, s.world.delivered, s.world.noted = s.stage, s.delivers, s.steps
 	s.world.broke = s.breaks
+	s.sizes, s.asleep = slices.Clone(deployment.Sizes), make([]bool, len(s.world.processes))
 	s.world.trace.Say(0, "%v", &s.plan)
 	if s.form, err = maker(s.world, options.Plant); err != nil {
 		return Result{}, fmt.Errorf("make %s: %w", options.Engine, err)
@@ -151,6 +157,7 @@ func (s *simulation) play() {
 func (s *simulation) poll(number int) {
 	p := &s.world.processes[number]
 	if p.crashed {
+		s.asleep[number] = true
 		return
 	}
 	if !p.hangs {

@@ -1,6 +1,7 @@
 package multicast
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,7 +18,12 @@ func (s *simulation) strike(f fault) {
 	if f.leads {
 		victim.Server = s.oracle.leader(victim.Group)
 	}
-	if s.gone(victim) && f.kind != FaultOverwhelm && f.kind != FaultSuspect {
+	if f.kind == FaultReconfigure {
+		if s.sizes[victim.Group] == 1 {
+			return
+		}
+		victim.Server = order.ServerID(s.sizes[victim.Group] - 1)
+	} else if s.gone(victim) && f.kind != FaultOverwhelm && f.kind != FaultSuspect {
 		return
 	}
 	s.result.Faults++
@@ -35,6 +41,11 @@ func (s *simulation) strike(f fault) {
 		s.cut(victim, f.others, f.span)
 	case FaultHang:
 		s.hang(victim, f.span)
+	case FaultRestart:
+		s.goDown(victim)
+		s.stage.network.After(f.span, func() { s.restart(victim) })
+	case FaultReconfigure:
+		s.resize(victim, f.span)
 	case FaultOverwhelm:
 		s.result.Overwhelmed = true
 		members := s.plan.deployment.Members(victim.Group)
@@ -53,6 +64,61 @@ func (s *simulation) crash(victim order.Replica) {
 	s.world.trace.Say(s.world.Now(), "%v is gone", victim)
 	s.leave(victim)
 	s.stage.crash(s.world.number(victim), PeerOf(victim), len(s.world.processes)+len(s.world.logs))
+}
+
+// goDown ends a replica's host, which starts again later. What it sent last may get lost.
+func (s *simulation) goDown(victim order.Replica) {
+	p := &s.world.processes[s.world.number(victim)]
+	p.crashed, p.letters = true, nil
+	s.world.trace.Say(s.world.Now(), "%v is down", victim)
+	s.stage.crash(s.world.number(victim), PeerOf(victim), len(s.world.processes)+len(s.world.logs))
+}
+
+// restart starts a replica again as its next incarnation, unless it crashed meanwhile.
+func (s *simulation) restart(victim order.Replica) {
+	number := s.world.number(victim)
+	if s.gone(victim) || !s.world.processes[number].crashed {
+		return
+	}
+	p := &s.world.processes[number]
+	p.host, p.crashed, p.hangs = nil, false, false
+	s.world.trace.Say(s.world.Now(), "%v starts again", victim)
+	s.guard(victim, "panics", func() {
+		if err := s.form.(Changer).Restart(victim); err != nil {
+			s.breaks(Contract, fmt.Sprintf("%v does not start again: %v", victim, err))
+		}
+	})
+	if s.asleep[number] {
+		s.asleep[number] = false
+		s.poll(number)
+	}
+}
+
+// resize makes a group smaller by its last replica, for a span or, if that is 0, for good.
+func (s *simulation) resize(last order.Replica, span time.Duration) {
+	group, changer := last.Group, s.form.(Changer)
+	s.sizes[group]--
+	s.guard(last, "panics", func() { changer.Resize(group, s.sizes[group]) })
+	if s.gone(last) {
+		return
+	}
+	if span == 0 {
+		s.leave(last)
+		return
+	}
+	s.stage.network.After(span, func() {
+		switch {
+		case s.gone(last):
+			return
+		case s.sizes[group] != int(last.Server): // only the next one behind the last comes back
+			s.leave(last)
+			return
+		}
+		s.goDown(last)
+		s.restart(last)
+		s.sizes[group]++
+		s.guard(last, "panics", func() { changer.Resize(group, s.sizes[group]) })
+	})
 }
 
 // leave counts a process as failed.
@@ -242,7 +308,7 @@ func (o *oracle) doubt(s *simulation, hanging order.Replica) {
 func (o *oracle) choose(s *simulation, group order.GroupID) order.ServerID {
 	fit := slices.DeleteFunc(s.plan.deployment.Members(group), func(r order.Replica) bool {
 		p := &s.world.processes[s.world.number(r)]
-		return p.crashed || p.hangs
+		return p.crashed || p.hangs || s.gone(r)
 	})
 	if len(fit) == 0 {
 		return 0
