@@ -25,7 +25,7 @@ type member struct {
 	applied uint64 // the server applied all up to here, as far as this one knows
 	lookAt  time.Duration
 	left    bool // it needs entries that no slot holds any more
-	// asks and confirms: its term was asked for, and is not higher.
+	// asks and confirms: its term was asked for in this check, and is not higher.
 	asks, confirms bool
 	// excluded says that slots do not wait for it.
 	excluded bool
@@ -256,7 +256,7 @@ func (s *Server) memberCompleted(m *member, p protected.Post, err error) {
 			s.advance(m.Word())
 			return
 		}
-		m.confirms = true
+		m.confirms = m.asks // a read of an earlier check says nothing about this one
 	case postMeasure, postCopy: // of a recovery that is over
 	}
 }
