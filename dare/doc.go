@@ -144,6 +144,8 @@
 //     found room.
 //   - HEAD entries. The leader alone needs to know what is free, and reads it in the members'
 //     memory when slots become few.
+//   - A server that refuses its vote does not wait any longer for its own turn: it may be the only
+//     one that can win.
 //   - G3. A server that supports a leader gives it the log, whatever it voted. A leader that beats
 //     and cannot commit steps down.
 //   - G5. Access is granted to incarnations. A server that restarted is no member before an entry

@@ -217,12 +217,17 @@ func (s *Server) consider() bool {
 	if best == none {
 		return false
 	}
+	deadline := s.deadline
 	s.advance(term)
 	ownIndex, ownStamp := s.last()
 	if (stamp < ownStamp || stamp == ownStamp && index < ownIndex) &&
 		s.config.Fault != FaultVoteWithoutCheck {
 		s.config.note("does not vote for %d in term %d: entry %d of term %d is more recent", best,
 			term, ownIndex, ownStamp)
+		// Candidates that cannot win must not keep this one from its turn.
+		if s.config.Fault != FaultRefusalWaits {
+			s.deadline = min(s.deadline, deadline)
+		}
 		return true
 	}
 	s.role, s.candidate = voting, best

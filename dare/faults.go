@@ -40,6 +40,9 @@ const (
 	FaultFreezeKeepsLog
 	// FaultAppendsPastEnd makes a leader append entries behind the one that ends the run.
 	FaultAppendsPastEnd
+	// FaultRefusalWaits starts a server's wait anew when it refuses its vote. Candidates that
+	// cannot win then keep it from its turn.
+	FaultRefusalWaits
 	// FaultConfigWithoutCommit begins a reconfiguration before the leader's own entry and the last
 	// configuration are committed, as in [Poke19, section 4.3.4] (G2).
 	FaultConfigWithoutCommit
@@ -62,10 +65,10 @@ const (
 )
 
 // faultNames are the names on a command line.
-var faultNames = [faultEnd]string{"none", "commits-old-terms", "late-never-granted", "no-reserve",
-	"beat-is-term", "commit-goes-back", "adjust-to-commit", "vote-without-check",
+var faultNames = [faultEnd]string{"none", "commits-old-terms", "late-never-granted",
+	"no-reserve", "beat-is-term", "commit-goes-back", "adjust-to-commit", "vote-without-check",
 	"tail-before-entries", "pruned-early", "zombie-counted-as-vote", "log-kept", "freeze-keeps-log",
-	"appends-past-end", "config-without-commit", "config-late", "restarted-votes",
+	"appends-past-end", "refusal-waits", "config-without-commit", "config-late", "restarted-votes",
 	"pruned-under-newcomer", "leader-counts-itself", "late-never-learns", "read-without-check"}
 
 // String returns the fault's name as used on a command line.

@@ -137,6 +137,42 @@ func TestEntriesThatAreTheSameStay(t *testing.T) {
 	}
 }
 
+// TestCandidatesThatCannotWin leaves servers 0 and 2 of three. Only server 2 has the last entry, so
+// only it can lead, and it has learned to wait longer than server 0 does.
+func TestCandidatesThatCannotWin(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultRefusalWaits} {
+		g := newGroup(t, 1, 3, func(c *Config) {
+			c.Fault = fault
+			c.Timeout = 100 * time.Microsecond
+		})
+		last := g.servers[2]
+		last.Campaign()
+		if !g.work(last.Leading, 0, 1, 2) {
+			t.Fatalf("%v: server 2 does not lead: %v", fault, last)
+		}
+		g.network.Cut(g.hosts[0].ID(), g.hosts[2].ID())
+		g.network.Cut(g.hosts[1].ID(), g.hosts[2].ID())
+		if err := last.Broadcast([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		g.work(func() bool { return last.tail() == 1 }, 2)
+		g.down[1] = true
+		g.network.Crash(g.hosts[1].ID())
+		last.advance(last.term)
+		last.timeout *= 8
+		last.deadline = g.network.Now() + 2*last.timeout
+		quiet := g.network.Now() + time.Millisecond
+		g.work(func() bool { return g.network.Now() > quiet }, 0)
+		g.network.Mend(g.hosts[0].ID(), g.hosts[2].ID())
+		led := g.work(func() bool { return last.applied == 1 && g.servers[0].applied == 1 }, 0, 2)
+		if led != (fault == FaultNone) || g.broken != "" {
+			t.Errorf("%v: x is A-delivered: %v, %s: %v, %v", fault, led, g.broken, g.servers[0],
+				last)
+		}
+	}
+}
+
 // TestAWrongExclusion excludes a server that works and is cut off. The others go on, and do not
 // halt when it comes back. It catches up, or halts because it was left behind.
 func TestAWrongExclusion(t *testing.T) {
