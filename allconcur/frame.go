@@ -7,14 +7,17 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
+// errHeader is made once: a node asks of each frame which engine has it.
+var errHeader = fmt.Errorf("%w: no header of version %d or %d", order.ErrFrame, frameVersion,
+	promptVersion)
+
 // FrameGeneration returns the generation of a frame without examining the rest of it. A driver
 // needs it to keep the frames of a generation that has yet to start here. An error wraps
 // order.ErrFrame. No error does not mean that the frame is well formed.
 func FrameGeneration(frame []byte) (uint64, error) {
 	if len(frame) < failureFrameSize || frame[0] != frameVersion && frame[0] != promptVersion ||
 		frame[1] == 0 { // the second byte of another engine's frames
-		return 0, fmt.Errorf("%w: %d bytes without a header of version %d or %d", order.ErrFrame,
-			len(frame), frameVersion, promptVersion)
+		return 0, errHeader
 	}
 	return binary.LittleEndian.Uint64(frame[8:]), nil
 }

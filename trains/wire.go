@@ -111,14 +111,16 @@ func FrameSizeMax(servers, maxPayload int) int {
 	return houseTrainSize + servers*(wagonHeaderSize+maxPayload)
 }
 
+// errHeader is made once: a node asks of each frame which engine has it.
+var errHeader = fmt.Errorf("%w: no header of a ring's frame", order.ErrFrame)
+
 // FrameGeneration returns the generation of a frame in the house's layout without examining the
 // rest of it. A driver needs it to keep the frames of a generation that has yet to start here. An
 // error wraps order.ErrFrame. No error does not mean that the frame is well formed.
 func FrameGeneration(frame []byte) (uint64, error) {
 	if len(frame) < houseWakeSize || frame[0] < byte(kindTrain) || frame[0] > byte(kindWagon) ||
 		frame[1] != 0 {
-		return 0, fmt.Errorf("%w: %d bytes without the header of a train", order.ErrFrame,
-			len(frame))
+		return 0, errHeader
 	}
 	return binary.LittleEndian.Uint64(frame[2:]), nil
 }

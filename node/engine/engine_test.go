@@ -95,6 +95,38 @@ func deliver(t *testing.T, row Engine, servers []order.Broadcaster) (delivered i
 	return delivered
 }
 
+// TestReadersOfFramesAllocateNothing: whatever engine a frame is of, and if it is of none, to find
+// out which one allocates nothing.
+func TestReadersOfFramesAllocateNothing(t *testing.T) {
+	frames := [][]byte{nil, make([]byte, 64)}
+	for _, row := range All().With(Engine.TakesFrames) {
+		reliable, err := digraph.Complete(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := row.New(Config{Servers: 3, Shard: 3, Self: 2, Reliable: reliable, Run: 7,
+			FirstRound: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.CanBroadcast() {
+			if err := e.Broadcast([]byte("payload")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		frames = append(frames, e.Ready().Sends[0].Frame)
+	}
+	read := func(Message) {}
+	if allocations := testing.AllocsPerRun(100, func() {
+		for _, frame := range frames {
+			_, _ = FrameRun(frame)
+			FrameMessages(frame, read)
+		}
+	}); allocations != 0 {
+		t.Errorf("%v allocations for %d frames", allocations, len(frames))
+	}
+}
+
 // messagesIn counts the messages in a frame. Readers of frames read them from the frame alone.
 func messagesIn(t *testing.T, row Engine, frame []byte) (count int) {
 	t.Helper()
