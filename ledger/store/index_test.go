@@ -93,19 +93,11 @@ func TestIndexFindsEveryID(t *testing.T) {
 		}
 	}
 	looking.Wait()
-	// At most 40 layers of three kinds, of which 3 are merged at each level. A layer takes the
-	// merge that was made before it, so merges may be behind after the last block.
-	merged := func() bool {
-		runs := s.runs.list()
-		return len(runs) <= 36 &&
-			slices.ContainsFunc(runs, func(r *run) bool { return r.level >= 1 })
-	}
-	for more := 0; !merged(); more++ {
-		if more == 20 {
-			t.Fatalf("%d runs", len(s.runs.list()))
-		}
-		b.apply(t, s, 1)
-		awaitMerge(t, s)
+	// A layer takes at most one merge, and brings a run of each kind. So how many runs there are
+	// depends on how far the merger was whenever a layer came, and says nothing. TestMergesGoOn
+	// tests that merges keep up.
+	if !slices.ContainsFunc(s.runs.list(), func(r *run) bool { return r.level >= 1 }) {
+		t.Errorf("%d runs, and none is merged", len(s.runs.list()))
 	}
 	if err := s.verify(t.Context(), nil); err != nil {
 		t.Error(err)
