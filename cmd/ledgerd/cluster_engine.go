@@ -79,6 +79,9 @@ that does.`,
 	o.bind(command)
 	command.Flags().Lookup("force").Usage = "do it even if some members do not answer, and so " +
 		"may have a program without the engine"
+	command.Flags().Lookup("operator").Usage = "file with an operator's key, for example " +
+		"net/operator.key; several with commas or repeated, as many as have to sign (required " +
+		"with NAME)"
 	command.Flags().Lookup("shard").Usage = "the shard whose engine it is (default the one of " +
 		"the node of --via)"
 	bindDryRun(command, &o.dryRun)

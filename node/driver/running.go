@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,11 +40,10 @@ type running struct {
 	waits     sync.WaitGroup // goroutines that wait for room
 	parkedMax int
 
-	arrivals  []turn.Arrival // emptied, for the inbox to fill again
-	linger    alarm
-	parked    int              // outboxes that wait for room
-	sameNames bool             // places in the group equal places in Config.Peers
-	untaken   []order.Delivery // rounds that the Sink did not take
+	arrivals []turn.Arrival // emptied, for the inbox to fill again
+	linger   alarm
+	parked   int              // outboxes that wait for room
+	untaken  []order.Delivery // rounds that the Sink did not take
 	// undelivered are rounds in the middle of a turn, for which the Sink had no room. The run's
 	// goroutine has to wait for it, and goes on with the turn.
 	undelivered []order.Delivery
@@ -98,7 +96,6 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 		outboxes:  make([]outbox, n),
 		room:      make(chan unparked, n),
 		parkedMax: parkedFramesMax(n),
-		sameNames: int(group.Members[n-1]) == n-1,
 	}
 	if d.borrows() {
 		r.loans.borrow(engine, n)
@@ -146,7 +143,7 @@ func (r *running) live() {
 // reports whether it is over.
 func (r *running) members() ([]order.ServerID, bool) {
 	members, ended := r.turn.Ended()
-	return r.peerPlaces(members), ended
+	return r.group.PeerPlaces(members), ended
 }
 
 // run drives the engine to its end. It returns the reason why the engine halted, or "" if it was
@@ -354,36 +351,11 @@ func (r *running) changed(do *turn.Action) {
 // toPeerPlaces changes the servers of deliveries to places in Config.Peers, and counts the
 // messages.
 func (r *running) toPeerPlaces(deliveries []order.Delivery) {
-	for i := range deliveries {
-		delivery := &deliveries[i]
-		for k := range delivery.Messages {
-			message := &delivery.Messages[k]
-			if len(message.Payload) > 0 {
-				r.traffic.Messages++
-				r.traffic.PayloadBytes += uint64(len(message.Payload))
-			}
-			message.Origin = r.group.Members[message.Origin]
-		}
-		delivery.Removed = r.peerPlaces(delivery.Removed)
-	}
-	r.traffic.Rounds += uint64(len(deliveries))
+	r.group.Convert(deliveries)
+	r.traffic.Count(deliveries)
 	if r.watching.on {
 		r.noteDeliveries(deliveries)
 	}
-}
-
-// peerPlaces converts places in the group to places in Config.Peers, in the same order. It copies.
-func (r *running) peerPlaces(places []order.ServerID) []order.ServerID {
-	if len(places) == 0 {
-		return nil
-	}
-	servers := slices.Clone(places)
-	if !r.sameNames {
-		for i, place := range servers {
-			servers[i] = r.group.Members[place]
-		}
-	}
-	return servers
 }
 
 // deliver passes rounds to the Sink, and waits for it.
@@ -421,21 +393,16 @@ func (r *running) refused(deliveries []order.Delivery, err error) {
 	r.turn.Untaken(err)
 }
 
-// record hands complete rounds over. They remove no server.
+// record hands complete rounds over.
 func (r *running) record(rounds []order.Delivery) {
-	for i := range rounds {
-		for k := range rounds[i].Messages {
-			message := &rounds[i].Messages[k]
-			message.Origin = r.group.Members[message.Origin]
-		}
-	}
+	r.group.Convert(rounds)
 	r.config.Record(rounds)
 }
 
 // removed ends all exchange with servers that left the group. Frames already on their lanes stay
 // there.
 func (r *running) removed(delivery order.Delivery) {
-	servers := r.peerPlaces(delivery.Removed)
+	servers := r.group.PeerPlaces(delivery.Removed)
 	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Run,
 		"round", delivery.Round, "servers", servers)
 	if r.watching.on {

@@ -95,9 +95,9 @@ func (r *running) publish() {
 	if relay, is := r.engine.(order.Relay); is {
 		status.Relayed, status.Stuck = true, relay.Stuck()
 	}
-	status.Engine.Members = r.peerPlaces(status.Engine.Members)
-	status.Engine.Suspected = r.peerPlaces(status.Engine.Suspected)
-	status.Engine.Awaited = r.peerPlaces(status.Engine.Awaited)
+	status.Engine.Members = r.group.PeerPlaces(status.Engine.Members)
+	status.Engine.Suspected = r.group.PeerPlaces(status.Engine.Suspected)
+	status.Engine.Awaited = r.group.PeerPlaces(status.Engine.Awaited)
 	for place := range r.outboxes {
 		box := &r.outboxes[place]
 		if box.lost {
@@ -132,12 +132,13 @@ func (r *running) remains() Remains {
 	remains.Votes, remains.VotesMax = v.Votes(), v.VotesMax()
 	for i := range remains.Known {
 		vote := &remains.Known[i]
-		vote.Voter, vote.Origins = r.group.Members[vote.Voter], r.peerPlaces(vote.Origins)
+		vote.Voter, vote.Origins = r.group.Members[vote.Voter], r.group.PeerPlaces(vote.Origins)
 	}
 	for i := range remains.Votes {
 		vote := &remains.Votes[i]
-		vote.Members, vote.Origins = r.peerPlaces(vote.Members), r.peerPlaces(vote.Origins)
-		vote.Delivery.Removed = r.peerPlaces(vote.Delivery.Removed)
+		vote.Members = r.group.PeerPlaces(vote.Members)
+		vote.Origins = r.group.PeerPlaces(vote.Origins)
+		vote.Delivery.Removed = r.group.PeerPlaces(vote.Delivery.Removed)
 		r.renameOrigins(vote.Delivery)
 	}
 	if h, holds := r.engine.(order.Holder); holds {

@@ -73,7 +73,7 @@ func (r *run) begin() (began bool, err error) {
 	if len(unmet) > 0 {
 		r.runs.status.Store(&driver.Status{Group: r.group, Running: true, WaitingSince: r.began,
 			Engine: order.Status{Round: r.group.FirstRound, Members: r.group.Members,
-				Awaited: r.named(unmet)}})
+				Awaited: r.group.PeerPlaces(unmet)}})
 		return false, nil
 	}
 	if r.machine, err = r.config.NewMachine(r.group, r.place, peers); err != nil {
@@ -275,7 +275,7 @@ func (r *run) drain() (some bool) {
 	case r.machine.Ended() && r.undelivered == nil:
 		r.told = true
 		r.over.Store(true)
-		members := r.named(r.machine.Status().Members)
+		members := r.group.PeerPlaces(r.machine.Status().Members)
 		r.config.Logger.Info("the eon is over", "run", r.group.Run, "members", members)
 		r.runs.ends.Go(func() {
 			if r.config.Ended != nil {
@@ -301,19 +301,8 @@ func (r *run) take() []order.Delivery {
 		return nil
 	}
 	deliveries := slices.Clone(delivered)
-	for i := range deliveries {
-		d := &deliveries[i]
-		for k := range d.Messages {
-			m := &d.Messages[k]
-			if len(m.Payload) > 0 {
-				r.traffic.Messages++
-				r.traffic.PayloadBytes += uint64(len(m.Payload))
-			}
-			m.Origin = r.group.Members[m.Origin]
-		}
-		d.Removed = r.named(d.Removed)
-	}
-	r.traffic.Rounds += uint64(len(deliveries))
+	r.group.Convert(deliveries)
+	r.traffic.Count(deliveries)
 	return deliveries
 }
 
@@ -340,18 +329,6 @@ func (r *run) delivering(deliveries []order.Delivery) {
 		r.config.Rounds.Note(&rounds.Event{Run: r.group.Run, Kind: rounds.Delivered,
 			Epoch: d.Epoch, Round: d.Round, Bytes: bytes, Servers: servers})
 	}
-}
-
-// named converts places in the group to places in RunsConfig.Peers.
-func (r *run) named(places []order.ServerID) []order.ServerID {
-	if len(places) == 0 {
-		return nil
-	}
-	servers := make([]order.ServerID, len(places))
-	for i, place := range places {
-		servers[i] = r.group.Members[place]
-	}
-	return servers
 }
 
 // look notes since when something waits for its round, and publishes the status now and then.
@@ -386,9 +363,9 @@ func (r *run) publish(now time.Time) {
 	status := &driver.Status{Group: r.group, Running: !r.over.Load() && r.halted == "",
 		Halted: r.halted, WaitingSince: r.waiting, OutsideMajority: r.outside,
 		Engine: r.machine.Status(), Traffic: r.traffic}
-	status.Engine.Members = r.named(status.Engine.Members)
-	status.Engine.Suspected = r.named(status.Engine.Suspected)
-	status.Engine.Awaited = r.named(status.Engine.Awaited)
+	status.Engine.Members = r.group.PeerPlaces(status.Engine.Members)
+	status.Engine.Suspected = r.group.PeerPlaces(status.Engine.Suspected)
+	status.Engine.Awaited = r.group.PeerPlaces(status.Engine.Awaited)
 	r.opining.Lock()
 	for _, member := range r.group.Members {
 		if r.lost[member] {
@@ -424,7 +401,7 @@ func (r *run) freeze() driver.Remains {
 	r.remains.VotesMax = log.RoundsMax
 	for _, d := range log.Rounds {
 		vote := order.Vote{Round: d.Round, Epoch: d.Epoch, Delivery: d}
-		vote.Delivery.Removed = r.named(d.Removed)
+		vote.Delivery.Removed = r.group.PeerPlaces(d.Removed)
 		for i := range d.Messages {
 			m := &d.Messages[i]
 			m.Origin = r.group.Members[m.Origin]
