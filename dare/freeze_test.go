@@ -320,19 +320,6 @@ func TestEntriesHaveRoomForSomeMessages(t *testing.T) {
 			t.Errorf("a round has %d bytes", bytes)
 		}
 	}
-	for _, change := range []func(*Config){
-		func(c *Config) { c.MessagesMax = c.PayloadMax - 1 },
-		func(c *Config) { c.Shard = 2 },
-		func(c *Config) { c.Shard, c.Seats = 4, 4 },
-		func(c *Config) { changing(c); c.Seats = 4 },
-		func(c *Config) { changing(c); c.Joins = true },
-	} {
-		config := g.servers[0].config
-		change(&config)
-		if err := config.validate(); err == nil {
-			t.Errorf("%+v is valid", config)
-		}
-	}
 }
 
 // TestMajoritiesAreThoseOfTheShard compares majorities of groups with their meaning.
