@@ -450,3 +450,50 @@ func TestPlantedChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaderRefusesSeats asks a settled leader of three servers, with room for two more, for
+// changes at the bounds of what it can do.
+func TestLeaderRefusesSeats(t *testing.T) {
+	t.Parallel()
+	var leader *Server
+	f := newFleet(t, 1, 3, 5, nil)
+	for range 1000 {
+		f.run(time.Millisecond)
+		at := slices.IndexFunc(f.servers, func(s *Server) bool { return s != nil && s.Leading() })
+		if at >= 0 && f.servers[at].begins() == nil {
+			leader = f.servers[at]
+			break
+		}
+	}
+	if leader == nil {
+		t.Fatalf("no leader settles: %s", f.broken)
+	}
+	self := leader.config.Self
+	newcomer := rdmanet.Peer{ID: "newcomer", Incarnation: 9}
+	for name, ask := range map[string]func() error{
+		"a held seat":            func() error { return leader.Add(0, newcomer) },
+		"a seat behind the next": func() error { return leader.Add(4, newcomer) },
+		"a seat that is not":     func() error { return leader.Add(5, newcomer) },
+		"nobody":                 func() error { return leader.Add(3, rdmanet.Peer{}) },
+		"a member":               func() error { return leader.Add(3, leader.links[self]) },
+		"a long name": func() error {
+			return leader.Add(3, rdmanet.Peer{ID: longName(peerIDMax + 1), Incarnation: 1})
+		},
+		"itself":                 func() error { return leader.Remove(self) },
+		"a free seat":            func() error { return leader.Remove(3) },
+		"no seat":                func() error { return leader.Remove(5) },
+		"all others":             func() error { return leader.Remove((self+1)%3, (self+2)%3) },
+		"a smaller group of 0":   func() error { return leader.Shrink(0) },
+		"a smaller group of all": func() error { return leader.Shrink(3) },
+	} {
+		if err := ask(); !errors.Is(err, ErrSeat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := leader.Add(3, newcomer); err != nil {
+		t.Errorf("the next seat: %v", err)
+	}
+	if err := leader.Remove((self + 1) % 3); !errors.Is(err, ErrUnsettled) {
+		t.Errorf("during a change: %v", err)
+	}
+}
