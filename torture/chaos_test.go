@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,6 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/engine"
 )
 
 var chaosFlag = flag.Duration("chaos", 0,
@@ -31,10 +33,10 @@ var chaosFlag = flag.Duration("chaos", 0,
 //
 // Clients at several nodes move money and set a record with each transaction, and wait until it is
 // durable. Meanwhile a seed selects disturbances: kill -9, power failures, torn writes, dying
-// disks, homes that are wiped or replaced by older copies, pauses, joins and leaves. At the end of
-// each disturbance all members run. Before the next one, they have to order together, and
-// everything ordered has to become durable. Between these points, at most a minority of the disks
-// forgets.
+// disks, homes that are wiped or replaced by older copies, pauses, joins, leaves, and changes of
+// the engine, which is one that the seed chose before. At the end of each disturbance all members
+// run. Before the next one, they have to order together, and everything ordered has to become
+// durable. Between these points, at most a minority of the disks forgets.
 //
 // At the end, every acknowledged record must exist, and the balances must agree with the records.
 // Nodes that wait must always give a reason, and no node without a group may report that it is
@@ -77,6 +79,7 @@ var disturbances = []disturbance{
 	{"copy", 2, (*chaos).copySome},
 	{"join", 2, (*chaos).joinOne},
 	{"leave", 2, (*chaos).leaveOne},
+	{"engine", 4, (*chaos).changeEngineSomehow},
 }
 
 // TestChaos mixes everything that can happen to nodes and their disks. See above.
@@ -97,6 +100,11 @@ func TestChaos(t *testing.T) {
 	c.present = c.all()
 	c.start(c.present...)
 	c.ordering(c.present...)
+	c.operate("upgrade", "--via", testnet.URL(c.homes[0]))
+	first := cmp.Or(*engineFlag, anyEngine(c.random))
+	c.changeEngine(first, c.present...)
+	c.orderingBy(first, c.present...)
+	t.Logf("the engine is %s", first)
 	for _, i := range c.present {
 		c.stops = append(c.stops, c.watchReady(2, i))
 	}
@@ -445,12 +453,43 @@ func (c *chaos) leaveOne() {
 	c.processes[leaver] = nil
 }
 
-// operate changes the membership, as soon as the members accept the change.
+// anyEngine draws an engine.
+func anyEngine(random *rand.Rand) string {
+	names := engine.All().With(engine.Engine.RunsInNode).Names()
+	return names[random.IntN(len(names))]
+}
+
+// changeEngineSomehow changes the engine. Meanwhile nodes are killed or lose their power, or
+// nothing happens.
+func (c *chaos) changeEngineSomehow() {
+	name := anyEngine(c.random)
+	ended := c.changingEngine(name)
+	c.moment(400)
+	victims := c.some(len(c.present))
+	switch c.random.IntN(3) {
+	case 0:
+		c.kill(victims...)
+		c.moment(500)
+		c.again(victims)
+	case 1:
+		c.cut(c.tearing(), victims...)
+		c.moment(500)
+		c.again(victims)
+	default:
+		victims = nil
+	}
+	c.t.Logf("          to %s, without %v for a moment", name, victims)
+	ended()
+	c.changeEngine(name, c.present...)
+	c.orderingBy(name, c.present...)
+}
+
+// operate has an operator change the chain, as soon as the members accept the change.
 func (c *chaos) operate(arguments ...string) {
 	c.t.Helper()
 	arguments = append([]string{"cluster"}, arguments...)
 	arguments = append(arguments, "--operator", filepath.Join(c.dir, testnet.OperatorKeyFile))
-	c.eventually("the membership changes", func() error {
+	c.eventually("the chain changes", func() error {
 		o := ledgerd(c.t, arguments...)
 		switch {
 		case o.status == 0, strings.Contains(o.errs, "is no member"):

@@ -119,16 +119,28 @@ func (s *shard) dated(acme *party, i int, what string) time.Time {
 
 const clockBound = time.Duration(ledger.ClockBound) * time.Millisecond
 
-// TestClocks moves one clock of three and of five nodes, under writes at all nodes.
-func TestClocks(t *testing.T) {
-	t.Parallel()
+// builtWithMovedClock builds the program with another clock, once, beside the program under test.
+var builtWithMovedClock = sync.OnceValues(func() (string, error) {
+	return buildProgram(filepath.Dir(program), "ledgerd-movedclock", "-tags", "movedclock")
+})
+
+// programWithMovedClock returns a program whose time of day is that of shard.moveClock.
+func programWithMovedClock(t *testing.T) string {
+	t.Helper()
 	if os.Getenv(programVariable) != "" {
 		t.Skip("it takes a program that is built with another clock")
 	}
-	moved, err := buildProgram(t.TempDir(), "ledgerd-movedclock", "-tags", "movedclock")
+	moved, err := builtWithMovedClock()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return moved
+}
+
+// TestClocks moves one clock of three and of five nodes, under writes at all nodes.
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	moved := programWithMovedClock(t)
 	for _, nodes := range []int{3, 5} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			t.Parallel()
@@ -200,17 +212,7 @@ func wrongClock(t *testing.T, moved string, nodes int) {
 	cancel()
 	running.Wait()
 	s.same(s.all()...)
-	last, blocks, writes := uint64(0), 0, 0
-	for header, err := range s.nodes[0].Blocks(context.Background(), 1, true) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if blocks++; header.GetTimeMs() < last {
-			t.Fatalf("block %d is dated %d ms before the one before it", header.GetHeight(),
-				last-header.GetTimeMs())
-		}
-		last = header.GetTimeMs()
-	}
+	blocks, writes := s.neverBack(0), 0
 	for i := range kept {
 		if writes += len(kept[i]); len(kept[i]) == 0 {
 			t.Errorf("node %d took no writes", i)
@@ -221,4 +223,22 @@ func wrongClock(t *testing.T, moved string, nodes int) {
 	s.stop(s.all()...)
 	s.verified(s.all()...)
 	t.Logf("%d nodes: %d blocks, %d writes", nodes, blocks, writes)
+}
+
+// neverBack checks that no block of a node is dated before the one before it. It returns the number
+// of blocks.
+func (s *shard) neverBack(i int) (blocks int) {
+	s.t.Helper()
+	last := uint64(0)
+	for header, err := range s.nodes[i].Blocks(context.Background(), 1, true) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if blocks++; header.GetTimeMs() < last {
+			s.t.Fatalf("block %d is dated %d ms before the one before it", header.GetHeight(),
+				last-header.GetTimeMs())
+		}
+		last = header.GetTimeMs()
+	}
+	return blocks
 }

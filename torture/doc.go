@@ -5,6 +5,7 @@
 //	go test ./torture           # everything that this machine allows
 //	go test -short ./torture    # the quick part
 //	go test ./torture -run Kill -rounds 20 -seed 7 -v
+//	go test ./torture -run 'Kill|Paused|Linearizable' -engine trains
 //
 // # What is done, and what must hold
 //
@@ -54,8 +55,18 @@
 //   - LinearizablePauses and LinearizableCuts (linearizable_test.go): Porcupine also checks
 //     histories while nodes are paused, join and leave, and, for durable transactions, while the
 //     power of some or all nodes fails.
+//   - Engines (engines_test.go): Porcupine checks the durable history of clients with each engine
+//     that is not the default, while nodes are killed, paused, and killed all at once, after which
+//     a disk has forgotten. A node also comes back while there is nothing to order.
+//   - KillsWhileEngineChanges (engines_test.go): the operator changes from engine to engine, under
+//     the same clients. At a random moment of each change nodes are killed or paused: one, two, or
+//     all. All order by the engine that the chain names. The histories are linearizable.
+//   - DiskFillsWhileEngineChanges, ClockMovesWhileEngineChanges (engines_test.go): a disk is full,
+//     or a clock is moved, before, while and after the engine changes. The others go on, and the
+//     node comes with them.
 //   - Chaos (chaos_test.go): a seed mixes kills, power failures, torn writes, dying disks,
-//     forgetful disks, older copies, pauses, joins and leaves, for 45 s or for the time of -chaos.
+//     forgetful disks, older copies, pauses, joins, leaves and changes of the engine, for 45 s or
+//     for the time of -chaos. It also draws the first engine, unless -engine names it.
 //     Nothing acknowledged as durable is lost, balances agree with records, and after each
 //     disturbance all nodes order again.
 //   - Power (volume_test.go): each home is on an ext4 volume of its own, on a loop device, which
@@ -66,6 +77,10 @@
 //     cable is pulled.
 //
 // # How
+//
+// A ledger of one shard orders by the default engine, unless a test names another one or -engine
+// does. Tests that expect a group without a node that is down, though there is nothing to order,
+// do not hold for dare: its leader goes on without the node and ends no run for it.
 //
 // Tests wait for most of their time, so they run side by side. With -parallel, more of them than
 // the machine has processors may run. TestSlowMember, which measures throughput, runs alone.

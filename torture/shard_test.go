@@ -64,7 +64,17 @@ type process struct {
 // newShard makes the homes of a shard.
 func newShard(t *testing.T, nodes int, environment ...string) *shard {
 	t.Helper()
-	return newHomes(t, nodes, environment, "--nodes", strconv.Itoa(nodes))
+	return newShardBy(t, *engineFlag, nodes, environment...)
+}
+
+// newShardBy is newShard with an engine of its own; empty means the default.
+func newShardBy(t *testing.T, engine string, nodes int, environment ...string) *shard {
+	t.Helper()
+	flags := []string{"--nodes", strconv.Itoa(nodes)}
+	if engine != "" {
+		flags = append(flags, "--engine", engine)
+	}
+	return newHomes(t, nodes, environment, flags...)
 }
 
 // newHomes makes the homes of a network with the given number of nodes in all, by the flags of
