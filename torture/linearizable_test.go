@@ -4,11 +4,13 @@ package torture
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -50,6 +52,7 @@ type action struct {
 	kind     string // deposit, withdraw, write, read
 	amount   int64
 	value    string
+	name     string // that of its transaction, if it is no read
 }
 
 // effect is the output of an operation.
@@ -112,6 +115,19 @@ type history struct {
 	begun time.Time
 	mutex sync.Mutex
 	list  []porcupine.Operation
+	// heights are the blocks that the acknowledgements named, and unknown why others were not
+	// recorded, by name.
+	heights map[string]uint64
+	unknown map[string]error
+}
+
+// note keeps a transaction's status or error, for explain.
+func (h *history) note(name string, status *ledgerdv1.TransactionStatus, err error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.heights[name] = status.GetHeight(); err != nil {
+		h.unknown[name] = err
+	}
 }
 
 // record runs an operation and records it, unless its outcome is unknown and it had no effect.
@@ -161,6 +177,7 @@ func (a *actor) live(ctx context.Context, random *rand.Rand, registers int) {
 		default:
 			in.kind = "read"
 		}
+		in.name = fmt.Sprintf("%d of actor %d", k, a.number)
 		a.history.record(a.number, in, func() (effect, bool) { return a.act(ctx, in) })
 	}
 }
@@ -178,10 +195,12 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 	default:
 		return a.read(ctx, record)
 	}
+	transaction.Note = []byte(in.name)
 	// The judge needs the outcome, even if it becomes known after the actors' time is over.
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, a.level)
+	a.history.note(in.name, status, err)
 	switch {
 	case errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrOutcomeUnknown):
 		// All nodes were down and none accepted it, so it was not done.
@@ -250,9 +269,11 @@ func (s *shard) newCrowd(actors int, level ledgerdv1.Level) *crowd {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &crowd{
 		s: s, owner: s.newParty("acme", accounts, 0),
-		history: &history{begun: time.Now()}, stopping: cancel,
+		history: &history{begun: time.Now(), heights: map[string]uint64{},
+			unknown: map[string]error{}}, stopping: cancel,
 	}
 	s.t.Cleanup(cancel)
+	s.same(s.all()...) // a node that is behind knows no account yet
 	for k := range actors {
 		at := k % nodes
 		reader, err := client.New(s.urls(at), client.Options{Tries: 1})
@@ -298,6 +319,52 @@ func (c *crowd) judge(which ...int) {
 	c.s.t.Logf("%d operations in %v", len(h.list), time.Since(h.begun).Round(time.Millisecond))
 	c.s.conserved(c.owner, h.list, which...)
 	c.s.exports(which...)
+	if c.s.t.Failed() {
+		c.explain(which[0])
+	}
+}
+
+// explain kills a node, and says which transactions its chain has in another way than the clients
+// were told.
+func (c *crowd) explain(i int) {
+	c.s.t.Helper()
+	type entry struct {
+		Note, Outcome, ID string
+		Height            uint64
+	}
+	c.s.kill(i)
+	o := ledgerdWith(c.s.t, c.s.environment, "export", "--home", c.s.homes[i].Dir, "--journal")
+	chain := map[string]entry{}
+	for line := range strings.Lines(o.out) {
+		var e entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			c.s.t.Errorf("%s: %v", line, err)
+		}
+		had, twice := chain[e.Note]
+		if twice && e.Note != "" {
+			c.s.t.Logf("%s is there twice: %+v and %+v", e.Note, had, e)
+		}
+		if had.Outcome != "applied" {
+			chain[e.Note] = e
+		}
+	}
+	h := c.history
+	for _, operation := range h.list {
+		in, out := operation.Input.(action), operation.Output.(effect)
+		e := chain[in.name]
+		delete(chain, in.name)
+		if in.kind != "read" &&
+			((e.Outcome == "applied") != out.done || e.Height != h.heights[in.name]) {
+			c.s.t.Logf("actor %d was told %+v of %+v in block %d, %v to %v; the chain has %+v",
+				operation.ClientId, out, in, h.heights[in.name], time.Duration(operation.Call),
+				time.Duration(operation.Return), e)
+		}
+	}
+	for name, e := range chain {
+		if strings.Contains(name, "actor") && e.Outcome == "applied" {
+			c.s.t.Logf("no client was told of %+v: %v", e, h.unknown[name])
+		}
+	}
 }
 
 // TestLinearizable checks the history of clients at several nodes, while nodes are killed and come
