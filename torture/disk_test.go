@@ -87,6 +87,7 @@ func TestFullDisk(t *testing.T) {
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	acme := s.newParty("acme", []string{"cash"}, 1, 2, 3)
+	s.same(s.all()...) // a node that is behind refuses an organisation that it does not know
 	here := acme.at(s.clientOf(full))
 	here.post(t, here.put("first", "1"), ledgerdv1.Level_LEVEL_DURABLE)
 

@@ -55,9 +55,9 @@
 //   - LinearizablePauses and LinearizableCuts (linearizable_test.go): Porcupine also checks
 //     histories while nodes are paused, join and leave, and, for durable transactions, while the
 //     power of some or all nodes fails.
-//   - Engines (engines_test.go): Porcupine checks the durable history of clients with each engine
-//     that is not the default, while nodes are killed, paused, and killed all at once, after which
-//     a disk has forgotten. A node also comes back while there is nothing to order.
+//   - Engines (engines_test.go): with each engine that is not the default, Porcupine checks the
+//     history of clients while nodes are killed and paused. Then all are killed at once, and a disk
+//     forgets: all promises are kept. A node also comes back while there is nothing to order.
 //   - KillsWhileEngineChanges (engines_test.go): the operator changes from engine to engine, under
 //     the same clients. At a random moment of each change nodes are killed or paused: one, two, or
 //     all. All order by the engine that the chain names. The histories are linearizable.
