@@ -195,6 +195,8 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 	default:
 		return a.read(ctx, record)
 	}
+	// Two clients may draw one stream of nonces. Equal transactions with equal nonces would then be
+	// one transaction, acknowledged twice.
 	transaction.Note = []byte(in.name)
 	// The judge needs the outcome, even if it becomes known after the actors' time is over.
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
