@@ -1,9 +1,9 @@
 // Package plan estimates the properties of a shard before it is built: its overlay, the failures it
 // survives, the speed of its rounds, and the settings of its failure detector. It computes them
 // from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2]. It compares the engines that could
-// order the shard's transactions: both AllConcurs, TRAINS and DARE. It also has the models of
-// DARE's accesses alone [Poke19, sections 4.5 and 4.6], and the formulas of the paper on TRAINS
-// [TRAINS, section V].
+// order the shard's transactions: both AllConcurs, TRAINS, DARE, and TRAM in one group. It also has
+// the models of DARE's accesses alone [Poke19, sections 4.5 and 4.6], and the formulas of the paper
+// on TRAINS [TRAINS, section V].
 //
 //	deployment, err := plan.DeploymentOf("dc")
 //	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})
@@ -17,8 +17,10 @@
 //	votes.go       the votes of AllConcur with an eventually perfect detector
 //	engines.go     the comparison of the engines
 //	ring.go        TRAINS: hops around a ring, and what keeps the trains waiting [TRAINS, section
-//	               III-C, Table III]
+//	               III-C, Table III], and how nodes renew a ring that stands still
 //	leader.go      DARE: round trips of one-sided accesses, and what keeps the leader busy
+//	tram.go        TRAM in one group: a client writes to all replicas, and the leader's next
+//	               message says what is ordered [TRAM, Algorithms 1 and 2]
 //	remote.go      one-sided accesses over the networks of deployment.go
 //	robust.go      expected latency and throughput with failures [Poke19, section 6.5.2],
 //	               Pr[𝒟 > D_f] [Poke19, section 5.6.2.2], ρ_G [Poke19, section 5.6.4]

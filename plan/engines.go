@@ -11,6 +11,7 @@ const (
 	EngineAllConcur     = "allconcur"
 	EngineTrains        = "trains"
 	EngineDARE          = "dare"
+	EngineTRAM          = "tram"
 )
 
 // Detector is what an engine needs of its failure detector to go on after a failure.
@@ -49,6 +50,11 @@ type Engine struct {
 	// careful timeout of the plan, and Repair, which follows the suspicion. With DARE the first
 	// candidate waits in between.
 	Pause, Repair time.Duration
+	// NodePause is Pause with the eventually perfect detector that nodes have. It is longer for an
+	// engine that needs a perfect one: without the server that is suspected, the others agree on a
+	// group anew (renewal). NodeTolerated is Tolerated with that detector.
+	NodePause     time.Duration
+	NodeTolerated int
 	// Tolerated is the number of failures that the group survives with the Detector. Uninterrupted
 	// is the number of them after which order goes on without a pause. With DARE these are
 	// followers: when the leader fails, there is a pause.
@@ -56,11 +62,15 @@ type Engine struct {
 	Detector                 Detector
 	// Carries reports whether Transactions reaches the load of the question.
 	Carries bool
+
+	// renewal is the time from the suspicion to a group without the suspected server, in nodes.
+	renewal time.Duration
 }
 
 // EngineNames lists the engines in the order of Plan.Engines.
 func EngineNames() []string {
-	return []string{EngineAllConcurPlus, EngineAllConcur, EngineTrains, EngineDARE}
+	return []string{EngineAllConcurPlus, EngineAllConcur, EngineTrains, EngineDARE,
+		EngineTRAM}
 }
 
 // compare estimates all engines.
@@ -81,6 +91,11 @@ func (p *Plan) compare(c carrier) error {
 				// The first candidate waits up to two timeouts, by a number of its own.
 				e.Pause += 2 * p.Careful.Timeout / time.Duration(q.Servers)
 			}
+			e.NodePause, e.NodeTolerated = e.Pause, e.Tolerated
+			if e.Detector == DetectorPerfect {
+				e.NodeTolerated = tolerated(q.Servers)
+				e.NodePause = p.Careful.Timeout + e.renewal
+			}
 			e.Carries = e.Transactions >= q.Load
 		}
 		p.Engines = append(p.Engines, e)
@@ -99,10 +114,14 @@ func (p *Plan) engine(name string, c carrier, payload int) (Engine, error) {
 		return Engine{Excluded: ringFits(q.Servers)}, nil
 	case name == EngineDARE && leaderFits(q.Servers) != "":
 		return Engine{Excluded: leaderFits(q.Servers)}, nil
+	case name == EngineTRAM && tramFits(q.Servers) != "":
+		return Engine{Excluded: tramFits(q.Servers)}, nil
 	case q.Servers == 1:
 		return p.alone(), nil
 	case name == EngineTrains:
 		return ring(q.Deployment, q.Servers, payload)
+	case name == EngineTRAM:
+		return tramGroup(q.Deployment, q.Servers, payload)
 	}
 	return leader(q.Deployment, q.Servers, payload)
 }
@@ -126,11 +145,15 @@ func (p *Plan) dual(c carrier, payload int) Engine {
 // single is AllConcur with its votes.
 func (p *Plan) single(c carrier, payload int) Engine {
 	m, messages := p.Eventual, p.Received
-	return p.rounds(Engine{
+	e := p.rounds(Engine{
 		Latency: m.Latency, All: max(p.spread.all, m.Latency),
 		Worst: max(p.spread.worst, m.Latency),
 		Wire:  float64(messages*c.wire+(m.Sent-messages)*c.control) / float64(payload),
 	}, m)
+	// Most messages of the round under way are there before the suspicion. Notifications and votes
+	// are left, and take as long ways.
+	e.Repair = (m.Pace + m.Duration) / 2
+	return e
 }
 
 // rounds completes what engines of rounds have in common.

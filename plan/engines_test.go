@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/trains"
+	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
 // maker makes the engine of a server.
@@ -40,14 +41,18 @@ type engineRun struct {
 	messages, wire      float64
 }
 
+// ledEngines make groups whose first server leads.
+var ledEngines = map[string]func(t *testing.T, d Deployment, servers, payload,
+	window int) *remoteGroup{EngineDARE: newLed, EngineTRAM: newTRAM}
+
 // runEngine runs an engine for some rounds.
 func runEngine(t *testing.T, p *Plan, name string) engineRun {
 	t.Helper()
 	q := p.Question
 	payload := q.Transaction * q.Batch
-	if name == EngineDARE {
-		idle := runLed(t, q.Deployment, q.Servers, payload, 1)
-		busy := runLed(t, q.Deployment, q.Servers, payload, LeaderWindow)
+	if led := ledEngines[name]; led != nil {
+		idle := led(t, q.Deployment, q.Servers, payload, 1).measure(1)
+		busy := led(t, q.Deployment, q.Servers, payload, LeaderWindow).measure(LeaderWindow)
 		idle.messages, idle.wire = busy.messages, busy.wire
 		return idle
 	}
@@ -68,13 +73,16 @@ func runEngine(t *testing.T, p *Plan, name string) engineRun {
 // estimateOf returns the estimate that a run is compared with. In the simulator, server 0 leads.
 func estimateOf(t *testing.T, p *Plan, e Engine) Engine {
 	t.Helper()
-	if e.Name != EngineDARE {
+	if ledEngines[e.Name] == nil {
 		return e
 	}
 	q := p.Question
 	r, err := newRemote(q.Deployment, q.Servers)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if e.Name == EngineTRAM {
+		return r.tramLed(0, q.Servers, q.Transaction*q.Batch)
 	}
 	return r.leads(0, q.Servers, q.Transaction*q.Batch)
 }
@@ -99,9 +107,10 @@ func engineCases(t *testing.T, sizes []int, run func(t *testing.T, p *Plan)) {
 		t.Skip("one goroutine at a time, and slow under the race detector")
 	}
 	for _, place := range enginePlaces(t) {
-		for _, servers := range []int{2, 3, 5, 8} {
+		for _, servers := range []int{2, 3, 5, 8, 16} {
 			for _, size := range sizes {
-				if testing.Short() && (servers != 3 || size != sizes[0]) {
+				if testing.Short() && servers != 3 || (testing.Short() || servers > 8) &&
+					size != sizes[0] {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s + %v, %d servers, %d bytes", place.Name, place.Distance,
@@ -122,7 +131,7 @@ func engineCases(t *testing.T, sizes []int, run func(t *testing.T, p *Plan)) {
 // modelBounds is how far a model's latencies and throughput may be from the simulator's. A ring has
 // no queues but those of the trains, so its model is nearly exact.
 var modelBounds = map[string]float64{EngineAllConcurPlus: 0.3, EngineAllConcur: 0.4,
-	EngineTrains: 0.05, EngineDARE: 0.4}
+	EngineTrains: 0.05, EngineDARE: 0.4, EngineTRAM: 0.4}
 
 // TestEnginesAgainstSimulator compares the models of all engines with the engines themselves in the
 // simulator: latencies and throughput to modelBounds, the bytes on the links to 40 %, and the worst
@@ -130,7 +139,7 @@ var modelBounds = map[string]float64{EngineAllConcurPlus: 0.3, EngineAllConcur: 
 func TestEnginesAgainstSimulator(t *testing.T) {
 	t.Parallel()
 	engineCases(t, []int{64, 8000}, func(t *testing.T, p *Plan) {
-		for _, planned := range p.Engines {
+		for _, planned := range p.Engines[4:] {
 			e, got := estimateOf(t, p, planned), runEngine(t, p, planned.Name)
 			bound := modelBounds[planned.Name]
 			for _, c := range []struct {
@@ -188,8 +197,10 @@ func TestRingTakesThePapersHops(t *testing.T) {
 func TestEngineBounds(t *testing.T) {
 	t.Parallel()
 	if wagonFrameMin != trains.WagonFrameMinDefault || RingMax != trains.ServersMax ||
-		RingTrains != trains.TrainsDefault || LeaderMax != dare.ServersMax {
-		t.Errorf("rings of %d with %d trains, leaders of %d", RingMax, RingTrains, LeaderMax)
+		RingTrains != trains.TrainsDefault || LeaderMax != dare.ServersMax ||
+		TRAMMax != replica.ServersMax {
+		t.Errorf("rings of %d with %d trains, leaders of %d, groups of %d", RingMax, RingTrains,
+			LeaderMax, TRAMMax)
 	}
 	names := EngineNames()
 	for i, want := range []string{allconcur.EngineAllConcurPlus,
@@ -223,7 +234,8 @@ func TestEnginesOfAnySize(t *testing.T) {
 				if e.Latency <= 0 || e.All < e.Latency || e.Worst < e.All || e.Messages <= 0 ||
 					e.Bytes <= 0 || e.Wire < 0 || e.Pause < p.Careful.Timeout || e.Bound == "" ||
 					!e.Carries || e.Detector == "" || e.Outstanding < 1 ||
-					e.Uninterrupted > e.Tolerated || e.Tolerated >= servers {
+					e.Uninterrupted > e.Tolerated || e.Tolerated >= servers ||
+					e.NodePause < e.Pause || e.NodeTolerated > e.Tolerated {
 					t.Errorf("%s, %d servers: %+v", place.Name, servers, e)
 				}
 			}

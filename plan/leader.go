@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -34,19 +33,9 @@ func leader(d Deployment, servers, payload int) (Engine, error) {
 	if err != nil {
 		return Engine{}, err
 	}
-	mean := Engine{}
-	var latency, all time.Duration
-	for first := range servers {
-		e := r.leads(first, servers, payload)
-		latency += e.Latency
-		all += e.All
-		e.Worst, e.Repair = max(e.Worst, mean.Worst), max(e.Repair, mean.Repair)
-		e.Messages += mean.Messages
-		mean = e
-	}
-	mean.Latency, mean.All = latency/time.Duration(servers), all/time.Duration(servers)
-	mean.Messages /= float64(servers)
-	return mean, nil
+	return r.overLeaders(servers, func(first int) Engine {
+		return r.leads(first, servers, payload)
+	}), nil
 }
 
 // leads estimates a group with a certain leader.
@@ -100,20 +89,8 @@ func (r *remote) led(first, servers, payload int) led {
 	g := led{servers: servers, operation: r.post + r.poll, link: r.bytes(payload + entryHeader)}
 	together := max(1, (servers+1)/3)
 	g.share = r.bytes(together*(payload+entryHeader)) / time.Duration(together)
-	var round []time.Duration // the round trips to the others
-	farthest := time.Duration(0)
-	for v := range servers {
-		if v != first {
-			round = append(round, r.way(first, v)+r.way(v, first))
-			farthest = max(farthest, r.way(first, v))
-		}
-	}
-	slices.Sort(round)
+	quorum, farthest := r.roundTrips(first, servers)
 	needed := memoryQuorum(servers) - 1
-	quorum := time.Duration(0)
-	if needed > 0 {
-		quorum = round[needed-1]
-	}
 	// The leader posts the entry and the tail for all, the owners take both, and the leader takes
 	// the completions that it needs.
 	replicate := 2*others*r.post + time.Duration(needed)*(g.link+2*r.poll) + quorum + 2*r.target
@@ -138,8 +115,9 @@ func (r *remote) led(first, servers, payload int) led {
 	g.mean = seconds(float64(servers) / perMessage)
 	g.all = seconds(allOf / perMessage)
 	// Requests, copies of the votes, and votes; then the leader reads what may not be committed,
-	// and adjusts and updates the logs. These are some 14 operations for each other server.
-	g.election = 3*quorum + 7*others*g.operation + replicate + commit
+	// and adjusts and updates the logs; and all servers offer a message. These are some 22
+	// operations for each other server, half of them while others are under way.
+	g.election = 3*quorum + 11*others*g.operation + replicate + commit
 	return g
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // TestRepairAgainstSimulator compares how long engines need after a suspicion with the simulator,
-// to a factor of two: until the last server A-delivers again. With DARE the first server campaigns
-// in a group without a leader.
+// to a factor of two: until the last server A-delivers again. With DARE and TRAM the first
+// server begins to lead a group without a leader.
 func TestRepairAgainstSimulator(t *testing.T) {
 	t.Parallel()
 	engineCases(t, []int{250}, func(t *testing.T, p *Plan) {
@@ -20,9 +20,11 @@ func TestRepairAgainstSimulator(t *testing.T) {
 				continue // nobody is left to order with
 			}
 			repaired := time.Duration(0)
-			if e.Name == EngineDARE {
+			if led := ledEngines[e.Name]; led != nil {
+				name := e.Name
 				e = estimateOf(t, p, e)
-				e.Name, repaired = EngineDARE, electLed(t, p)
+				e.Name, repaired = name, electLed(led(t, p.Question.Deployment,
+					p.Question.Servers, p.Question.Transaction, 1))
 			} else {
 				repaired = repair(t, p, e.Name)
 			}
@@ -32,9 +34,7 @@ func TestRepairAgainstSimulator(t *testing.T) {
 }
 
 // electLed returns how long a campaign takes until all servers A-delivered something.
-func electLed(t *testing.T, p *Plan) time.Duration {
-	t.Helper()
-	g := newLed(t, p.Question.Deployment, p.Question.Servers, p.Question.Transaction, 1)
+func electLed(g *remoteGroup) time.Duration {
 	g.run(1)
 	last := time.Duration(0)
 	for _, of := range g.delivered {

@@ -8,6 +8,8 @@ import (
 const (
 	// RingMax is the largest ring of TRAINS.
 	RingMax = 64
+	// nodeTick is how often a node looks whether its engine makes progress, as package node has it.
+	nodeTick = 100 * time.Millisecond
 	// RingTrains is the number of trains of a planned ring, the default of package trains.
 	RingTrains = 4
 )
@@ -42,7 +44,7 @@ func ring(d Deployment, servers, payload int) (Engine, error) {
 	}
 	stretch := float64(rotation) / float64(hops)
 	longest := hops - frames.way(servers-1, 0)
-	return Engine{
+	e := Engine{
 		Latency:  2 * rotation,
 		All:      2*rotation + time.Duration(stretch*float64(toLast)),
 		Worst:    2*rotation + time.Duration(stretch*float64(longest)),
@@ -50,7 +52,24 @@ func ring(d Deployment, servers, payload int) (Engine, error) {
 		Bound: bound, Wire: float64(frames.wire()) / float64(payload),
 		Repair:    rotation - rotation/time.Duration(servers),
 		Tolerated: servers - 1, Detector: DetectorPerfect,
-	}, nil
+	}
+	// A message is at the next server after hops/servers, on average.
+	e.renewal = renewal(servers, hops/time.Duration(servers)) + 3*rotation
+	return e, nil
+}
+
+// renewal estimates how long the nodes of a ring need after they suspect one of them, until the
+// others have agreed on a group without it (package allconcur/generation).
+//
+// A ring under an eventually perfect detector stands still: it cannot know whether the suspected
+// server A-delivers. At its next tick each node notices that, half a tick later on average. One
+// tick later the first node stops its engine, and after one more it has the turn to propose. If the
+// suspected server is the first one, the second one takes the turn, two ticks later. The proposer
+// collects what the others' engines did, and has its proposal accepted: two round trips, and a tick
+// until it knows that it can reach nobody else. The new ring's first message is A-delivered by all
+// after three rotations. TestRenewalAgainstSimulator finds half a second.
+func renewal(servers int, way time.Duration) time.Duration {
+	return nodeTick*7/2 + 2*nodeTick/time.Duration(servers) + 4*way
 }
 
 // ringFrames are the frames in which a train leaves a server, with all wagons but that of the

@@ -70,14 +70,17 @@ func TestPlanKnowsTheEngines(t *testing.T) {
 func TestPlanPrintsEngines(t *testing.T) {
 	t.Parallel()
 	for arguments, wants := range map[string][]string{
-		"--servers 5": {"ENGINE", "dare ", "For latency take allconcur+.",
+		"--servers 5": {"ENGINE", "dare ", "tram ", "For latency take allconcur+.",
 			"For throughput take trains.",
-			"In a node, trains has the detector eventual and survives 2 failures.",
+			"In a node, trains has the detector eventual and survives 2 failures. PAUSE is " +
+				"then 470 ms:",
 			"With dare, 2 failures of nodes that do not lead cause no pause."},
 		"--servers 5 --load 200000": {"Of the engines that carry 200000 tx/s:",
 			"For latency take trains."},
-		"--servers 5 --distance 2ms": {"For throughput dare is best, but no node runs it yet: " +
-			"take trains."},
+		"--servers 5 --distance 2ms": {"For throughput dare is best with so many messages " +
+			"outstanding, but nodes have fewer: take trains."},
+		"--servers 3 --deployment rack": {"For latency tram is best, but no node runs it yet: " +
+			"take dare."},
 		"--servers 5 --distance 2ms --load 5000": {
 			"For throughput dare is best, but no node runs an engine that carries the load."},
 		"--servers 5 --load 1e9":        {"None of them carries 1000000000 tx/s."},
