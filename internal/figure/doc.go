@@ -1,4 +1,4 @@
-// Package figure reproduces the dissertation's figures [Poke19, figures 4.6 to 4.8, 5.10 to 5.14
+// Package figure reproduces the dissertation's figures [Poke19, figures 4.6 to 4.11, 5.10 to 5.14
 // and 6.5 to 6.8], and the tables and the figure of TRAINS [TRAINS, section V]. It drives
 // order.Broadcaster engines, ledgerd's own and those of package comparator, in virtual time over
 // the models of package network. It measures latency and throughput as the dissertation does, and
@@ -18,6 +18,8 @@
 // # Figures
 //
 //	memory_figures.go      4.6, 4.7, 4.8: from the models of package plan alone, without a run
+//	leader_figures.go      4.9, 4.10, 4.11: clients of DARE's engine on timed memory
+//	leader_group.go        that group, its clients and its operator
 //	logp_figures.go        5.10, 5.12, 5.13, 5.14: over the LogP models
 //	membership_figure.go   5.11: servers fail and join
 //	ledger_figures.go      6.5, 6.6: one datacentre and five
@@ -37,6 +39,6 @@
 //
 // The same options give the same figure, byte for byte: every case is deterministic and runs in one
 // goroutine, and results are put together in the cases' order. Engines are driven through
-// order.Broadcaster only. Sizes are those of the frames that engines really send. Payloads are
-// zeros.
+// order.Broadcaster only, and DARE's as package dare says. Sizes are those of the frames that
+// engines really send. Payloads are zeros.
 package figure
