@@ -85,7 +85,9 @@
 //
 // A leader may also end the run by an entry that takes one server out, if a detector says that it
 // is missing and it applies nothing. Otherwise the slots that it needs would stop the others before
-// long. Such an entry always finds a slot. Its kind says what it is.
+// long. Such an entry always finds a slot. Its kind says what it is. While nobody has anything to
+// order, the leader gives a missing server an entry without messages to apply. So a server that
+// restarted, or never began the run, is taken out and can enter again.
 //
 // When a majority cannot go on, the servers that are left freeze the run, report what their logs
 // have, and begin a new one (package generation). freeze.go says why that loses nothing.

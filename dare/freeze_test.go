@@ -247,6 +247,43 @@ func TestMissingServersAreTakenOut(t *testing.T) {
 	}
 }
 
+// TestMissingServersAreTakenOutAtRest: nobody has anything to order, so no log fills. The run ends
+// all the same without a server that is missing, and not without one that works.
+func TestMissingServersAreTakenOutAtRest(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]bool{"it is gone": true, "it works": false} {
+		g := newGroup(t, 9, 3, func(config *Config) {
+			changing(config)
+			config.LogSlots = 63
+		})
+		random := rand.New(rand.NewPCG(2, 2))
+		g.servers[0].Campaign()
+		g.send(t, 1, "x")
+		for g.servers[2].applied == 0 {
+			g.run(random, 50*time.Microsecond)
+		}
+		g.run(random, 2*time.Millisecond)
+		if gone {
+			g.down[2] = true
+			g.network.Crash(g.hosts[2].ID())
+		}
+		g.servers[0].Missing(2, true)
+		g.run(random, 4*restBeats*g.servers[0].config.Beat)
+		g.agree()
+		for i := range 2 {
+			last := g.rounds[i][len(g.rounds[i])-1]
+			if out := slices.Equal(last.Removed, []order.ServerID{2}); out != gone ||
+				g.servers[i].Ended() != gone {
+				t.Errorf("%s: the last round of server %d is %v, ended %v", name, i, last,
+					g.servers[i].Ended())
+			}
+		}
+		if entries := g.servers[0].tail(); g.broken != "" || entries > 8 {
+			t.Errorf("%s: %q, %d entries", name, g.broken, entries)
+		}
+	}
+}
+
 // TestAMissingLeaderIsFollowedNoMore: a detector outside is quicker than heartbeats.
 func TestAMissingLeaderIsFollowedNoMore(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,10 @@ type member struct {
 	told    uint64 // the commit pointer that was written
 	applied uint64 // the server applied all up to here, as far as this one knows
 	lookAt  time.Duration
-	left    bool // it needs entries that no slot holds any more
+	// moved is when the server was last seen to apply entries, and shown when a leader appended an
+	// entry only for it to apply, while it was missing.
+	moved, shown time.Duration
+	left         bool // it needs entries that no slot holds any more
 	// asks and confirms: its term was asked for in this check, and is not higher.
 	asks, confirms bool
 	// excluded says that slots do not wait for it.
@@ -141,10 +144,30 @@ func (s *Server) gone() int {
 		return none
 	}
 	return slices.IndexFunc(s.members, func(m *member) bool {
-		return m != nil && s.missing[m.Process] &&
-			s.ways.Now() >= s.missedAt[m.Process]+lookBeats*s.config.Beat &&
-			s.tail() >= m.applied+max(1, uint64(s.config.LogSlots)/8)
+		if m == nil || !s.missing[m.Process] {
+			return false
+		}
+		now, since := s.ways.Now(), max(s.missedAt[m.Process], m.shown)
+		few := max(1, uint64(s.config.LogSlots)/8)
+		return s.tail() >= m.applied+few && now >= since+lookBeats*s.config.Beat ||
+			s.tail() > m.applied && now >= max(since, m.moved)+restBeats*s.config.Beat
 	})
+}
+
+// probes reports whether a missing server has applied all entries, as far as a leader knows. It
+// gets one more: it may be gone, and nobody may have anything to order.
+func (s *Server) probes() bool {
+	if s.config.Change == nil || 2*(len(s.config.Peers)-1) <= s.config.size() {
+		return false
+	}
+	probes := false
+	for _, m := range s.members {
+		if m != nil && s.missing[m.Process] && s.tail() <= m.applied &&
+			s.ways.Now() >= m.shown+restBeats*s.config.Beat {
+			m.shown, m.moved, probes = s.ways.Now(), s.ways.Now(), true
+		}
+	}
+	return probes
 }
 
 // lead makes a leader work. It reports whether there was anything to do.
@@ -249,7 +272,9 @@ func (s *Server) memberCompleted(m *member, p protected.Post, err error) {
 	case postTail:
 		m.acked, m.Tries = p.Number, 0
 	case postApplied:
-		m.applied = max(m.applied, m.Word())
+		if m.Word() > m.applied {
+			m.applied, m.moved = m.Word(), s.ways.Now()
+		}
 	case postTerm:
 		if m.Word() > s.term {
 			s.config.note("is outdated: server %d is in term %d", m.Process, m.Word())
@@ -349,8 +374,11 @@ func (s *Server) update(m *member) bool {
 }
 
 // lookBeats is for how many beats a leader looks how far a missing server has applied, before it
-// goes on without it.
-const lookBeats = 3
+// goes on without it. One that is a few entries behind has restBeats.
+const (
+	lookBeats = 3
+	restBeats = 32
+)
 
 // look reads how far a server has applied, when slots become few or it is missing.
 func (s *Server) look(m *member) bool {
@@ -431,7 +459,7 @@ func (s *Server) append() bool {
 	if used == slots {
 		return false
 	}
-	if s.noop {
+	if s.noop || s.probes() {
 		s.noop = false
 		s.put(entry{index: tail + 1, born: s.term, stamp: s.term}, nil)
 		return true

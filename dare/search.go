@@ -160,6 +160,10 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 		f.Truth(m.asks)
 		f.Truth(m.confirms)
 		f.Until(m.lookAt)
+		if s.missing[p] {
+			f.Since(m.moved, restBeats*s.config.Beat)
+			f.Since(m.shown, restBeats*s.config.Beat)
+		}
 	}
 	if s.role == leading {
 		f.Number(s.own)
