@@ -189,18 +189,6 @@ var rooms = []room{
 			"seeds; shrinks failing runs",
 		imports: []string{"order"},
 	},
-	{folder: "sim",
-		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
-			"forget, wrong clocks, named oracles, shrinking",
-		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"allconcur/interleave", "trains", "shard/...", "rdmanet", "sim/timeline",
-			"sim/trace", "sim/faults", "sim/sweep"},
-	},
-	{folder: "sim/search",
-		purpose: "the explicit-state search: every schedule of a small group, on the same " +
-			"engines",
-		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains"},
-	},
 	{folder: "sim/network",
 		purpose: "models of the networks of the dissertation's figures",
 		imports: []string{"order", "sim/timeline"},
@@ -213,6 +201,18 @@ var rooms = []room{
 			"allows, or as quick as a LogGP model says",
 		imports: []string{"rdmanet", "rdmanet/segment", "sim/timeline", "sim/network"},
 	},
+	{folder: "sim",
+		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
+			"forget, wrong clocks, named oracles, shrinking",
+		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
+			"allconcur/interleave", "trains", "dare", "shard/...", "rdmanet", "sim/timeline",
+			"sim/trace", "sim/faults", "sim/sweep", "sim/fabric"},
+	},
+	{folder: "sim/search",
+		purpose: "the explicit-state search: every schedule of a small group, on the same " +
+			"engines",
+		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains"},
+	},
 	{folder: "sim/multicast",
 		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
 			"groups with seeded workloads and faults, judges, shrinks and replays " +
@@ -223,8 +223,8 @@ var rooms = []room{
 	{folder: "sim/conformance",
 		purpose: "one table of what all engines keep: properties by faults by engine, with the " +
 			"bugs that break each",
-		imports: []string{"order", "allconcur", "allconcur/interleave", "trains", "shard/turn",
-			"sim", "sim/multicast", "sim/sweep"},
+		imports: []string{"order", "allconcur", "allconcur/interleave", "trains", "dare",
+			"shard/turn", "sim", "sim/multicast", "sim/sweep"},
 	},
 	{folder: "sim/comparator",
 		purpose: "the algorithms that the dissertation measures AllConcur against",
@@ -387,7 +387,7 @@ var rooms = []room{
 		purpose: "drives a machine over one-sided memory: the goroutine that polls it, its " +
 			"inputs and attachments; in a node, one run's engine after the other",
 		imports: []string{"order", "protected", "rdmanet", "node/driver", "node/engine",
-			"node/rounds"},
+			"node/rounds", "shard/turn"},
 	},
 	{folder: "node/report",
 		purpose: "the values in which a node reports how far blocks and transactions have come, " +
@@ -580,7 +580,7 @@ var rooms = []room{
 	},
 	{folder: "cmd/ledgerd",
 		purpose: "the command line",
-		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains",
+		imports: []string{"digraph", "order", "allconcur", "allconcur/interleave", "trains", "dare",
 			"shard/turn", "tram", "rdmanet/...", "sim/...", "plan/...", "ledger/...", "node/...",
 			"client/...",
 			"internal/..."},

@@ -86,7 +86,8 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("members", "Members of the group that orders.", func() float64 {
 			return float64(len(n.life.engineState().Members))
 		}),
-		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.",
+		gauge("lane_bytes_sent", "Bytes that the engine put on lanes as frames in this "+
+			"generation, or wrote into the memory of others.",
 			func() float64 {
 				return float64(n.life.driver.Status().Traffic.BytesSent)
 			}),

@@ -78,11 +78,8 @@ func (l *life) newOrdering(record func(rounds []order.Delivery)) (*ordering, err
 		Host: host, Self: n.home.Self, Peers: n.peers.table.Load().ids, Source: n.pool,
 		Sink: n.pipeline, MaxBatch: config.BatchBytesMax, Idle: polledIdle, Rounds: n.rounds,
 		Lost: lost, Removed: removed, Halted: l.onHalted, Ended: l.onEnded, Moved: l.onMoved,
-		Logger: n.logger,
-		NewMachine: func(g driver.Group, place order.ServerID, peers []rdmanet.Peer) (
-			engine.Machine, error) {
-			return l.newMachine(g, place, peers, host)
-		},
+		Logger:     n.logger,
+		NewMachine: l.newMachine,
 	})
 	if err != nil {
 		o.framed.Close()

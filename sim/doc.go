@@ -26,6 +26,7 @@
 //
 //	process.go         the loop: inputs in, effects out
 //	process_engine.go  the engine of the current run, driven by package shard/turn
+//	process_memory.go  the same for engines that work on one-sided memory (package dare)
 //	process_chain.go   changes of the chain: rounds, fetched blocks, replays
 //	process_fetch.go   questions to peers, and their answers
 //	process_clock.go   what the process knows about the time
@@ -49,6 +50,13 @@
 // In the liveness phase, every member that has not crashed for good must be back in the group, with
 // a disk that counts, with unreliable rounds again, and with everything that was submitted stored
 // and durable.
+//
+// Servers of package dare order in one-sided memory (memory.go), which package sim/fabric
+// simulates. Each process is an incarnation of its server's host. The memory has a timeline of its
+// own, which a run moves on together with its events. Cut links hold operations back, a broken
+// connection makes those under way fail, and a process that pauses has memory that others still
+// write. A leader that is gone is replaced within a run. A run ends with a change, or with a server
+// that is taken out, or its servers freeze their logs and report them.
 //
 // # The oracles
 //

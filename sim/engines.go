@@ -3,11 +3,14 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/trains"
 )
 
@@ -34,8 +37,11 @@ type engineRow struct {
 	describe func(frame []byte) string
 	// check returns an error if the engine cannot be made for a group.
 	check func(g *Group, s seat) error
-	// make makes the engine of a server.
-	make func(g *Group, s seat) (order.Broadcaster, error)
+	// make makes the engine of a server, if it takes frames, and makeMachine one that works on
+	// one-sided memory. peers are the incarnations of the members of the group, by place.
+	make        func(g *Group, s seat) (order.Broadcaster, error)
+	makeMachine func(g *Group, s seat, peers []rdmanet.Peer, host rdmanet.RegionHost) (
+		*dare.Server, error)
 }
 
 // engineRows is the table of the engines.
@@ -46,6 +52,8 @@ var engineRows = []engineRow{
 		spacing: allConcurSpacing, check: checkAllConcur, make: makeAllConcur},
 	{name: trains.EngineName, toOne: true, neverHalts: true, reliable: digraph.Complete,
 		spacing: ringSpacing, describe: trains.Describe, check: checkRing, make: makeRing},
+	{name: dare.EngineName, reliable: digraph.Complete, spacing: allConcurSpacing,
+		check: checkLed, make: makeNoFrames, makeMachine: makeLed},
 }
 
 // with returns the group with another engine, as it is once the operator changed the engine. What
@@ -124,6 +132,9 @@ type seat struct {
 	nonUniform bool
 	// changes reports whether a round changes the group. It may be nil.
 	changes func(order.Delivery) bool
+	// silence is how long a leader may be silent, and note hears of an engine's steps.
+	silence time.Duration
+	note    func(format string, arguments ...any)
 }
 
 // allConcur returns the configuration of AllConcur's engine at a seat.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
@@ -51,6 +52,8 @@ type Group struct {
 	// in its engines.
 	Trains      int
 	TrainsFault trains.Fault
+	// LedFault plants a bug in the engines of package dare.
+	LedFault dare.Fault
 	// EngineChanges lets the operator change the engine while the shard lives, as often, when and
 	// to which engine the seed draws. Engine is then the engine of the servers' settings, with
 	// which the chain begins.

@@ -54,6 +54,8 @@ type life struct {
 	pace, delay Instant
 	// hopeless is the reason why not even rest is required of the run.
 	hopeless string
+	// memory is nil if no engine of the life works on it.
+	memory *memory
 	// dawn is the true time of day at the beginning.
 	dawn clock.Milliseconds
 	judged
@@ -180,6 +182,9 @@ func (s *simulation) newLife() {
 		}
 	}
 	clocks := stream(o.Seed, clockStream)
+	if o.worksOnMemory() {
+		l.memory = s.newMemory()
+	}
 	l.timed, l.dawn = s.newTimed(), drawDawn(clocks)
 	for id := range s.servers {
 		s.servers[id].disk = newDisk(newDiskID(l.disks), l.genesis)
@@ -327,6 +332,11 @@ func (s *simulation) liveNow(e event) {
 		v.acts = false
 		s.settle(e.server)
 		return
+	case polling:
+		if p.look.number == e.number {
+			p.polls()
+		}
+		return
 	case reviewing:
 		s.review(e.server, e.from)
 	case saving:
@@ -359,6 +369,7 @@ func (s *simulation) arriveLetter(e event) {
 			s.describeLetter(e.letter, e.run, e.frame), e.from)
 	}
 	p := s.servers[e.server].process
+	p.meets(e.from, e.incarnation)
 	if e.letter != nil {
 		p.receive(e.from, e.letter)
 	} else if !s.intact(e) {

@@ -42,10 +42,16 @@ func (s *simulation) settle(id order.ServerID) {
 	if p.settling {
 		return
 	}
+	if p.polled != nil {
+		if p.works() && p.pool.unsaid() {
+			p.lookSoon()
+		}
+		return
+	}
 	p.settling = true
 	defer func() { p.settling = false }()
 	for range actionsMax {
-		if !p.works() || !s.takeTurn(p) {
+		if !p.works() || p.polled != nil || !s.takeTurn(p) {
 			return
 		}
 	}
@@ -172,7 +178,8 @@ func (s *simulation) post(from, to order.ServerID, l *peerMessage) {
 		s.trace.Say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(l, 0, nil),
 			to, at)
 	}
-	s.queue.push(event{at: at, kind: arrival, server: to, from: from, letter: l, process: v.number})
+	s.queue.push(event{at: at, kind: arrival, server: to, from: from, letter: l, process: v.number,
+		incarnation: s.servers[from].number})
 }
 
 // diesBefore crashes a process before an effect if its planned crash is due. It reports whether it
@@ -201,6 +208,7 @@ func (s *simulation) crashProcess(id order.ServerID) {
 	v.pauses, v.backlog = 0, nil
 	v.crashes++
 	v.process.dead = true
+	s.endMemory(id)
 	v.disk.crash(s.life.disks, s.mayBe(id, torn))
 	s.reviewBy(id)
 	if s.life.setting.alone || s.beyond() {
@@ -239,6 +247,7 @@ func (s *simulation) stop(id order.ServerID) {
 	}
 	v.process.dead, v.crashed = true, true
 	v.crashes++
+	s.endMemory(id)
 	s.trace.Note(s.now, 100, uint64(id))
 	s.trace.Say(s.now, "%d crashes", id)
 	s.reviewBy(id)

@@ -144,10 +144,13 @@ func (s *simulation) cut(from, to order.ServerID, begins bool) {
 	l := s.network.link(from, to)
 	if begins {
 		l.cuts++
+		s.cutMemory(from, to)
 		s.reviewSoon(to, from)
 		return
 	}
-	if l.cuts--; l.cuts > 0 {
+	l.cuts--
+	s.cutMemory(from, to)
+	if l.cuts > 0 {
 		return
 	}
 	s.reviewSoon(to, from)
@@ -393,6 +396,7 @@ func (s *simulation) losesSight(p *process, target order.ServerID) {
 // breakLink breaks the connection between two servers. The frames under way are lost in both
 // directions, and both ends find out. Letters are sent again by themselves.
 func (s *simulation) breakLink(a, b order.ServerID) {
+	s.breakMemory(a, b)
 	for _, way := range [][2]order.ServerID{{a, b}, {b, a}} {
 		from, to := way[0], way[1]
 		l := s.network.link(from, to)

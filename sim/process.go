@@ -23,6 +23,7 @@ import (
 //	process_disk.go    writes to the disk, and which heights are durable
 //	process_record.go  records of complete rounds
 //	process_links.go   which servers the fabric reaches
+//	process_memory.go  the one-sided memory, and engines that work on it
 type process struct {
 	sim    *simulation
 	self   order.ServerID
@@ -61,6 +62,7 @@ type process struct {
 	executing
 	asking
 	telling
+	remembering
 	syncing
 	links
 	claims
@@ -99,6 +101,9 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p.memory = make(map[[32]byte]*content)
 	p.telling, p.chain.fault = p.newTelling(), s.life.setting.plant.clock()
 	p.records = s.drawRecords()
+	if err := p.inMemory(); err != nil {
+		return nil, err
+	}
 	if s.life.setting.alone {
 		return p, nil
 	}
@@ -255,6 +260,7 @@ func (p *process) end(err error) {
 	if err == nil {
 		p.ended = errors.New("no reason")
 	}
+	p.sim.endMemory(p.self)
 	p.sim.judgeEnd(p, err)
 }
 
@@ -264,7 +270,7 @@ func (p *process) timePasses() {
 	p.execute()
 	p.reportDisk()
 	p.askAgain()
-	if p.works() {
+	if p.works() && p.polled == nil {
 		p.turn.Look() // an engine may halt without an error
 	}
 	if progress, works := p.progress(); works {

@@ -22,7 +22,7 @@ type running struct {
 	watched  *watched
 	// engine is the engine of group, nil before the first one. retired is the reason why it is no
 	// longer driven.
-	engine  order.Broadcaster
+	engine  orderer
 	group   *shard.Group
 	retired string
 	// row is the engine's row in the table, and prompt says that the engine delivers promptly.
@@ -42,6 +42,14 @@ type running struct {
 		epoch order.Epoch
 		round order.Round
 	}
+}
+
+// orderer is what a process asks its engine, of either kind.
+type orderer interface {
+	CanBroadcast() bool
+	Solicited() bool
+	Undelivered() bool
+	Status() order.Status
 }
 
 // newGate returns the gate of a process. Its lanes never wait, because a run of the simulator is
@@ -70,6 +78,9 @@ type pool struct {
 	due marks
 }
 
+// unsaid reports whether there is something to A-broadcast.
+func (p *pool) unsaid() bool { return p.next < len(p.entries) || p.due.any() }
+
 // place returns a member's place in its group.
 func place(g *shard.Group, server order.ServerID) (order.ServerID, bool) {
 	if int(server) < len(g.Members) && g.Members[server] == server {
@@ -96,26 +107,33 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 			g.Members))
 		return
 	}
-	engine, err := p.row.make(settings, seat{
-		self: at, servers: len(g.Members), shard: len(g.Shard.Members),
-		reliable: setting.reliable[p.row.name][len(g.Members)], run: uint64(g.Run), first: g.First,
-		payloadMax: s.options.PayloadMax + overhead, detector: setting.detector, changes: changes,
-	})
-	if err != nil {
-		s.breach(p.self, fmt.Sprintf("no engine for run %v of %v in a shard of %d: %v", run(g.Run),
-			g.Members, len(g.Shard.Members), err))
-		return
+	p.leavePolled()
+	if p.row.makeMachine != nil {
+		p.startPolled(g)
+	} else {
+		engine, err := p.row.make(settings, seat{
+			self: at, servers: len(g.Members), shard: len(g.Shard.Members),
+			reliable: setting.reliable[p.row.name][len(g.Members)], run: uint64(g.Run),
+			first: g.First, payloadMax: s.options.PayloadMax + overhead, detector: setting.detector,
+			changes: changes,
+		})
+		if err != nil {
+			s.breach(p.self, fmt.Sprintf("no engine for run %v of %v in a shard of %d: %v",
+				run(g.Run), g.Members, len(g.Shard.Members), err))
+			return
+		}
+		p.engine = engine
+		completer, completes := engine.(turn.Completer)
+		p.watched = &watched{Broadcaster: engine, Completer: completer}
+		p.turn = turn.New(turn.Config{
+			Engine: p.watched, Self: at, Servers: len(g.Members), Fault: setting.turnFault,
+			Records: p.records && completes,
+		})
 	}
 	s.trace.Note(s.now, 110, uint64(p.self), uint64(g.Run), g.Base)
 	s.trace.Say(s.now, "%d starts run %v of %v after block %d, round %d, with %s", p.self,
 		run(g.Run), g.Members, g.Base, g.First, p.row.name)
-	p.engine, p.group, p.retired = engine, g, ""
-	completer, completes := engine.(turn.Completer)
-	p.watched = &watched{Broadcaster: engine, Completer: completer}
-	p.turn = turn.New(turn.Config{
-		Engine: p.watched, Self: at, Servers: len(g.Members), Fault: setting.turnFault,
-		Records: p.records && completes,
-	})
+	p.group, p.retired = g, ""
 	p.baseEpoch, p.remaining, p.marked = p.chain.head().epoch, slices.Clone(g.Members), marks{}
 	p.chain.round = g.First - 1
 	p.pool.next, p.pool.due = 0, marks{}
@@ -125,7 +143,9 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 	clear(p.suspects)
 	p.beginStored(former)
 	s.servers[p.self].lingering++
-	p.gate.Activate(uint64(g.Run), g.Members)
+	if p.polled == nil {
+		p.gate.Activate(uint64(g.Run), g.Members)
+	}
 	s.reviewAll(p.self)
 	s.reviewBy(p.self)
 	s.settleSoon(p.self)
@@ -146,7 +166,9 @@ func (p *process) engineOf(g *shard.Group) engineRow {
 func (p *process) retire(why string) {
 	if p.retired == "" && p.engine != nil {
 		p.retired = why
-		p.gate.End()
+		if p.polled == nil {
+			p.gate.End()
+		}
 		p.sim.trace.Say(p.sim.now, "%d retires from run %v: %s", p.self, run(p.group.Run), why)
 		p.sim.reviewBy(p.self)
 	}
@@ -156,8 +178,11 @@ func (p *process) retire(why string) {
 // is executed.
 func (p *process) freeze() {
 	p.retire("frozen")
+	report := generation.Report{}
+	if p.polled != nil {
+		report = p.reportPolled(p.polled)
+	}
 	p.then(func() {
-		report := generation.Report{}
 		if p.engine != nil {
 			p.report(&report)
 		}
@@ -202,7 +227,7 @@ func (p *process) vote(v order.Vote) generation.Vote {
 		Content: c.hash(),
 	}}
 	for _, at := range v.Origins {
-		vote.Origins = append(vote.Origins, p.group.Members[at])
+		vote.Origins = append(vote.Origins, p.memberAt(at))
 	}
 	for _, at := range v.Members {
 		vote.Voters = append(vote.Voters, p.group.Members[at])
@@ -235,15 +260,24 @@ func (p *process) knownVote(k order.KnownVote) generation.KnownVote {
 	return known
 }
 
+// memberAt returns the member at a place of the group. Runs that are polled name members
+// themselves.
+func (p *process) memberAt(place order.ServerID) order.ServerID {
+	if p.polled != nil {
+		return place
+	}
+	return p.group.Members[place]
+}
+
 // content converts a round of the engine to the chain's numbers.
 func (p *process) content(d order.Delivery) *content {
 	c := &content{round: d.Round, epoch: p.baseEpoch + d.Epoch,
 		messages: make([]order.Message, len(d.Messages))}
 	for i, m := range d.Messages {
-		c.messages[i] = order.Message{Origin: p.group.Members[m.Origin], Payload: m.Payload}
+		c.messages[i] = order.Message{Origin: p.memberAt(m.Origin), Payload: m.Payload}
 	}
 	for _, at := range d.Removed {
-		c.removed = append(c.removed, p.group.Members[at])
+		c.removed = append(c.removed, p.memberAt(at))
 	}
 	return c
 }
@@ -260,7 +294,10 @@ func (p *process) suspect(server order.ServerID, suspected bool) {
 		return
 	}
 	p.suspects[server] = suspected
-	if suspected {
+	if p.polled != nil {
+		p.polled.opinions = true
+		p.lookSoon()
+	} else if suspected {
 		p.gate.Suspect(uint64(p.group.Run), server, nil)
 	} else {
 		p.gate.Trust(uint64(p.group.Run), server)
@@ -269,7 +306,8 @@ func (p *process) suspect(server order.ServerID, suspected bool) {
 
 // breaks handles a broken connection. Frames that were sent in a run are lost with it.
 func (p *process) breaks(server order.ServerID, r generation.Run) {
-	if at, known := place(p.group, server); known && p.works() && p.group.Run == r {
+	if at, known := place(p.group, server); known && p.works() && p.group.Run == r &&
+		p.polled == nil {
 		p.turn.Break(at, errBroken)
 		p.sim.life.broken = append(p.sim.life.broken, r)
 	}
@@ -328,17 +366,7 @@ func (p *process) broadcast() {
 	if p.withheld() {
 		return
 	}
-	var entry, payload []byte
-	if p.pool.next < len(p.pool.entries) {
-		entry = p.pool.entries[p.pool.next]
-	}
-	if len(entry) > 0 || p.pool.due.any() {
-		var said stamp
-		if len(entry) > 0 {
-			said = p.stamp()
-		}
-		payload = encodePayload(said, entry, p.pool.due)
-	}
+	payload := p.batch()
 	if !p.turn.Broadcast(payload) {
 		if payload != nil && p.engine.Status().Halted == "" {
 			p.sim.breach(p.self, "it refuses an A-broadcast though CanBroadcast holds: "+
@@ -346,7 +374,28 @@ func (p *process) broadcast() {
 		}
 		return
 	}
+	p.broadcasts(payload)
+}
+
+// batch returns the next message to A-broadcast, nil for none.
+func (p *process) batch() []byte {
+	var entry []byte
+	if p.pool.next < len(p.pool.entries) {
+		entry = p.pool.entries[p.pool.next]
+	}
+	if len(entry) == 0 && !p.pool.due.any() {
+		return nil
+	}
+	var said stamp
 	if len(entry) > 0 {
+		said = p.stamp()
+	}
+	return encodePayload(said, entry, p.pool.due)
+}
+
+// broadcasts notes that the last batch was A-broadcast.
+func (p *process) broadcasts(payload []byte) {
+	if p.pool.next < len(p.pool.entries) {
 		p.pool.next++
 	}
 	if payload != nil {
@@ -370,7 +419,11 @@ func (p *process) progress() (shard.Progressed, bool) {
 	}
 	status := p.engine.Status()
 	w := &p.waits
-	if p.engine.CanBroadcast() || w.epoch != status.Epoch || w.round != status.Round {
+	rests := p.engine.CanBroadcast()
+	if p.polled != nil { // an election is no progress
+		rests, w.epoch = !p.engine.Undelivered() && !p.outside(), status.Epoch
+	}
+	if rests || w.epoch != status.Epoch || w.round != status.Round {
 		w.ticks, w.epoch, w.round = 0, status.Epoch, status.Round
 	} else {
 		w.ticks++

@@ -60,6 +60,7 @@ func (p *process) checkLinks() {
 		}
 		p.missing[id] = 0
 		now := s.servers[id].process.number
+		p.meets(server, now)
 		restarted := p.processes[id] != 0 && p.processes[id] != now
 		if !p.linked[id] || restarted {
 			p.linked[id], p.processes[id] = true, now

@@ -45,6 +45,7 @@ const (
 	synced                       // the disk has the blocks that were written
 	syncingLate                  // blocks have waited for the next record
 	asiding                      // the disk has the chain without the blocks that are set aside
+	polling                      // a process looks at its memory
 )
 
 // event is an event at one server.
@@ -53,16 +54,16 @@ type event struct {
 	kind        eventKind
 	server      order.ServerID
 	from        order.ServerID    // the sender of an arrival; the suspect of a suspicion
-	number      int               // the planned crash of an arming; the number of a lingering
+	number      int               // the planned crash of an arming; that of a lingering or polling
 	keep        uint64            // of an asiding: the height to keep
 	sum         uint32            // of an arrival: the frame's checksum when it was sent
 	frame       []byte            // of an arrival; the payload of a submission
 	letter      *peerMessage      // of an arrival among members; nil for a frame
 	run         generation.Run    // of a frame among members
 	state       *generation.State // of a saving
-	incarnation int               // of a frame among members: the sender's process
-	// of an arrival among members, a ticking or a lingering: the receiver's process; another
-	// process ignores it
+	incarnation int               // of an arrival among members: the sender's process
+	// of an arrival among members, a ticking, a lingering or a polling: the receiver's process;
+	// another process ignores it
 	process int
 }
 
@@ -76,6 +77,9 @@ type queue struct {
 
 // size returns the number of scheduled events.
 func (q *queue) size() int { return q.places.Len() }
+
+// first returns when the next event is. There must be one.
+func (q *queue) first() Instant { return q.places.First() }
 
 // push schedules an event.
 func (q *queue) push(e event) {

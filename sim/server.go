@@ -131,7 +131,7 @@ func (s *simulation) carryOut(id order.ServerID) {
 }
 
 // due returns the planned crash of a server, nil if it cannot happen now.
-func (s *simulation) due(id order.ServerID, engine order.Broadcaster) *crash {
+func (s *simulation) due(id order.ServerID, engine orderer) *crash {
 	c := s.servers[id].doom
 	if c != nil && (s.now > s.faultsEnd || c.reliable && !engine.Status().Reliable) {
 		return nil
@@ -141,7 +141,7 @@ func (s *simulation) due(id order.ServerID, engine order.Broadcaster) *crash {
 
 // sendAll sends to members of a group by their places, or crashes in the middle of it.
 func (s *simulation) sendAll(
-	id order.ServerID, engine order.Broadcaster, members []order.ServerID, sends []order.Send,
+	id order.ServerID, engine orderer, members []order.ServerID, sends []order.Send,
 	put func(at order.ServerID, frame []byte),
 ) {
 	for _, send := range sends {
@@ -178,7 +178,7 @@ func (s *simulation) sendAll(
 
 // delivers returns how many of some rounds a server A-delivers, and whether it crashes after that.
 func (s *simulation) delivers(
-	id order.ServerID, engine order.Broadcaster, rounds int,
+	id order.ServerID, engine orderer, rounds int,
 ) (last int, doomed bool) {
 	c := s.due(id, engine)
 	if c == nil || c.moment != delivering {

@@ -155,6 +155,7 @@ func Check(options Options) (Result, error) {
 		return Result{}, err
 	}
 	s.run()
+	s.life.forgetMemory()
 	result := s.result()
 	for _, v := range result.Violations {
 		s.trace.Say(s.now, "%v", v)
@@ -318,6 +319,7 @@ func (s *simulation) run() {
 		limit *= 10
 	}
 	for s.queue.size() > 0 && !s.over() && !s.done {
+		s.moveMemory()
 		e := s.queue.pop()
 		s.now, s.current = e.at, e.server
 		s.events++

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim"
 	"github.com/ledgerd/ledgerd/trains"
@@ -34,6 +35,12 @@ func simRingPlants() []trains.Fault {
 	return slices.DeleteFunc(trains.Faults(), func(fault trains.Fault) bool {
 		return fault == trains.FaultLastRoundShort
 	})
+}
+
+// simLedPlants returns the bugs of --engine dare that the life of a shard shows. `ledgerd sim
+// multicast` and tests of package dare show the others.
+func simLedPlants() []dare.Fault {
+	return []dare.Fault{dare.FaultVoteWithoutCheck}
 }
 
 // takesPerfect reports whether a run of a ring is one under a perfect detector unless --detector is
@@ -62,6 +69,9 @@ func simPlantNames() []string {
 		names = append(names, plant.String())
 	}
 	for _, fault := range simRingPlants() {
+		names = append(names, fault.String())
+	}
+	for _, fault := range simLedPlants() {
 		names = append(names, fault.String())
 	}
 	return names
@@ -258,6 +268,11 @@ given: all servers but one may crash. With other --faults or --detector eventual
 a ring stands still with each crash, and the next generation begins with the
 servers' votes.
 
+With --engine dare, a leader writes its log into the memory of the others, which
+is simulated too. Cut links hold its writes back, and servers that pause have
+memory that others still write. It needs the default detector. Other leaders are
+elected within a run, and the next generation goes on from the frozen logs.
+
 --plant puts a bug into every server, to see that it is found. dropped-forward,
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
 given, because votes make up for some of them. revoke-wrong-sequence uses
@@ -281,6 +296,9 @@ hundred seeds).`,
 
   # Everything that can happen to a ring of 5
   ledgerd sim check --engine trains --servers 5 --seeds 1000 --faults all
+
+  # Everything that can happen to a leader and its 4 followers
+  ledgerd sim check --engine dare --servers 5 --seeds 1000 --faults all
 
   # More crashes than 5 servers tolerate, for a script
   ledgerd sim check --engine allconcur+ --servers 5 --seeds 500 --crashes 4 --json`,
@@ -411,13 +429,25 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 			group.TrainsFault = fault
 		}
 	}
+	for _, fault := range simLedPlants() {
+		if fault.String() == o.plant {
+			group.LedFault = fault
+		}
+	}
+	ofLed, led := group.LedFault != dare.FaultNone, o.engine == dare.EngineName
 	switch ofRing, ring := group.TrainsFault != trains.FaultNone, o.engine == trains.EngineName; {
 	case o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
-		group.Plant == sim.PlantNone && group.InterleaveFault == interleave.FaultNone && !ofRing:
+		group.Plant == sim.PlantNone && group.InterleaveFault == interleave.FaultNone && !ofRing &&
+		!ofLed:
 		return refuse("--plant %q is unknown: use one of %s", o.plant,
 			strings.Join(simPlantNames(), ", "))
 	case ofRing && !ring:
 		return refuse("--plant %s is a bug of rings: use --engine trains", o.plant)
+	case ofLed && !led && !o.changes:
+		return refuse("--plant %s is a bug of engines with a leader: use --engine dare", o.plant)
+	case led && o.plant != "" && !ofLed && group.Plant == sim.PlantNone:
+		return refuse("--plant %s is no bug of engines with a leader: use another --engine",
+			o.plant)
 	case ring && o.plant != "" && !ofRing && group.TurnFault == turn.FaultNone &&
 		group.Plant == sim.PlantNone:
 		return refuse("--plant %s is no bug of rings: use another --engine", o.plant)

@@ -52,9 +52,11 @@ func (s *Status) Stalled(now time.Time) time.Duration {
 // Traffic counts the driver's traffic in the generation.
 type Traffic struct {
 	// FramesSent and BytesSent count the frames put on lanes, once for each receiver, without the
-	// fabric's own headers.
+	// fabric's own headers. With an engine that works on memory, they count its writes into the
+	// memory of others.
 	FramesSent, BytesSent uint64
-	// FramesReceived and BytesReceived count the frames given to the engine.
+	// FramesReceived and BytesReceived count the frames given to the engine, or its reads of the
+	// memory of others.
 	FramesReceived, BytesReceived uint64
 	// Broadcasts counts own messages. EmptyBroadcasts counts those without a payload.
 	Broadcasts, EmptyBroadcasts uint64

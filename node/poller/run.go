@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/rounds"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // run is one run's engine and its surroundings.
@@ -29,6 +30,8 @@ type run struct {
 
 	// The holder of runs.mu has these.
 	machine engine.Machine // nil until all members were met
+	turns   *turn.Polled   // decides what happens with it
+	meter   meter
 	poller  *Poller
 	remains *driver.Remains // once frozen
 	unwatch chan struct{}   // closed to end the goroutine that waits for the source
@@ -41,22 +44,21 @@ type run struct {
 	opinions atomic.Bool    // there are opinions for the next turn, within RunsConfig.Idle
 
 	// The poller's goroutine has these, and freeze after it.
-	undelivered []order.Delivery // with places in RunsConfig.Peers
-	halted      string
-	told        bool      // that it ended or halted
-	waiting     time.Time // since when something waits for its round
-	outside     bool      // so many are missing that no majority of the shard is left
-	leader      order.ServerID
-	moved       bool // rounds were A-delivered since the last status
-	dirty       bool // there is something else to publish
-	published   time.Time
-	traffic     driver.Traffic
+	noted     bool      // the rounds that the Sink has to take were noted
+	told      bool      // that it ended or halted
+	waiting   time.Time // since when something waits for its round
+	leader    order.ServerID
+	moved     bool // rounds were A-delivered since the last status
+	dirty     bool // there is something else to publish
+	published time.Time
+	traffic   driver.Traffic
 }
 
 func newRun(runs *Runs, group driver.Group, place order.ServerID) *run {
 	r := &run{runs: runs, config: &runs.config, group: group, place: place, began: time.Now(),
 		met: make(chan struct{}, 1), unwatch: make(chan struct{}),
 		missing: map[order.ServerID]bool{}, lost: map[order.ServerID]bool{}, waiting: time.Now()}
+	r.meter.RegionHost = runs.config.Host
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.batch.Store(true)
 	return r
@@ -76,9 +78,11 @@ func (r *run) begin() (began bool, err error) {
 				Awaited: r.group.PeerPlaces(unmet)}})
 		return false, nil
 	}
-	if r.machine, err = r.config.NewMachine(r.group, r.place, peers); err != nil {
+	if r.machine, err = r.config.NewMachine(r.group, r.place, peers,
+		&r.meter); err != nil {
 		return false, err
 	}
+	r.turns = turn.NewPolled(r.machine, r.group.Members, r.group.Shard)
 	r.opining.Lock()
 	r.peers = peers
 	r.opining.Unlock()
@@ -194,15 +198,14 @@ func (r *run) feed() (some bool) {
 		r.passOpinions()
 		some, r.dirty = true, true
 	}
-	for r.halted == "" && r.batch.Load() && !r.machine.Ended() && r.machine.CanBroadcast() {
+	for r.batch.Load() && r.turns.MayBroadcast() {
 		r.batch.Store(false)
 		batch := r.next()
 		if batch == nil {
 			return some
 		}
 		r.batch.Store(true)
-		if err := r.machine.Broadcast(batch); err != nil {
-			r.stop(err.Error())
+		if !r.turns.Broadcast(batch) {
 			return some
 		}
 		r.traffic.Broadcasts++
@@ -221,15 +224,7 @@ func (r *run) feed() (some bool) {
 func (r *run) passOpinions() {
 	r.opining.Lock()
 	defer r.opining.Unlock()
-	left := 0
-	for place, member := range r.group.Members {
-		missing := r.missing[member] || r.lost[member]
-		r.machine.Missing(order.ServerID(place), missing)
-		if !missing {
-			left++
-		}
-	}
-	r.outside = left < max(r.group.Shard, len(r.group.Members))/2+1
+	r.turns.Opine(func(member order.ServerID) bool { return r.missing[member] || r.lost[member] })
 }
 
 // next returns the source's next batch. The number of a batch's round is not known before a leader
@@ -244,38 +239,35 @@ func (r *run) next() []byte {
 
 // drain hands A-delivered rounds to the Sink, and looks after the run's end and its status.
 func (r *run) drain() (some bool) {
-	if r.halted == "" && r.undelivered == nil {
-		if r.undelivered = r.take(); r.undelivered != nil {
-			r.delivering(r.undelivered)
+	if rounds := r.turns.Deliver(); rounds != nil {
+		if !r.noted {
+			r.noted = true
+			r.delivering(rounds)
 		}
-	}
-	if r.halted == "" && r.undelivered != nil {
-		taken, err := r.config.Sink.TryDeliver(r.undelivered)
+		taken, err := r.config.Sink.TryDeliver(rounds)
 		switch {
 		case err != nil:
-			r.stop(err.Error())
+			r.turns.Halt(err.Error())
 		case taken:
-			r.undelivered, some, r.moved = nil, true, true
+			r.turns.Taken()
+			r.noted, some, r.moved = false, true, true
 		}
 	}
-	switch why := r.machine.Halted(); {
+	members, ended := r.turns.Ended()
+	reason := r.turns.Halted()
+	switch {
 	case r.told:
-	case r.halted != "" || why != "":
-		if r.halted == "" {
-			r.halted = why
-		}
+	case reason != "":
 		r.told, r.dirty = true, true
-		reason := r.halted
 		r.config.Logger.Error("the engine halted", "run", r.group.Run, "reason", reason)
 		r.runs.ends.Go(func() { // it may call Runs
 			if r.config.Halted != nil {
 				r.config.Halted(r.group, reason)
 			}
 		})
-	case r.machine.Ended() && r.undelivered == nil:
+	case ended:
 		r.told = true
 		r.over.Store(true)
-		members := r.group.PeerPlaces(r.machine.Status().Members)
 		r.config.Logger.Info("the eon is over", "run", r.group.Run, "members", members)
 		r.runs.ends.Go(func() {
 			if r.config.Ended != nil {
@@ -287,27 +279,9 @@ func (r *run) drain() (some bool) {
 	return some
 }
 
-// stop ends the exchange with source and sink.
-func (r *run) stop(why string) {
-	if r.halted == "" {
-		r.halted = why
-	}
-}
-
-// take returns what the machine A-delivered, with places in RunsConfig.Peers, or nil.
-func (r *run) take() []order.Delivery {
-	delivered := r.machine.Deliveries()
-	if len(delivered) == 0 {
-		return nil
-	}
-	deliveries := slices.Clone(delivered)
-	r.group.Convert(deliveries)
-	r.traffic.Count(deliveries)
-	return deliveries
-}
-
-// delivering tells of rounds before the Sink gets them.
+// delivering counts rounds and tells of them before the Sink gets them.
 func (r *run) delivering(deliveries []order.Delivery) {
+	r.traffic.Count(deliveries)
 	watched := r.config.Rounds.Watched()
 	for i := range deliveries {
 		d := &deliveries[i]
@@ -334,7 +308,7 @@ func (r *run) delivering(deliveries []order.Delivery) {
 // look notes since when something waits for its round, and publishes the status now and then.
 func (r *run) look() {
 	now := time.Now()
-	waits := r.halted == "" && (r.machine.Waiting() || r.undelivered != nil || r.outside)
+	waits := r.turns.Waits()
 	if !waits && !r.waiting.IsZero() {
 		r.waiting, r.dirty = time.Time{}, true
 	} else if waits && (r.moved || r.waiting.IsZero()) {
@@ -360,8 +334,11 @@ func (r *run) look() {
 // publish publishes the current status.
 func (r *run) publish(now time.Time) {
 	r.published, r.moved, r.dirty = now, false, false
-	status := &driver.Status{Group: r.group, Running: !r.over.Load() && r.halted == "",
-		Halted: r.halted, WaitingSince: r.waiting, OutsideMajority: r.outside,
+	halted := r.turns.Halted()
+	r.traffic.FramesSent, r.traffic.BytesSent = r.meter.writes.Load(), r.meter.written.Load()
+	r.traffic.FramesReceived, r.traffic.BytesReceived = r.meter.reads.Load(), r.meter.read.Load()
+	status := &driver.Status{Group: r.group, Running: !r.over.Load() && halted == "",
+		Halted: halted, WaitingSince: r.waiting, OutsideMajority: r.turns.Outside(),
 		Engine: r.machine.Status(), Traffic: r.traffic}
 	status.Engine.Members = r.group.PeerPlaces(status.Engine.Members)
 	status.Engine.Suspected = r.group.PeerPlaces(status.Engine.Suspected)
@@ -395,22 +372,9 @@ func (r *run) freeze() driver.Remains {
 	}
 	r.poller.Stop()
 	r.leaveSource()
-	r.remains.Untaken = append(r.undelivered, r.take()...)
-	log, err := r.machine.Freeze()
-	r.remains.Err = err
-	r.remains.VotesMax = log.RoundsMax
-	for _, d := range log.Rounds {
-		vote := order.Vote{Round: d.Round, Epoch: d.Epoch, Delivery: d}
-		vote.Delivery.Removed = r.group.PeerPlaces(d.Removed)
-		for i := range d.Messages {
-			m := &d.Messages[i]
-			m.Origin = r.group.Members[m.Origin]
-			vote.Origins = append(vote.Origins, m.Origin)
-		}
-		r.remains.Votes = append(r.remains.Votes, vote)
-	}
-	log.Rounds = nil
-	r.remains.Log = &log
+	left, err := r.turns.Freeze()
+	r.remains.Untaken, r.remains.Votes, r.remains.Err = left.Untaken, left.Votes, err
+	r.remains.Log, r.remains.VotesMax = &left.Log, left.Log.RoundsMax
 	if err := r.machine.Close(); err != nil {
 		r.config.Logger.Warn("the memory of a run could not be given back", "run", r.group.Run,
 			"error", err)

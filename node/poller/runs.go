@@ -34,9 +34,9 @@ type RunsConfig struct {
 	// empty.
 	Peers []rdmanet.PeerID
 	// NewMachine makes the engine of a group in which this server has the given place. peers are
-	// the incarnations of the members, by place.
-	NewMachine func(group driver.Group, place order.ServerID, peers []rdmanet.Peer) (
-		engine.Machine, error)
+	// the incarnations of the members, by place. host is Host, and counts what the engine posts.
+	NewMachine func(group driver.Group, place order.ServerID, peers []rdmanet.Peer,
+		host rdmanet.RegionHost) (engine.Machine, error)
 	Source driver.Source
 	// Sink must keep nothing waiting: a leader whose Sink waits sends no heartbeats.
 	Sink driver.PromptSink

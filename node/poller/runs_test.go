@@ -126,8 +126,8 @@ func meet(t *testing.T, network *memory.Network, self int) *member {
 	m.runs, err = NewRuns(RunsConfig{Host: host, Self: order.ServerID(self), Peers: testPeers,
 		Source: m, Sink: m, Farewell: 100 * time.Millisecond, Rounds: rounds.New(),
 		Logger: slog.New(slog.DiscardHandler),
-		NewMachine: func(g driver.Group, place order.ServerID, peers []rdmanet.Peer) (
-			engine.Machine, error) {
+		NewMachine: func(g driver.Group, place order.ServerID, peers []rdmanet.Peer,
+			host rdmanet.RegionHost) (engine.Machine, error) {
 			return made.NewMachine(engine.Config{Self: place, Servers: len(g.Members),
 				Shard: g.Shard, Run: g.Run, FirstRound: g.FirstRound, MaxPayload: 1 << 10,
 				Change: func(d order.Delivery) bool {
@@ -238,6 +238,11 @@ func TestRunsFollowEachOther(t *testing.T) {
 			s := m.runs.Status()
 			return !s.Running && s.Engine.Ended && s.Group.Run == group.Run
 		})
+	}
+	for i, m := range members { // at least the proposals went to both others
+		if traffic := m.runs.Status().Traffic; traffic.FramesSent < 4 || traffic.BytesSent < 4*2 {
+			t.Errorf("member %d: %+v", i, traffic)
+		}
 	}
 	alike(t, members...)
 	last := members[0].rounds[len(members[0].rounds)-1]

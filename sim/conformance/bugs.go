@@ -5,6 +5,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/interleave"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim"
@@ -112,6 +113,10 @@ var broadcastBugs = map[place][]broadcastBug{
 		{sim.Time, sim.PlantOwnMedian, 5, 16, sim.FaultsAll},
 		{sim.Reason, sim.PlantReasonUnreachable, 5, 262, sim.FaultCrash},
 	},
+	{dare.EngineName, eventual}: {
+		{order.SetAgreement, dare.FaultVoteWithoutCheck, 3, 8, sim.FaultCrash | sim.FaultPartition |
+			sim.FaultSuspect | sim.FaultPause},
+	},
 	{trains.EngineName, perfect}: {
 		{order.SetAgreement, trains.FaultFilterByView, 5, 5, sim.FaultCrash},
 		{sim.Progress, trains.FaultStaleAnswered, 5, 5, sim.FaultCrash},
@@ -149,6 +154,8 @@ func plantIn(group *sim.Group, plant fmt.Stringer) {
 		group.Plant = bug
 	case trains.Fault:
 		group.TrainsFault = bug
+	case dare.Fault:
+		group.LedFault = bug
 	default:
 		panic(fmt.Sprintf("conformance: no group has a bug of %T", plant))
 	}

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim"
@@ -149,7 +150,7 @@ func Make(ctx context.Context, options Options) (*Table, error) {
 func Engines() []string {
 	names := sim.Engines()
 	for _, engine := range multicast.Engines() {
-		if engine.Name != multicast.EngineSequencer {
+		if engine.Name != multicast.EngineSequencer && !slices.Contains(names, engine.Name) {
 			names = append(names, engine.Name)
 		}
 	}
@@ -161,7 +162,12 @@ func parts() ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(broadcast, multicastParts()...), nil
+	all := append(broadcast, multicastParts()...)
+	names := Engines()
+	slices.SortStableFunc(all, func(a, b part) int { // an engine may be in both frames
+		return slices.Index(names, a.engine) - slices.Index(names, b.engine)
+	})
+	return all, nil
 }
 
 // fill runs the columns of a part.

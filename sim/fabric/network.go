@@ -35,6 +35,10 @@ type Options struct {
 	// OperationTimeout is the time after which an operation completes at the latest. The default is
 	// 10 milliseconds.
 	OperationTimeout time.Duration
+	// Stirred, unless it is nil, is called when a program on a host has something new to look at:
+	// an operation with Ring landed there, or one of its own completed. Production's programs are
+	// woken for the first and look again soon for the second. It must not call the network.
+	Stirred func(host rdmanet.PeerID)
 	// Fault breaks the contract, to show that a checker notices.
 	Fault Fault
 	// Paced makes the network take its own steps by the machine's clock.
@@ -193,6 +197,31 @@ func (n *Network) step() bool {
 	happen()
 	n.wake()
 	return true
+}
+
+// Next returns when the next event is, if there is one. With Advance, a simulator runs the network
+// beside events of its own.
+func (n *Network) Next() (at time.Duration, some bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.events.Len() == 0 {
+		return 0, false
+	}
+	return n.events.First(), true
+}
+
+// Advance lets time pass up to an instant that is not after the next event.
+func (n *Network) Advance(to time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now = max(n.now, to)
+}
+
+// stirred tells that a host's program has something to look at.
+func (n *Network) stirred(h *Host) {
+	if n.options.Stirred != nil && !h.ended {
+		n.options.Stirred(h.id)
+	}
 }
 
 // Close ends all hosts, and the network's goroutine.

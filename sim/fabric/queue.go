@@ -212,6 +212,7 @@ func (n *Network) land(o *operation) {
 	}
 	if err == nil && o.Ring {
 		r.ring()
+		n.stirred(r.host)
 	}
 	a.answer = max(a.answer, n.now+n.back(o))
 	n.schedule(a.answer-n.now, func() { n.answer(o, err) })
@@ -277,6 +278,7 @@ func (q *Queue) finish(o *operation, err error) {
 	}
 	q.posted[peer] = list
 	q.host.network.wake()
+	q.host.network.stirred(q.host)
 }
 
 // Poll returns the available completions.

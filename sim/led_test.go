@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/dare"
+)
+
+// led returns a group of package dare.
+func led(servers int, faults Faults) Group {
+	return Group{Engine: dare.EngineName, Servers: servers, Faults: faults}
+}
+
+// TestLeadersLiveOn is the conformance suite of package dare in shards that live on, with
+// generations, eons and all kinds of fault.
+func TestLeadersLiveOn(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{1, 2, 3, 4, 5} {
+		t.Run(fmt.Sprint(servers), func(t *testing.T) {
+			t.Parallel()
+			rounds, crashes := passSeeds(t, led(servers, FaultsAll).options(t), 1,
+				share(200/servers))
+			t.Logf("%d rounds, %d crashes", rounds, crashes)
+		})
+	}
+}
+
+// TestLeadersLiveOnWithEachKindOfFault runs each kind alone.
+func TestLeadersLiveOnWithEachKindOfFault(t *testing.T) {
+	t.Parallel()
+	for bit, name := range faultNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			passSeeds(t, led(5, 1<<bit).options(t), 1, share(20))
+		})
+	}
+}
+
+// TestPlantedBugsOfLeadersAreCaught plants a bug of package dare that lives show.
+func TestPlantedBugsOfLeadersAreCaught(t *testing.T) {
+	t.Parallel()
+	group := led(3, FaultCrash|FaultPartition|FaultSuspect|FaultPause)
+	group.LedFault = dare.FaultVoteWithoutCheck
+	const limit = 400
+	if seeds := seedsUntilCaught(t, group.options(t), limit); seeds == 0 {
+		t.Errorf("%v is not caught by %d seeds", group.LedFault, limit)
+	}
+}
+
+// TestLeadersReplay runs seeds twice, once with a trace, and expects the same hash.
+func TestLeadersReplay(t *testing.T) {
+	t.Parallel()
+	group := led(3, FaultsAll)
+	group.EngineChanges = true
+	options := group.options(t)
+	for options.Seed = range uint64(share(20)) {
+		options.Trace = nil
+		first, err := Check(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Trace = io.Discard
+		second, err := Check(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Hash != second.Hash || first.Events != second.Events ||
+			first.Elapsed != second.Elapsed {
+			t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
+		}
+	}
+}
+
+// TestLeadersNeedLives refuses what engines with a leader cannot do.
+func TestLeadersNeedLives(t *testing.T) {
+	t.Parallel()
+	for name, group := range map[string]Group{
+		"a perfect detector": {Faults: FaultCrash, Detector: perfectly},
+		"engines alone":      {Faults: FaultSuspect, EngineAlone: true},
+		"records":            {Records: true},
+		"prompt delivery":    {Prompt: true},
+		"another's bug":      {Fault: allconcur.FaultSetsIgnored},
+		"too many servers":   {Faults: FaultJoin, Servers: dare.ServersMax},
+	} {
+		group.Engine, group.Servers = dare.EngineName, max(group.Servers, 3)
+		if _, err := group.Options(); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
