@@ -24,7 +24,7 @@ func (w *Way) Copy() Way {
 // Copy returns a copy for a copied process. at returns the process's way with a place, and lent the
 // counter that corresponds to one of a post.
 func (w *Ways) Copy(at func(place int) *Way, lent func(*int) *int) *Ways {
-	own := &Ways{queue: w.queue, patience: w.patience, now: w.now,
+	own := &Ways{queue: w.queue, patience: w.patience, now: w.now, depth: w.depth,
 		posts: make([]Post, len(w.posts)), free: slices.Clone(w.free), done: w.done, lent: w.lent,
 		wants: slices.Clone(w.wants), number: w.number}
 	for tag, p := range w.posts {
@@ -94,6 +94,9 @@ func (p Post) into(into func(Post) []byte) []byte {
 // Awaits reports whether the process's behaviour depends on having handled the successful
 // completion with the given tag. depends reports this for a post of a way's present life.
 func (w *Ways) Awaits(tag uint64, depends func(Post) bool) bool {
+	if tag >= uint64(len(w.posts)) {
+		return true
+	}
 	p := w.posts[tag]
 	return p.Way == nil || p.life == p.Way.life && depends(p)
 }

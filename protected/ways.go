@@ -72,8 +72,9 @@ type Ways struct {
 	queue    rdmanet.Queue
 	patience time.Duration
 	now      time.Duration
-	posts    []Post
-	free     []uint32 // tags, descending: the lowest is taken next
+	depth    int
+	posts    []Post   // by tag, up to the highest that was used
+	free     []uint32 // the other tags among these, descending: the lowest is taken next
 	batch    []rdmanet.Operation
 	short    []byte // bytes of writes in the batch that the queue copies
 	done     []rdmanet.Completion
@@ -95,12 +96,8 @@ func NewWays(host rdmanet.RegionHost, depth int, patience time.Duration) (*Ways,
 	if err != nil {
 		return nil, fmt.Errorf("make a completion queue: %w", err)
 	}
-	w := &Ways{queue: queue, patience: patience, posts: make([]Post, depth),
-		done: make([]rdmanet.Completion, completionsAtOnce)}
-	for i := range depth {
-		w.free = append(w.free, uint32(depth-1-i))
-	}
-	return w, nil
+	return &Ways{queue: queue, patience: patience, depth: depth, posts: make([]Post, 0, depth),
+		free: make([]uint32, 0, depth), done: make([]rdmanet.Completion, completionsAtOnce)}, nil
 }
 
 // Now returns the time of the present Poll, as Complete was told.
@@ -162,7 +159,9 @@ func (w *Ways) Detach(way *Way) {
 }
 
 // Room reports whether the given number of operations can be posted.
-func (w *Ways) Room(operations int) bool { return len(w.free) >= operations }
+func (w *Ways) Room(operations int) bool {
+	return len(w.free)+w.depth-len(w.posts) >= operations
+}
 
 // Post puts an operation into the batch, with the kind and number that Complete returns. The caller
 // has checked Room. lent counts the operations that take their bytes from the same memory as this
@@ -173,8 +172,12 @@ func (w *Ways) Post(way *Way, kind Kind, number uint64, lent *int, operation rdm
 }
 
 func (w *Ways) post(way *Way, post Post, operation rdmanet.Operation) {
-	tag := w.free[len(w.free)-1]
-	w.free = w.free[:len(w.free)-1]
+	tag := uint32(len(w.posts))
+	if last := len(w.free) - 1; last >= 0 {
+		tag, w.free = w.free[last], w.free[:last]
+	} else {
+		w.posts = append(w.posts, Post{})
+	}
 	if post.lent != nil && len(operation.Bytes) > rdmanet.InlineMax {
 		*post.lent++
 		w.lent++
