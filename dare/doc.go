@@ -108,6 +108,7 @@
 //	server.go    the machine, and what it A-delivers
 //	freeze.go    what a run leaves behind
 //	watch.go     what must always hold, checked by looking into all servers
+//	trail.go     the same for searches, from what each server has shown
 //	search.go    copies and states for exhaustive search
 //
 // # What always holds

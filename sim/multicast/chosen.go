@@ -25,8 +25,21 @@ type chosen struct {
 	links  []chosenLink
 	linkAt map[[2]int]int // the index in links
 	hosts  []*chosenHost  // by process, nil until it is started
-	// regranted counts changes of permissions.
+	// regranted counts changes of permissions. cuts lists them, and attached the attempts to
+	// attach, since the present choice began.
 	regranted int
+	cuts      []cut
+	attached  []attempt
+}
+
+// cut is the end of a process's attachments to a region, if it has any, by a change of its
+// permission.
+type cut struct{ holder, owner, region int }
+
+// attempt is an attempt of a process to attach to a region of another one, and what it depended on.
+type attempt struct {
+	owner, region int // region -1: it failed because the owner had crashed
+	permission    rdmanet.Permission
 }
 
 // chosenLink holds the letters under way between two processes or logs.
@@ -114,7 +127,7 @@ func (h *chosenHost) Expose(name string, size int) (rdmanet.Region, error) {
 		}
 	}
 	r := &chosenRegion{host: h, name: name, bytes: make([]byte, size),
-		grants: make([]chosenGrant, len(h.stage.hosts))}
+		grants: make([]rdmanet.Permission, len(h.stage.hosts))}
 	h.regions = append(h.regions, r)
 	return r, nil
 }
@@ -123,18 +136,22 @@ func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID,
 	name string) (rdmanet.Attachment, error) {
 	owner := h.stage.host(peer)
 	if owner == nil || h.stage.crashed(owner.number) {
+		if owner != nil {
+			h.stage.attached = append(h.stage.attached, attempt{owner: owner.number, region: -1})
+		}
 		return nil, fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, peer)
 	}
 	for number, r := range owner.regions {
 		if r.name != name || r.closed {
 			continue
 		}
-		grant := r.grants[h.number]
-		if grant.permission == rdmanet.PermissionNone {
+		permission := r.grants[h.number]
+		h.stage.attached = append(h.stage.attached, attempt{owner.number, number, permission})
+		if permission == rdmanet.PermissionNone {
 			return nil, fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, name, peer)
 		}
 		a := &chosenAttachment{host: h, number: len(h.ways), region: r, regionNumber: number,
-			grant: grant.number, permission: grant.permission}
+			permission: permission}
 		h.ways = append(h.ways, a)
 		return a, nil
 	}
@@ -153,13 +170,7 @@ type chosenRegion struct {
 	name   string
 	bytes  []byte
 	closed bool
-	grants []chosenGrant // by process
-	number uint32        // of the last change of a permission
-}
-
-type chosenGrant struct {
-	permission rdmanet.Permission
-	number     uint32
+	grants []rdmanet.Permission // by process
 }
 
 func (r *chosenRegion) Name() string  { return r.name }
@@ -181,12 +192,25 @@ func (r *chosenRegion) Grant(peer rdmanet.Peer, permission rdmanet.Permission) e
 	number := slices.IndexFunc(r.host.stage.world.processes, func(p process) bool {
 		return PeerOf(p.name) == peer.ID
 	})
-	if grant := &r.grants[number]; grant.permission != permission {
-		r.number++
+	if r.grants[number] != permission {
+		r.grants[number] = permission
 		r.host.stage.regranted++
-		*grant = chosenGrant{permission, r.number}
+		r.host.stage.ends(r, number)
 	}
 	return nil
+}
+
+// ends ends a process's attachments to a region. Their operations under way will be refused.
+func (s *chosen) ends(r *chosenRegion, holder int) {
+	if s.hosts[holder] == nil {
+		return
+	}
+	s.cuts = append(s.cuts, cut{holder, r.host.number, slices.Index(r.host.regions, r)})
+	for _, a := range s.hosts[holder].ways {
+		if a.region == r {
+			a.revoked = true
+		}
+	}
 }
 
 func (r *chosenRegion) Revoke(peer rdmanet.Peer) error {
@@ -211,8 +235,8 @@ type chosenAttachment struct {
 	number       int // index among the host's attachments
 	region       *chosenRegion
 	regionNumber int // index among the owner's regions
-	grant        uint32
 	permission   rdmanet.Permission
+	revoked      bool // the permission changed since
 	err          error
 	pending      []chosenOperation
 }
@@ -257,7 +281,7 @@ func (a *chosenAttachment) land() {
 	case stage.crashed(r.host.number):
 		a.end(fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, r.host.id))
 		return
-	case r.closed || r.grants[a.host.number].number != a.grant || !a.permission.Allows(o.Kind):
+	case r.closed || a.revoked || !a.permission.Allows(o.Kind):
 		a.end(fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, r.name, r.host.id))
 		return
 	case o.Kind == rdmanet.OperationWrite:
@@ -272,7 +296,7 @@ func (a *chosenAttachment) land() {
 // live reports whether the pending operations could still take place.
 func (a *chosenAttachment) live() bool {
 	r := a.region
-	return a.err == nil && !r.closed && r.grants[a.host.number].number == a.grant
+	return a.err == nil && !r.closed && !a.revoked
 }
 
 // chosenQueue holds the completions of a process's operations.
@@ -291,6 +315,9 @@ type chosenEntry struct {
 	number     uint64
 	done       bool
 	completion rdmanet.Completion
+	// saw is what a read has seen whose completion waits for an earlier one. Its process will act
+	// on it.
+	saw []byte
 }
 
 func (q *chosenQueue) Post(operations ...rdmanet.Operation) error {
@@ -330,6 +357,9 @@ func (q *chosenQueue) complete(o chosenOperation, err error) {
 	at := slices.IndexFunc(q.posted, func(e chosenEntry) bool { return e.number == o.number })
 	q.posted = slices.Clone(q.posted) // saved states keep theirs
 	q.posted[at].done, q.posted[at].completion.Err = true, err
+	if !writes(o) && err == nil {
+		q.posted[at].saw = bytes.Clone(o.Bytes)
+	}
 	peer := q.posted[at].completion.Peer
 	waits := false
 	q.posted = slices.DeleteFunc(q.posted, func(e chosenEntry) bool {
@@ -383,7 +413,7 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 		}
 		state = append(state, r.bytes...)
 		for _, grant := range r.grants {
-			state = append(state, byte(grant.permission))
+			state = append(state, byte(grant))
 		}
 	}
 	for _, a := range h.byRegion() {
@@ -420,7 +450,7 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 			if e.done {
 				kind = 7
 			}
-			state = appendCompletion(append(state, kind), e.completion, name)
+			state = append(appendCompletion(append(state, kind), e.completion, name), e.saw...)
 		}
 	}
 	return state

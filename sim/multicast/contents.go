@@ -36,10 +36,11 @@ func (s *chosen) takeDown() contents {
 // putBack restores a state. Everything created since then is dropped.
 func (s *chosen) putBack(c contents) {
 	s.clock = c.clock
-	for i := len(c.links); i < len(s.links); i++ {
-		delete(s.linkAt, [2]int{s.links[i].from, s.links[i].to})
-	}
 	s.links = append(s.links[:0], c.links...)
+	clear(s.linkAt)
+	for i, l := range s.links {
+		s.linkAt[[2]int{l.from, l.to}] = i
+	}
 	for i, l := range s.world.logs {
 		copy(l.ordered, c.ordered[i])
 	}
@@ -49,19 +50,16 @@ func (s *chosen) putBack(c contents) {
 type belongings struct {
 	crashed bool
 	letters []Letter
-	memory  []byte        // of all regions, one after the other
-	grants  []chosenGrant // likewise
-	regions []regionState
+	memory  []byte               // of all regions, one after the other
+	grants  []rdmanet.Permission // likewise
+	closed  []bool
 	ways    []wayState
 	queues  []queueState
 }
 
-type regionState struct {
-	closed bool
-	number uint32
-}
-
 type wayState struct {
+	way     *chosenAttachment
+	revoked bool
 	err     error
 	pending []chosenOperation
 }
@@ -86,15 +84,15 @@ func (s *chosen) belongings(number int) *belongings {
 		size += len(r.bytes)
 		grants += len(r.grants)
 	}
-	b.memory, b.grants, b.regions = make([]byte, 0, size), make([]chosenGrant, 0, grants),
-		make([]regionState, len(h.regions))
+	b.memory, b.grants, b.closed = make([]byte, 0, size),
+		make([]rdmanet.Permission, 0, grants), make([]bool, len(h.regions))
 	for i, r := range h.regions {
-		b.memory, b.grants, b.regions[i] = append(b.memory, r.bytes...),
-			append(b.grants, r.grants...), regionState{r.closed, r.number}
+		b.memory, b.grants, b.closed[i] = append(b.memory, r.bytes...),
+			append(b.grants, r.grants...), r.closed
 	}
 	b.ways = make([]wayState, len(h.ways))
 	for i, a := range h.ways {
-		b.ways[i] = wayState{a.err, slices.Clip(a.pending)}
+		b.ways[i] = wayState{a, a.revoked, a.err, slices.Clip(a.pending)}
 	}
 	b.queues = make([]queueState, len(h.queues))
 	for i, q := range h.queues {
@@ -103,8 +101,8 @@ func (s *chosen) belongings(number int) *belongings {
 	return b
 }
 
-// giveBack restores a process's state. Regions and queues stay where they are. Attachments created
-// since then are dropped.
+// giveBack restores a process's state. Regions and queues stay where they are. Other attachments
+// than it had are dropped.
 func (s *chosen) giveBack(number int, b *belongings) {
 	p := &s.world.processes[number]
 	p.crashed, p.letters = b.crashed, slices.Clone(b.letters)
@@ -115,11 +113,12 @@ func (s *chosen) giveBack(number int, b *belongings) {
 	memory, grants := b.memory, b.grants
 	for i, r := range h.regions {
 		memory, grants = memory[copy(r.bytes, memory):], grants[copy(r.grants, grants):]
-		r.closed, r.number = b.regions[i].closed, b.regions[i].number
+		r.closed = b.closed[i]
 	}
-	h.ways = h.ways[:len(b.ways)]
-	for i, a := range h.ways {
-		a.err, a.pending = b.ways[i].err, b.ways[i].pending
+	h.ways = h.ways[:0]
+	for _, w := range b.ways {
+		w.way.revoked, w.way.err, w.way.pending = w.revoked, w.err, w.pending
+		h.ways = append(h.ways, w.way)
 	}
 	for i, q := range h.queues {
 		q.count, q.posted, q.ready, q.closed = b.queues[i].count, b.queues[i].posted,

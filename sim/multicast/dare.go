@@ -40,6 +40,7 @@ type dareServer struct {
 	worked    time.Duration // for the detector of lost servers, as in tramReplicas
 	round     order.Round   // the next one, 0 before a server that joins knows it
 	read      dareRead
+	trail     dare.Trail // in a search
 }
 
 // dareMessage is a message that a server has from a client.
@@ -262,6 +263,7 @@ func (f *dareServers) look(at int) {
 	if f.watch != nil {
 		broken = f.watch.Look(live, at)
 	} else {
+		f.servers[at].trail.Look(f.servers[at].Server)
 		broken = dare.Check(live)
 	}
 	halted := f.servers[at].Halted()
@@ -271,6 +273,41 @@ func (f *dareServers) look(at int) {
 	if broken != "" {
 		f.world.Breaks(Invariant, broken)
 	}
+}
+
+// Take makes a process take its letters.
+func (f *dareServers) Take(at order.Replica) {
+	if at.Group != order.Clients {
+		f.servers[at.Server].take(f.world.Receive(at), f.world.Now())
+	}
+}
+
+// AppendView appends what Judge depends on.
+func (f *dareServers) AppendView(state []byte, at order.Replica) []byte {
+	if at.Group == order.Clients {
+		return state
+	}
+	s := f.servers[at.Server]
+	state = s.trail.Append(state)
+	if f.world.processes[at.Server].crashed {
+		return state
+	}
+	return s.Server.AppendView(state)
+}
+
+// Judge judges the servers' logs, and what they showed.
+func (f *dareServers) Judge() string {
+	live, trails := make([]*dare.Server, len(f.servers)), make([]*dare.Trail, len(f.servers))
+	for i, s := range f.servers {
+		trails[i] = &s.trail
+		if !f.world.processes[i].crashed {
+			live[i] = s.Server
+		}
+	}
+	if broken := dare.Check(live); broken != "" {
+		return broken
+	}
+	return dare.CheckTrails(trails)
 }
 
 // Copy returns a copy of a process's state.

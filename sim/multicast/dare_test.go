@@ -96,9 +96,8 @@ func TestDAREHasOneGroup(t *testing.T) {
 	}
 }
 
-// TestSearchOfDARE searches every schedule of small groups, or as many as fit. A search of two
-// servers with a change of leaders is complete with 52,818 states and takes a quarter of a minute.
-// One of three servers with two leaders and a crash has more states than a test can visit.
+// TestSearchOfDARE searches every schedule of small groups, or as many as fit. Tabulated searches
+// get further.
 func TestSearchOfDARE(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {

@@ -90,6 +90,13 @@
 // and log entries are processed as they arrive, and the clock stands still except for
 // SearchOptions.Ticks.
 //
+// With SearchOptions.Tabulated, the search of a form that is Tabled computes the effect of an event
+// once for each local state of a process, and looks it up from then on (table.go). It leaves out
+// more schedules, by rules that tabulated.go describes and proves. Two servers of DARE with one
+// message reach 310 states by it, and 1,268 with a crash. By tables without these rules they are
+// 2,253 and 9,089. Three servers with two leaders and a crash have more states than were visited so
+// far.
+//
 // # Invariants
 //
 // The same options give the same run, event for event, on every machine; Result.Hash proves it. If

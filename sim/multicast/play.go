@@ -53,6 +53,9 @@ const (
 	choiceTick
 	// choiceRest stands at the end of a path for the fair run.
 	choiceRest
+	// choiceCut and choiceWritten are parts of a tabulated search's steps.
+	choiceCut
+	choiceWritten
 )
 
 // choice is an event that can happen next, to the process or link with number a; b is a further
@@ -217,6 +220,7 @@ func (p *play) appendTick(all []choice) []choice {
 func (p *play) take(c choice) (broken *order.Violation) {
 	p.news, p.broken, p.turn = false, nil, nobody
 	at, regranted := nobody, p.stage.regranted
+	p.stage.cuts, p.stage.attached = p.stage.cuts[:0], p.stage.attached[:0]
 	defer func() {
 		if problem := recover(); problem != nil {
 			broken = &order.Violation{Property: Contract,
@@ -265,6 +269,9 @@ func (p *play) take(c choice) (broken *order.Violation) {
 	}
 	if p.stage.regranted != regranted {
 		p.looksDifferent()
+	}
+	for _, c := range p.stage.cuts {
+		p.changes(c.holder)
 	}
 	if p.news && p.broken == nil {
 		p.broken = p.judge(order.UnderWay)

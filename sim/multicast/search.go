@@ -28,6 +28,9 @@ type SearchOptions struct {
 	// Unreduced also searches schedules that are equivalent to others. They are left out if the
 	// form is a Completer and there are no Ticks.
 	Unreduced bool
+	// Tabulated looks the effects of events up in tables, and leaves out more schedules that are
+	// equivalent to others: see tabulated.go. The form must be Tabled, without Ticks.
+	Tabulated bool
 	// StatesMax ends the search, DepthMax a path. 0 is StatesMaxDefault or DepthMaxDefault.
 	StatesMax, DepthMax int
 
@@ -120,6 +123,9 @@ func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	var err error
 	if x.play, err = newPlay(options, nil); err != nil {
 		return SearchResult{}, err
+	}
+	if options.Tabulated {
+		return searchTabulated(x)
 	}
 	_, copies := x.play.form.(Copier)
 	x.result.Copied = copies && !options.replay
@@ -272,29 +278,37 @@ func (x *explorer) bound(what string) {
 }
 
 // tell shortens the path to the violation, and describes it line by line.
-func (x *explorer) tell() ([]string, error) {
-	path := slices.Clone(x.path)
-	property := x.result.Violation.Property
+func (x *explorer) tell() (text []string, err error) {
+	text, x.result.Violation, err = shorten(x.path, x.result.Violation, x.replay)
+	return text, err
+}
+
+// shorten leaves out parts of a path to a violation that it does not need. It returns the
+// description of the shorter path, and the violation there.
+func shorten[C any](path []C, found *order.Violation,
+	replay func([]C, io.Writer) (*order.Violation, error)) ([]string, *order.Violation, error) {
+	path = slices.Clone(path)
+	property := found.Property
 	left := searchShrinks
 	for part := len(path); part >= 1; part = min(part/2, len(path)) {
 		for from := 0; from < len(path) && left > 0; left-- {
 			rest := slices.Concat(path[:from], path[min(from+part, len(path)):])
-			broken, err := x.replay(rest, nil)
+			broken, err := replay(rest, nil)
 			if err != nil {
-				return nil, err
+				return nil, found, err
 			}
 			if broken != nil && broken.Property == property {
-				path, x.result.Violation = rest, broken
+				path, found = rest, broken
 			} else {
 				from += part
 			}
 		}
 	}
 	var text strings.Builder
-	if _, err := x.replay(path, &text); err != nil {
-		return nil, err
+	if _, err := replay(path, &text); err != nil {
+		return nil, found, err
 	}
-	return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"), nil
+	return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"), found, nil
 }
 
 // replay takes the possible choices of a path until a property is broken.
