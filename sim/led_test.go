@@ -18,7 +18,7 @@ func led(servers int, faults Faults) Group {
 // generations, eons and all kinds of fault.
 func TestLeadersLiveOn(t *testing.T) {
 	t.Parallel()
-	for _, servers := range []int{1, 2, 3, 4, 5} {
+	for _, servers := range []int{1, 2, 3, 4, 5, 7} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
 			rounds, crashes := passSeeds(t, led(servers, FaultsAll).options(t), 1,

@@ -331,12 +331,14 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 }
 
 // orderedBy reports whether a server can reach another one that orders in the generation that the
-// reason names, or a later one.
+// reason names, or a later one. It may also hear that one, which does not hear it: the server cannot
+// know that.
 func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
 		return q != p && q != nil && q.works() && q.view().Group != nil && !q.view().Stalled &&
-			q.group.Run.Generation() >= r.Generation && s.answers(p, q.self) && !alone(p, q)
+			q.group.Run.Generation() >= r.Generation && !alone(p, q) &&
+			(s.answers(p, q.self) || q.knows(p.self) && s.hears(p, q.self))
 	})
 }
 
