@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"io"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur"
@@ -57,20 +56,7 @@ func TestLeadersReplay(t *testing.T) {
 	group.EngineChanges = true
 	options := group.options(t)
 	for options.Seed = range uint64(share(20)) {
-		options.Trace = nil
-		first, err := Check(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options.Trace = io.Discard
-		second, err := Check(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first.Hash != second.Hash || first.Events != second.Events ||
-			first.Elapsed != second.Elapsed {
-			t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
-		}
+		mustReplay(t, options)
 	}
 }
 

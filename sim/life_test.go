@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -93,20 +92,7 @@ func TestLivingReplay(t *testing.T) {
 	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
 		Faults: FaultsAll}.options(t)
 	for options.Seed = range uint64(share(60)) {
-		options.Trace = nil
-		first, err := Check(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options.Trace = io.Discard
-		second, err := Check(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first.Hash != second.Hash || first.Events != second.Events ||
-			first.Elapsed != second.Elapsed {
-			t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
-		}
+		mustReplay(t, options)
 	}
 }
 

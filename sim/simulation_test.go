@@ -17,6 +17,26 @@ import (
 	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
+// mustReplay runs a seed twice, once with a trace, which must not matter, and expects equal hashes.
+func mustReplay(t *testing.T, options Options) Result {
+	t.Helper()
+	options.Trace = nil
+	first, err := Check(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Trace = io.Discard
+	second, err := Check(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Hash != second.Hash || first.Events != second.Events ||
+		first.Elapsed != second.Elapsed || !slices.Equal(first.Crashed, second.Crashed) {
+		t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
+	}
+	return first
+}
+
 // TestReplay runs seeds twice, once with a trace, which must not matter, and expects the same hash.
 // Other seeds must have other hashes.
 func TestReplay(t *testing.T) {
@@ -26,20 +46,7 @@ func TestReplay(t *testing.T) {
 			Servers: 8}.options(t)
 		hashes := make(map[uint64]uint64)
 		for options.Seed = range uint64(share(60)) {
-			options.Trace = nil
-			first, err := Check(options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			options.Trace = io.Discard
-			second, err := Check(options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if first.Hash != second.Hash || first.Events != second.Events ||
-				first.Elapsed != second.Elapsed || !slices.Equal(first.Crashed, second.Crashed) {
-				t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
-			}
+			first := mustReplay(t, options)
 			if other, seen := hashes[first.Hash]; seen {
 				t.Errorf("seeds %d and %d have one hash", other, options.Seed)
 			}
