@@ -151,7 +151,7 @@ func TestSimCheckRefuses(t *testing.T) {
 		"check":                                         "--servers 8",
 		"check --servers 0":                             "--servers 8",
 		"check --servers 4000":                          "fewer --servers",
-		"check --servers 3 --engine raft":               "allconcur+, allconcur or trains",
+		"check --servers 3 --engine raft":               "allconcur+, allconcur, trains or dare",
 		"check --servers 3 --seeds 0":                   "--seeds 100",
 		"check --servers 3 --seeds -1":                  "--seeds 100",
 		"check --servers 3 --seed 18446744073709551615": "smaller --seed",
