@@ -284,6 +284,40 @@ func TestMissingServersAreTakenOutAtRest(t *testing.T) {
 	}
 }
 
+// TestServersThatWorkStay: a detector says wrongly, and for long, that a server is missing. It
+// stays, whenever there is something to order, and also when another server becomes the leader.
+func TestServersThatWorkStay(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 9, 3, func(config *Config) {
+		changing(config)
+		config.LogSlots, config.Window = 31, 8
+		config.Timeout, config.Beat = 4*time.Millisecond, 500*time.Microsecond
+	})
+	random := rand.New(rand.NewPCG(2, 2))
+	g.servers[0].Campaign()
+	g.run(random, 2*time.Millisecond)
+	beat := g.servers[0].config.Beat
+	g.servers[0].Missing(2, true)
+	for i := range 64 {
+		for range 1 + i%6 {
+			if g.servers[1].CanBroadcast() {
+				g.send(t, 1, "y")
+			}
+			g.run(random, beat/50)
+		}
+		g.run(random, restBeats*beat+time.Duration(i)*beat/16)
+	}
+	g.servers[1].Missing(2, true)
+	g.run(random, 2*restBeats*beat)
+	g.servers[1].Campaign()
+	g.run(random, 4*restBeats*beat)
+	g.agree()
+	if g.servers[0].Ended() || g.broken != "" || !g.servers[1].Leading() {
+		t.Errorf("%q, %v\n%v; the last round is %v", g.broken, g.servers[0], g.servers[1],
+			g.rounds[0][len(g.rounds[0])-1])
+	}
+}
+
 // TestAMissingLeaderIsFollowedNoMore: a detector outside is quicker than heartbeats.
 func TestAMissingLeaderIsFollowedNoMore(t *testing.T) {
 	t.Parallel()

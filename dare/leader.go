@@ -24,10 +24,10 @@ type member struct {
 	told    uint64 // the commit pointer that was written
 	applied uint64 // the server applied all up to here, as far as this one knows
 	lookAt  time.Duration
-	// moved is when the server was last seen to apply entries, and shown when a leader appended an
-	// entry only for it to apply, while it was missing.
-	moved, shown time.Duration
-	left         bool // it needs entries that no slot holds any more
+	// moved is when the server was last seen to apply entries, or first had one to apply. It is not
+	// before this leader's term. probed is when the leader appended an entry only for it.
+	moved, probed time.Duration
+	left          bool // it needs entries that no slot holds any more
 	// asks and confirms: its term was asked for in this check, and is not higher.
 	asks, confirms bool
 	// excluded says that slots do not wait for it.
@@ -84,7 +84,7 @@ func (s *Server) win() {
 	needless := s.needless()
 	for p, m := range s.members {
 		if m != nil {
-			m.applied = max(m.applied, needless)
+			m.applied, m.moved = max(m.applied, needless), now
 		}
 		// A vote comes with the log. The others are asked for it.
 		if m != nil && s.member(p) && s.boards.Load(p, wordVote) == s.term {
@@ -138,19 +138,20 @@ func (s *Server) behind(server int) bool {
 }
 
 // gone returns a server without which a leader should end the run, or none. One that works all the
-// same has the time to show that it applies entries.
+// same has the time to show that it applies entries, and one that goes on with it stays.
 func (s *Server) gone() int {
 	if s.config.Change == nil || 2*(len(s.config.Peers)-1) <= s.config.size() {
 		return none
 	}
 	return slices.IndexFunc(s.members, func(m *member) bool {
-		if m == nil || !s.missing[m.Process] {
+		if m == nil || !s.missing[m.Process] || s.tail() <= m.applied {
 			return false
 		}
-		now, since := s.ways.Now(), max(s.missedAt[m.Process], m.shown)
-		few := max(1, uint64(s.config.LogSlots)/8)
-		return s.tail() >= m.applied+few && now >= since+lookBeats*s.config.Beat ||
-			s.tail() > m.applied && now >= max(since, m.moved)+restBeats*s.config.Beat
+		beats := time.Duration(restBeats)
+		if s.tail()-m.applied >= max(1, uint64(s.config.LogSlots)/8) {
+			beats = lookBeats
+		}
+		return s.ways.Now() >= max(s.missedAt[m.Process], m.moved)+beats*s.config.Beat
 	})
 }
 
@@ -163,8 +164,8 @@ func (s *Server) probes() bool {
 	probes := false
 	for _, m := range s.members {
 		if m != nil && s.missing[m.Process] && s.tail() <= m.applied &&
-			s.ways.Now() >= m.shown+restBeats*s.config.Beat {
-			m.shown, m.moved, probes = s.ways.Now(), s.ways.Now(), true
+			s.ways.Now() >= m.probed+restBeats*s.config.Beat {
+			m.probed, probes = s.ways.Now(), true
 		}
 	}
 	return probes
@@ -453,7 +454,7 @@ func (s *Server) append() bool {
 		s.config.note("ends the run without server %d", gone)
 		s.closing = true
 		s.scratch = appendRemoval(s.scratch[:0], gone)
-		s.put(entry{tail + 1, s.term, s.term, kindRemoval, len(s.scratch)}, s.scratch)
+		s.add(kindRemoval, s.scratch)
 		return true
 	}
 	if used == slots {
@@ -461,7 +462,7 @@ func (s *Server) append() bool {
 	}
 	if s.noop || s.probes() {
 		s.noop = false
-		s.put(entry{index: tail + 1, born: s.term, stamp: s.term}, nil)
+		s.add(kindOperations, nil)
 		return true
 	}
 	if !s.collect(int(tail)) {
@@ -471,14 +472,26 @@ func (s *Server) append() bool {
 		s.appended[origin] = max(s.appended[origin], p.number)
 	}
 	s.scratch = appendBody(s.scratch[:0], s.proposals)
-	e := entry{tail + 1, s.term, s.term, kindOperations, len(s.scratch)}
-	s.put(e, s.scratch)
-	s.config.note("appends entry %d", tail+1)
+	e := s.add(kindOperations, s.scratch)
+	s.config.note("appends entry %d", e.index)
 	if s.config.Change != nil {
 		d, _ := s.delivery(e, s.before(e.index))
 		s.closing = s.ends(d)
 	}
 	return true
+}
+
+// add puts an entry of a leader behind its log, and returns it.
+func (s *Server) add(k kind, body []byte) entry {
+	tail := s.tail()
+	for _, m := range s.members {
+		if m != nil && m.applied >= tail {
+			m.moved = s.ways.Now()
+		}
+	}
+	e := entry{tail + 1, s.term, s.term, k, len(body)}
+	s.put(e, body)
+	return e
 }
 
 // collect puts the next message of each server into s.proposals, as far as an entry has room for

@@ -139,7 +139,7 @@ func (s *Server) configure(next Configuration) error {
 	}
 	next.head = s.needed(&next)
 	b := appendConfiguration(nil, &next)
-	s.put(entry{s.tail() + 1, s.term, s.term, kindConfig, len(b)}, b)
+	s.add(kindConfig, b)
 	s.config.note("appends configuration %d: %v", s.tail(), next)
 	s.extended = s.ways.Now()
 	s.seek()

@@ -162,7 +162,7 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 		f.Until(m.lookAt)
 		if s.missing[p] {
 			f.Since(m.moved, restBeats*s.config.Beat)
-			f.Since(m.shown, restBeats*s.config.Beat)
+			f.Since(m.probed, restBeats*s.config.Beat)
 		}
 	}
 	if s.role == leading {

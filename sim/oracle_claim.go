@@ -331,7 +331,8 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 }
 
 // orderedBy reports whether a server can reach another one that orders in the generation that the
-// reason names, or a later one. It may also hear that one without being heard: it cannot know that.
+// reason names, or a later one. It may also hear one that does not hear it: the server cannot know
+// that.
 func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
