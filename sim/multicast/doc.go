@@ -92,8 +92,8 @@
 //
 // With SearchOptions.Tabulated, the search of a form that is Tabled computes the effect of an event
 // once for each local state of a process, and looks it up from then on (table.go). It leaves out
-// more schedules, by rules that tabulated.go describes and proves. These are its states for two
-// servers of DARE and one message. Each search is complete.
+// more schedules, by rules that tabulated.go describes, with the reason why they are right. These
+// are its states for two servers of DARE and one message. Each search is complete.
 //
 //	                              tabulated   by tables without rules
 //	no fault                            310      2,253

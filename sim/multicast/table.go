@@ -11,7 +11,8 @@ import (
 // This file tabulates a play. A process with all that belongs to it (its machine, its memory, its
 // operations under way) is a local state, and has a number. A state of the play is a few such
 // numbers. What an event does depends on one or two local states, so it is computed once for these
-// and looked up from then on. Nothing is approximated: equal numbers stand for equal states.
+// and looked up from then on. Nothing is approximated: equal numbers stand for equal states, which
+// fingerprints of 128 bits tell apart.
 
 // Tabled is a form whose search can be tabulated. Its Poll depends on its process, on what the
 // World holds for it, and on nothing else. Its Complete changes no permission.

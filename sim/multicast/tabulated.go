@@ -39,8 +39,11 @@ import (
 // that its holder does not await (Completer.Awaits), and of an operation that such steps and others
 // do not overlap with.
 //
-// At each state the search also lets everything come that is under way (settle). If no poll changes
-// anything then, the state is at rest, and a fair run follows. A crash of a client has no effect
+// At each state the search also lets everything come that is under way (settle), in one order. If
+// no poll changes anything then, the state is at rest, and a fair run follows. With two servers of
+// DARE the order makes no difference, as a test shows. With three it may, since a server may handle
+// two completions in either order. States at rest behind other orders are then left out, and only
+// those: an order that matters to a later event is a turn. A crash of a client has no effect
 // but that it submits nothing more, and that its letters may be lost. So it can be put behind
 // everything else, and happens there. In the same way, an operation of a crashed replica that is
 // lost is one that never takes place.
@@ -87,18 +90,26 @@ type before struct {
 	last step
 }
 
-// searchTabulated executes a tabulated search.
-func searchTabulated(x *explorer) (SearchResult, error) {
+// newTabulation returns a search that has not begun.
+func newTabulation(x *explorer) (*tabulation, error) {
 	form, is := x.play.form.(Tabled)
 	if !is || x.options.Ticks > 0 || len(x.play.standings) > tabledMax {
-		return SearchResult{}, fmt.Errorf("%w: a search by tables of %s with %d ticks and %d "+
-			"processes; it takes dare without ticks, and up to %d processes", ErrOptions,
-			x.options.Engine, x.options.Ticks, len(x.play.standings), tabledMax)
+		return nil, fmt.Errorf("%w: a search by tables of %s with %d ticks and %d processes; it "+
+			"takes dare without ticks, and up to %d processes", ErrOptions, x.options.Engine,
+			x.options.Ticks, len(x.play.standings), tabledMax)
 	}
-	s := &tabulation{explorer: x, table: newTable(x.play, form), seen: map[tabled]struct{}{},
-		settled: map[tabled]struct{}{}, rested: map[[tabledMax]uint32]bool{},
-		whole: x.options.Unreduced}
 	x.play.completer = form
+	return &tabulation{explorer: x, table: newTable(x.play, form), seen: map[tabled]struct{}{},
+		settled: map[tabled]struct{}{}, rested: map[[tabledMax]uint32]bool{},
+		whole: x.options.Unreduced}, nil
+}
+
+// searchTabulated executes a tabulated search.
+func searchTabulated(x *explorer) (SearchResult, error) {
+	s, err := newTabulation(x)
+	if err != nil {
+		return SearchResult{}, err
+	}
 	x.result.Copied = true
 	first := s.table.first()
 	s.seen[first] = struct{}{}
@@ -108,7 +119,6 @@ func searchTabulated(x *explorer) (SearchResult, error) {
 		return SearchResult{}, x.err
 	}
 	x.result.Complete = x.result.Bound == ""
-	var err error
 	if x.result.Violation != nil {
 		x.result.Path, err = s.tell()
 	}

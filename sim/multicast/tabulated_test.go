@@ -46,6 +46,68 @@ func TestTabulatedLeavesOutNothing(t *testing.T) {
 	}
 }
 
+// TestOneOrderSettles checks that the search may let everything come in one order: with two
+// servers, two operations that come last lead to the same state in both orders, in all states.
+func TestOneOrderSettles(t *testing.T) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("the search is not parallel")
+	}
+	for _, options := range []SearchOptions{
+		{Replicas: 2, Messages: 1, Crashes: 1},
+		{Replicas: 2, Messages: 1, Leads: 1},
+	} {
+		options.Engine, options.Groups, options.Tabulated = EngineDARE, 1, true
+		options.StatesMax, options.DepthMax = StatesMaxDefault, DepthMaxDefault
+		x := &explorer{ctx: t.Context(), options: options}
+		var err error
+		if x.play, err = newPlay(options, nil); err != nil {
+			t.Fatal(err)
+		}
+		s, err := newTabulation(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.explore(s.table.first(), 0)
+		pairs := 0
+		for g := range s.seen {
+			pairs += s.orders(t, g)
+		}
+		if x.result.Bound != "" || pairs == 0 {
+			t.Errorf("%+v: %d pairs of operations, %+v", options, pairs, x.result)
+		}
+	}
+}
+
+// orders lets everything come from a state, as settle does, and compares both orders of each two
+// operations that come next. It returns their number.
+func (s *tabulation) orders(t *testing.T, g tabled) (pairs int) {
+	for more := true; more; more = s.unsettled(&g, new([]step)) {
+		var all []step
+		for holder := range s.play.standings {
+			l := s.table.local(&g, holder)
+			for i := range l.ways {
+				if !l.crashed {
+					all = append(all, l.ways[i].step(holder, choiceLand))
+				}
+			}
+		}
+		for i, one := range all {
+			for _, other := range all[:i] {
+				pairs++
+				if s.table.take(s.table.take(g, one), other) !=
+					s.table.take(s.table.take(g, other), one) {
+					t.Fatalf("the order of %+v and %+v matters", one, other)
+				}
+			}
+		}
+	}
+	for _, one := range s.strays(&g) {
+		pairs += s.orders(t, s.table.take(g, one))
+	}
+	return pairs
+}
+
 // TestTabulatedFindsPlantedBugsOfDARE checks that a tabulated search finds bugs of elections and of
 // logs, and describes the path.
 func TestTabulatedFindsPlantedBugsOfDARE(t *testing.T) {
