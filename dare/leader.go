@@ -155,8 +155,9 @@ func (s *Server) gone() int {
 	})
 }
 
-// probes reports whether a missing server has applied all entries, as far as a leader knows. It
-// gets one more: it may be gone, and nobody may have anything to order.
+// probes reports whether a missing server should get an entry without messages, and notes it. The
+// server has applied all entries, as far as a leader knows. But it may be gone since, and nobody
+// may have anything to order. One that works gets such an entry every restBeats.
 func (s *Server) probes() bool {
 	if s.config.Change == nil || 2*(len(s.config.Peers)-1) <= s.config.size() {
 		return false
@@ -375,7 +376,7 @@ func (s *Server) update(m *member) bool {
 }
 
 // lookBeats is for how many beats a leader looks how far a missing server has applied, before it
-// goes on without it. One that is a few entries behind has restBeats.
+// goes on without it. One that is less than an eighth of the log behind has restBeats.
 const (
 	lookBeats = 3
 	restBeats = 32
