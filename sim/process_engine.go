@@ -405,11 +405,11 @@ func (p *process) broadcasts(payload []byte) {
 	clear(payload) // the caller may: the engine has copied it
 }
 
-// executingMax is the maximum number of rounds that wait for the disk. A server with more does not
-// A-broadcast.
+// executingMax is the number of rounds waiting for the disk at which a server takes on no more.
 const executingMax = 16
 
-// withheld reports whether so much work waits for the disk that the server does not A-broadcast.
+// withheld reports whether so much work waits for the disk that the server does not A-broadcast. If
+// its engine works on memory, the server takes no rounds from it then.
 func (p *process) withheld() bool { return len(p.executing.queue) >= executingMax }
 
 // progress returns the driver's report about the engine for a tick.

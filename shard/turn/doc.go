@@ -1,10 +1,11 @@
 // Package turn decides what one server does with its engine, turn by turn. It is the part of a
-// driver that a simulator can judge. A driver (node/driver, sim) has the lanes, the timers and the
-// goroutines. All drivers run this package, so each decision exists once.
+// driver that a simulator can judge. A driver (node/driver, node/poller, sim) has the lanes, the
+// timers and the goroutines. All drivers run this package, so each decision exists once.
 //
-// There are two pure machines. A Gate serves a server for its whole life: frames arrive at it, and
-// it decides which frames are taken. A Machine serves one run. It owns that run's engine and
-// decides what happens in a turn, and in which order.
+// There are three pure machines. A Gate serves a server for its whole life: frames arrive at it,
+// and it decides which frames are taken. A Machine serves one run of an engine that takes frames.
+// It owns the engine and decides what happens in a turn, and in which order. A Polled serves one
+// run of an engine that works on one-sided memory and takes none (polled.go).
 //
 //	lanes ───> Gate.Admit ──┐                                       ┌─> Send    -> lanes
 //	detector > Gate.Suspect ┼> Gate.Take -> Machine.Step -> Next ───┼─> Deliver -> pipeline

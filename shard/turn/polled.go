@@ -26,9 +26,9 @@ type PolledEngine interface {
 // Outside of the engine a member has its name in the shard, and inside it its place in the group.
 type Polled struct {
 	engine  PolledEngine
-	members []order.ServerID
-	shard   int
-	untaken []order.Delivery
+	members []order.ServerID // by place
+	shard   int              // the number of members of the shard
+	untaken []order.Delivery // rounds that Deliver returned, with the names of members
 	halted  string
 	outside bool
 }
@@ -107,7 +107,7 @@ func (p *Polled) Ended() (members []order.ServerID, ended bool) {
 	if p.Halted() != "" || !p.engine.Ended() || p.untaken != nil {
 		return nil, false
 	}
-	return p.Named(p.engine.Status().Members), true
+	return p.named(p.engine.Status().Members), true
 }
 
 // Waits reports whether something waits for its round here.
@@ -162,11 +162,11 @@ func (p *Polled) name(d *order.Delivery) {
 		m := &d.Messages[i]
 		m.Origin = p.members[m.Origin]
 	}
-	d.Removed = p.Named(d.Removed)
+	d.Removed = p.named(d.Removed)
 }
 
-// Named converts places in the group to the names of members.
-func (p *Polled) Named(places []order.ServerID) []order.ServerID {
+// named converts places in the group to the names of members.
+func (p *Polled) named(places []order.ServerID) []order.ServerID {
 	if len(places) == 0 {
 		return nil
 	}

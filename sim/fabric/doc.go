@@ -43,6 +43,9 @@
 //		poll() // the programs: Load, Post, Poll; none of these waits
 //	}
 //
+// A simulator with events of its own (package sim) takes the steps up to its next one (Next, Step,
+// Advance), and hears which programs have something to look at (Options.Stirred).
+//
 // Calls that wait (Queue.Wait, Region.Await) take steps themselves until their condition holds, and
 // return ErrIdle when no event is left. With Options.Paced, a goroutine takes each step when the
 // machine's clock has reached its virtual time, and waiting calls park. The suite of package
