@@ -169,7 +169,7 @@ func leaderChanges(ctx context.Context, f *Figure, options Options) error {
 		Y: "throughput [requests/s]", Unit: "requests/s", Dense: true})
 	end := events[len(events)-1].at
 	bins := make([]int, int(end/bin)+1)
-	var answers []time.Duration
+	answers := []time.Duration{0} // with the beginning
 	g, err := newLeaderGroup(leaderLoad{servers: 5, seats: 7, clients: clients, bytes: bytes,
 		writes: 1}, func(at, _ time.Duration, _ bool) {
 		bins[min(int(at/bin), len(bins)-1)]++
@@ -194,7 +194,7 @@ func leaderChanges(ctx context.Context, f *Figure, options Options) error {
 			return err
 		}
 		from, _ := slices.BinarySearch(answers, event.at)
-		longest := time.Duration(0)
+		longest := events[i+1].at - answers[len(answers)-1]
 		for k := max(from, 1); k < len(answers); k++ {
 			longest = max(longest, answers[k]-answers[k-1])
 		}
