@@ -143,7 +143,10 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 			says(claimRecover, m >= 0, "a majority of the disks of %v remembers", maps[0].members)
 		}
 	case shard.Entering, shard.Benched, shard.Learning:
-		ordered := s.orderedBy(p, r)
+		// A server that hears others and is not heard cannot know that it is not.
+		ordered := s.ordered(p, r.Generation, func(q *process) bool {
+			return s.answers(p, q.self) || q.knows(p.self) && s.hears(p, q.self)
+		})
 		says(claimHelp, ordered, "no server that it can reach orders")
 		says(claimEnter, !ordered || r.Kind != shard.Entering ||
 			!s.holdsChain(p), "it holds the chain")
@@ -295,7 +298,9 @@ func (s *simulation) takesItsWord(p *process, id order.ServerID) bool {
 // group orders, or more members are needed. Only a server that knows the newest membership can know
 // the latter.
 func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
-	if s.orderedBy(p, &shard.Reason{Generation: s.newestRun().Generation()}) {
+	if s.ordered(p, s.newestRun().Generation(), func(q *process) bool {
+		return s.answers(p, q.self)
+	}) {
 		return []falsehood{{claim: claimHelp, truth: "a group that it can reach orders"}}
 	}
 	m, w := p.chain.head().members, &r.Waiting
@@ -330,15 +335,14 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	return []falsehood{{claim: claimHelp, truth: truth}}
 }
 
-// orderedBy reports whether a server can reach another one that orders in the generation that the
-// reason names, or a later one. It may also hear one that does not hear it: the server cannot know
-// that.
-func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
+// ordered reports whether another process orders in a generation or a later one. Only those count
+// that the server p is in touch with.
+func (s *simulation) ordered(p *process, since generation.Generation,
+	touch func(q *process) bool) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
 		return q != p && q != nil && q.works() && q.view().Group != nil && !q.view().Stalled &&
-			q.group.Run.Generation() >= r.Generation && !alone(p, q) &&
-			(s.answers(p, q.self) || q.knows(p.self) && s.hears(p, q.self))
+			q.group.Run.Generation() >= since && touch(q) && !alone(p, q)
 	})
 }
 
