@@ -28,8 +28,9 @@ import "github.com/ledgerd/ledgerd/ledger"
 // Foreseen returns the reason why a transaction that no block of this chain has must fail, whatever
 // is ordered before it, or Applied if it may still be applied. at is the time of the last block.
 // known says that a block of this chain has the transaction that placed the hold which this one
-// ends, or the entry which it refunds (Transaction.Antecedent); one that only comes after this call
-// may not count. The reason is one of ledger.Code.Foreseeable.
+// ends, or the entry which it refunds (Transaction.Antecedent), with a result that took its nonce
+// (KnownByNonce): one that failed may be applied yet, at a new home of its organisation. One that
+// only comes after this call may not count. The reason is one of ledger.Code.Foreseeable.
 //
 // The caller must find out afterwards that no block has the transaction: one that was applied has
 // taken its own nonce. And the answer is as final as the last block is.

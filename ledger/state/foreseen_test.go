@@ -26,7 +26,8 @@ func (n *network) foresee(after *ledger.Block) *ledger.Block {
 			}
 			known := false
 			if antecedent, has := t.Antecedent(); has {
-				_, known = c.places[antecedent]
+				place, here := c.places[antecedent]
+				known = here && state.KnownByNonce(c.entries[place].Result)
 			}
 			switch code := c.state.Foreseen(t, c.parent.Header.Time, known); {
 			case code == ledger.Applied:

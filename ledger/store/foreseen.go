@@ -68,8 +68,8 @@ func (s *Store) foresee(t *ledger.Transaction, foreseen *Foreseen) error {
 			return nil
 		}
 		// Whether it is open is asked again afterwards: it may have been placed in between.
-		var err error
-		if known, err = s.Known(antecedent); !known || err != nil {
+		where, found, err := s.locate(antecedent)
+		if known = found && where.kind == indexApplied; !known || err != nil {
 			return err
 		}
 	}

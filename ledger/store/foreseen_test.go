@@ -85,6 +85,10 @@ func TestForeseenOfBundles(t *testing.T) {
 	expect("more than is held", ledger.HoldDiffers, acme.Bundle(end(placed.ID(0), 4)))
 	apply(acme.Bundle(end(placed.ID(0), 2)))
 	expect("a hold that ended", ledger.UnknownHold, early)
+	// Its organisation may move, and place the hold with the same transaction at the new home.
+	failed := acme.Bundle(acme.PlaceHold("acme:a", "acme:b", 999, s.Head().Time+1000))
+	apply(failed)
+	expect("a hold that failed", ledger.Applied, acme.Bundle(end(failed.ID(0), 2)))
 	packed := func(first uint64) *ledger.Bundle {
 		var transfers []ledger.Transaction
 		for i := range uint64(3) {

@@ -167,13 +167,14 @@ func (l *layer) holds(at place, id ledger.Hash) (where position, holds bool) {
 		where.kind = indexBlock
 		return where, block.Hash == id
 	}
-	where.index = at.index
+	head := block.Entry(int(at.index))
+	where.index, where.kind = at.index, indexKind(head.Result)
 	if at.transfers > 0 {
 		first, offset := ledger.PackedPlace(id)
 		where.index += uint32(offset)
-		return where, first == block.ID(int(at.index)) && offset < int(at.transfers)
+		return where, first == head.ID && offset < int(at.transfers)
 	}
-	return where, block.ID(int(at.index)) == id
+	return where, head.ID == id
 }
 
 // unwritten are the blocks that the database does not have yet. The store's mutex guards it.

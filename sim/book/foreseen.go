@@ -63,7 +63,8 @@ func (m *member) foresee() {
 			continue
 		}
 		antecedent, has := each.t.Antecedent()
-		code := m.state.Foreseen(each.t, at, has && m.ids[antecedent])
+		known := has && m.ids[antecedent] && !m.looked[antecedent]
+		code := m.state.Foreseen(each.t, at, known)
 		if code != ledger.Applied {
 			each.foreseen = true
 			w.foreseen[each.id] = foresight{m.String(), len(m.records), code}
