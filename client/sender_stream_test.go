@@ -322,13 +322,13 @@ func TestSenderIdleStream(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
 	// The next transfer has so long until the connection is idle, too, and ends under it.
-	options := api.Options{MaxIdleTime: 500 * time.Millisecond}
+	options := api.Options{MaxIdleTime: 2 * time.Second}
 	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), options).URL,
 		apitest.Serve(t, cluster.Node(1), options).URL)
 	key := testKey(t, "acme")
 	beginBank(t, c, key)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}})
-	for range 3 {
+	for range 2 {
 		mustPost(t, s)
 		until(t, "the stream ends", func() bool { return streams(s) == 0 })
 		if !s.at[0].avoid.IsZero() || c.Current() != c.URLs()[0] {
