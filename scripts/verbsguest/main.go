@@ -97,12 +97,23 @@ var steps = []step{
 		arguments: roundsOver("verbs"), seconds: 120},
 	{name: "rounds-tcp", what: "AllConcur+ over TCP, measured", apart: true,
 		arguments: roundsOver("p2p-trusted"), seconds: 120},
+	{name: "latency", what: "all engines over verbs, with few requests, measured", apart: true,
+		arguments: latencyOver("verbs"), seconds: 240},
+	{name: "latency-tcp", what: "all engines over TCP, with few requests, measured", apart: true,
+		arguments: latencyOver("p2p-trusted"), seconds: 240},
 }
 
 // roundsOver are the arguments with which ledgerd measures an engine over a fabric.
 func roundsOver(fabric string) []string {
 	return []string{"bench", "engine", "--engine", "allconcur+", "--servers", "3", "--batch", "1",
 		"--for", "10s", "--fabric", fabric, "--json"}
+}
+
+// latencyOver are the arguments with which ledgerd measures all engines over a fabric, so few
+// requests that they do not wait for each other.
+func latencyOver(fabric string) []string {
+	return []string{"bench", "engine", "--compare-engines", "--servers", "3", "--batch", "1",
+		"--rate", "5", "--for", "8s", "--fabric", fabric}
 }
 
 func main() {
