@@ -328,7 +328,7 @@ func TestSenderIdleStream(t *testing.T) {
 	key := testKey(t, "acme")
 	beginBank(t, c, key)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}})
-	for range 2 {
+	for range 3 {
 		mustPost(t, s)
 		until(t, "the stream ends", func() bool { return streams(s) == 0 })
 		if !s.at[0].avoid.IsZero() || c.Current() != c.URLs()[0] {

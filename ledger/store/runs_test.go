@@ -444,7 +444,8 @@ func awaitMerge(t *testing.T, s *Store) {
 	}
 }
 
-// Merges go on as long as layers come: the runs of each kind reach the upper levels.
+// Merges go on as long as layers come: the runs of each kind reach the upper levels, and never
+// become many.
 func TestMergesGoOn(t *testing.T) {
 	t.Parallel()
 	options := small()
@@ -452,6 +453,7 @@ func TestMergesGoOn(t *testing.T) {
 	s := open(t, t.TempDir(), options)
 	b := newBook(3)
 	high := func(kind runKind) bool { return of(kind, s.runs.list())[0].level >= 2 }
+	most := 0
 	for done := false; !done; {
 		if b.apply(t, s, 3); b.round == 500 {
 			t.Fatalf("after %d blocks there are %d runs", b.round, len(s.runs.list()))
@@ -460,7 +462,12 @@ func TestMergesGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitMerge(t, s)
+		most = max(most, len(s.runs.list()))
 		done = high(rowRun) && high(rowSteps) && high(rowEntries)
+	}
+	// Merges keep up: each of three levels has fewer than fanOut runs of each of three kinds.
+	if most > 3*3*(options.fanOut-1) {
+		t.Errorf("there were %d runs", most)
 	}
 	if err := s.verify(t.Context(), nil); err != nil {
 		t.Error(err)
