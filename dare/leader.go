@@ -137,10 +137,16 @@ func (s *Server) behind(server int) bool {
 		s.tail()-m.applied >= uint64(s.config.LogSlots/2)
 }
 
+// mayRemove reports whether the run can end without one of its servers: it can end, and the others
+// are a majority of the shard.
+func (s *Server) mayRemove() bool {
+	return s.config.Change != nil && 2*(len(s.config.Peers)-1) > s.config.size()
+}
+
 // gone returns a server without which a leader should end the run, or none. One that works all the
 // same has the time to show that it applies entries, and one that goes on with it stays.
 func (s *Server) gone() int {
-	if s.config.Change == nil || 2*(len(s.config.Peers)-1) <= s.config.size() {
+	if !s.mayRemove() {
 		return none
 	}
 	return slices.IndexFunc(s.members, func(m *member) bool {
@@ -159,7 +165,7 @@ func (s *Server) gone() int {
 // server has applied all entries, as far as a leader knows. But it may be gone since, and nobody
 // may have anything to order. One that works gets such an entry every restBeats.
 func (s *Server) probes() bool {
-	if s.config.Change == nil || 2*(len(s.config.Peers)-1) <= s.config.size() {
+	if !s.mayRemove() {
 		return false
 	}
 	probes := false
