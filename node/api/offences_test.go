@@ -50,11 +50,7 @@ func (f *flooder) resets() {
 	f.Helper()
 	call := headers("GetNode")
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		f.speak(patience, true, func(i int) []byte {
-			stream := uint32(2*i + 1)
-			return append(frame(frameHeaders, flagEndHeaders, stream, call),
-				frame(frameReset, 0, stream, []byte{0, 0, 0, 8})...)
-		})
+		f.speak(patience, true, takenBack(call))
 		if line, _ := f.call(); line != served {
 			return
 		}
@@ -194,17 +190,17 @@ func (b *bank) takenBack(from *flooder, part []byte, numbers ...int) {
 	defer connection.Close()
 	go func() { _, _ = io.Copy(io.Discard, connection) }()
 	_, err = connection.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-		frame(frameSettings, 0, 0, nil)...))
+		frame(nil, frameSettings, 0, 0, nil)...))
 	must(b.T, err)
 	call, next, memory := headers("GetNode"), uint32(1), 0.
 	for _, atOnce := range append([]int{1}, numbers...) {
 		var begun, reset []byte
 		for range atOnce {
-			begun = append(begun, frame(frameHeaders, flagEndHeaders, next, call)...)
+			begun = frame(begun, frameHeaders, flagEndHeaders, next, call)
 			if len(part) > 0 {
-				begun = append(begun, frame(frameData, 0, next, part)...)
+				begun = frame(begun, frameData, 0, next, part)
 			}
-			reset = append(reset, frame(frameReset, 0, next, []byte{0, 0, 0, 8})...)
+			reset = frame(reset, frameReset, 0, next, []byte{0, 0, 0, 8})
 			next += 2
 		}
 		_, err = connection.Write(begun)
