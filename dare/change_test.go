@@ -429,7 +429,7 @@ func TestServersComeAndGo(t *testing.T) {
 // invariant, agreement, exactly-once or progress within some seeds.
 func TestPlantedChanges(t *testing.T) {
 	t.Parallel()
-	for fault := FaultConfigWithoutCommit; fault < faultEnd; fault++ {
+	for fault := FaultConfigWithoutCommit; fault < FaultPartialRounds; fault++ {
 		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
 			if fault == FaultLateNeverLearns {

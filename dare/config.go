@@ -55,6 +55,12 @@ type Config struct {
 	// MessagesMax is the most bytes of all messages of an entry, at least PayloadMax. 0 means that
 	// an entry has room for the largest message of each server.
 	MessagesMax int
+	// FullRounds makes each round hold the next message of every server of the group that the
+	// leader does not think missing, as rounds of AllConcur do. A server that has nothing to say
+	// A-broadcasts an empty message when it is solicited (Server.Solicited). So what servers
+	// A-broadcast at a time is in one round. An entry has room for the largest message of each
+	// server then. It is for runs whose servers stay.
+	FullRounds bool
 	// LogSlots is how many entries a log holds, without one more that frees a full log or ends the
 	// run. Window is how many payloads of a server may be A-broadcast and not A-delivered by it.
 	LogSlots, Window int
@@ -91,6 +97,12 @@ func (c *Config) validate() error {
 	case c.MessagesMax != 0 && c.MessagesMax < c.PayloadMax:
 		return fmt.Errorf("%w: %d bytes of messages in an entry, and up to %d in each message",
 			ErrConfig, c.MessagesMax, c.PayloadMax)
+	case c.FullRounds && !c.fixed():
+		return fmt.Errorf("%w: full rounds need servers that stay: a run with an end, or of a "+
+			"part of a shard", ErrConfig)
+	case c.FullRounds && c.messagesMax() < c.Seats*c.PayloadMax:
+		return fmt.Errorf("%w: %d bytes of messages in an entry, and full rounds of %d servers "+
+			"with up to %d in each message", ErrConfig, c.MessagesMax, c.Seats, c.PayloadMax)
 	case slices.ContainsFunc(c.Peers, func(p rdmanet.Peer) bool { return len(p.ID) > peerIDMax }):
 		return fmt.Errorf("%w: a peer's name of more than %d bytes", ErrConfig, peerIDMax)
 	case c.LogSlots < 2 || c.LogSlots > slotsMax || c.Window < 1 || c.Window > slotsMax:

@@ -20,6 +20,18 @@
 // Payloads lie in rings in the memory of all servers, so any leader finds them (G15). A number
 // makes each of them enter the log once.
 //
+// # Full rounds
+//
+// A leader does not wait for servers that have nothing to say, unless Config.FullRounds asks for a
+// message of each server that is not missing in every round, as AllConcur has it. Servers without a
+// message are solicited then, and A-broadcast an empty one. So what servers say at a time comes in
+// one round, where a user can count it: in a ledger of several shards, most members have to say the
+// same of another shard. The loop below then has
+//
+//	if server.Solicited() {
+//		err = server.Broadcast(nil)
+//	}
+//
 // # Groups that change
 //
 // A group may change while it runs, unless the run has an end (Config.Change) or is that of a part
@@ -100,6 +112,7 @@
 //	election.go  campaigns, votes, heartbeats, permissions [sections 4.3.2 and 4.4.2.2]
 //	leader.go    adjustment, update, commit, pruning [sections 4.3.3.2 and 4.3.3.3]
 //	offers.go    the rings of what servers A-broadcast
+//	full.go      rounds in which all servers have a part
 //	configuration.go  configurations, majorities, and where they are in the log [section 4.3.4]
 //	reconfigure.go    the leader changes the group [section 4.3.4]
 //	recovery.go  snapshots, and servers that recover or missed a configuration [section 4.3.4]
@@ -125,6 +138,9 @@
 //	I7  what a server A-delivered is committed
 //	I8  no log has an entry behind one that ends the run
 //	I9  nothing lands in the log of a frozen server
+//	I10 with full rounds, a round has a message of each server that its leader did not think
+//	    missing, and a message is in the round that NextRound foretold, if its server was never
+//	    thought missing
 //
 // It is live while a majority of servers works, timeouts grow beyond the beat and the fabric's
 // delays, and servers that are gone for good are removed, or excluded before the log is full, or

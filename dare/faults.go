@@ -61,6 +61,10 @@ const (
 	FaultLateNeverLearns
 	// FaultReadWithoutCheck answers read requests without a look at the others' terms.
 	FaultReadWithoutCheck
+	// FaultPartialRounds does not wait for the messages of all servers with Config.FullRounds.
+	FaultPartialRounds
+	// FaultNeverAsks makes no leader ask for messages that it lacks for a full round.
+	FaultNeverAsks
 	faultEnd
 )
 
@@ -69,7 +73,8 @@ var faultNames = [faultEnd]string{"none", "commits-old-terms", "late-never-grant
 	"no-reserve", "beat-is-term", "commit-goes-back", "adjust-to-commit", "vote-without-check",
 	"tail-before-entries", "pruned-early", "zombie-counted-as-vote", "log-kept", "freeze-keeps-log",
 	"appends-past-end", "refusal-waits", "config-without-commit", "config-late", "restarted-votes",
-	"pruned-under-newcomer", "leader-counts-itself", "late-never-learns", "read-without-check"}
+	"pruned-under-newcomer", "leader-counts-itself", "late-never-learns", "read-without-check",
+	"partial-rounds", "never-asks"}
 
 // String returns the fault's name as used on a command line.
 func (f Fault) String() string {

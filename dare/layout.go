@@ -31,6 +31,8 @@ const (
 	wordPrivate
 	// wordRemoved is the entry with which the board's owner left the group.
 	wordRemoved
+	// wordWants is what a leader lacks messages for (Server.wants).
+	wordWants
 	controlWords
 )
 

@@ -198,6 +198,9 @@ func (s *Server) lead() bool {
 	if now >= s.beatAt {
 		s.beatAt, busy = now+s.config.Beat, true
 		s.sendBeat()
+		if s.config.FullRounds && s.config.Fault != FaultNeverAsks {
+			s.solicit()
+		}
 	}
 	if s.tail() == s.commit {
 		s.progress = now
@@ -503,20 +506,25 @@ func (s *Server) add(k kind, body []byte) entry {
 
 // collect puts the next message of each server into s.proposals, as far as an entry has room for
 // them. Another server comes first in each entry, so the messages of none wait for ever. It reports
-// whether there is one.
+// whether an entry is due: there is a message, and with Config.FullRounds one of each server that
+// is not missing.
 func (s *Server) collect(first int) bool {
 	clear(s.proposals)
 	n := len(s.buffers)
 	room, some := s.config.messagesMax(), false
 	for i := range n {
 		origin := (first + i) % n
-		number := s.appended[origin] + 1
-		if b := s.buffers[origin]; s.group().held(origin) && b.Found(number) {
+		number, b := s.appended[origin]+1, s.buffers[origin]
+		switch {
+		case !s.group().held(origin):
+		case b.Found(number):
 			payload := b.Message(number, s.config.PayloadMax)
 			if len(payload) <= room {
 				s.proposals[origin] = proposal{number, payload}
 				room, some = room-len(payload), true
 			}
+		case s.awaits(origin):
+			return false
 		}
 	}
 	return some

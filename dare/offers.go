@@ -18,6 +18,9 @@ type target struct {
 // The kind of a post to a ring of proposals.
 const postProposal protected.Kind = 1
 
+// PayloadMax returns the most bytes that Broadcast takes.
+func (s *Server) PayloadMax() int { return s.config.PayloadMax }
+
 // CanBroadcast reports whether Broadcast takes a payload.
 func (s *Server) CanBroadcast() bool {
 	return s.halted == "" && !s.closed && s.recovery == nil &&
@@ -36,6 +39,7 @@ func (s *Server) Broadcast(payload []byte) error {
 	case !s.CanBroadcast():
 		return order.ErrNotNow
 	}
+	s.matches()
 	s.sent++
 	copy(s.box.Put(s.sent, len(payload))[:len(payload)], payload)
 	s.buffers[s.self].Fill(s.sent, payload)

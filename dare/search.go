@@ -18,7 +18,7 @@ func (s *Server) Copy() *Server {
 	own.boards, own.offers, own.box = s.boards.Copy(), s.offers.Copy(), s.box.Copy()
 	own.askers, own.takers = slices.Clone(s.askers), slices.Clone(s.takers)
 	own.numbers, own.appended = slices.Clone(s.numbers), slices.Clone(s.appended)
-	own.beats = slices.Clone(s.beats)
+	own.beats, own.answered = slices.Clone(s.beats), slices.Clone(s.answered)
 	own.missing, own.missedAt = slices.Clone(s.missing), slices.Clone(s.missedAt)
 	own.delivered, own.handed, own.scratch = slices.Clone(s.delivered), nil, nil
 	own.proposals = make([]proposal, len(s.proposals))
@@ -134,6 +134,10 @@ func (s *Server) AppendState(state []byte, now time.Duration) []byte {
 	}
 	f.Numbers(s.numbers...)
 	f.Numbers(s.beats...)
+	if s.config.FullRounds {
+		f.Numbers(s.answered...)
+		f.Number(s.want)
+	}
 	for i := range s.askers {
 		f.Numbers(uint64(s.askers[i].Seen), uint64(s.takers[i].Seen))
 	}

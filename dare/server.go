@@ -108,6 +108,10 @@ type Server struct {
 	targets []*target
 	counter uint64 // of the timestamp under which this server asks for buffers
 	sent    uint64
+	// With full rounds: the messages of others that messages of this server answered, and for which
+	// round a leader asked.
+	answered []uint64
+	want     uint64
 
 	scratch   []byte
 	proposals []proposal
@@ -129,7 +133,8 @@ func New(config Config, host rdmanet.RegionHost) (*Server, error) {
 		counter: 1, from: none,
 		me:      rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()},
 		missing: make([]bool, n), missedAt: make([]time.Duration, n),
-		numbers: make([]uint64, n), appended: make([]uint64, n), links: make([]rdmanet.Peer, n),
+		numbers: make([]uint64, n), appended: make([]uint64, n),
+		answered: make([]uint64, n), links: make([]rdmanet.Peer, n),
 		proposals: make([]proposal, n), box: protected.NewOutbox(config.offerRing())}
 	s.configs = []placed{{Configuration: firstConfiguration(config.Peers, n,
 		config.size())}}

@@ -16,10 +16,12 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
@@ -30,10 +32,21 @@ import (
 // checks everything. One seed is cheap; the environment asks for more, as with TestChaos.
 func TestBookChaos(t *testing.T) {
 	t.Parallel()
+	shakeBooks(t, "TestBookChaos", 1, engine.Default)
+}
+
+// TestDAREBookChaos is TestBookChaos in shards with leaders, of three members each to begin with.
+func TestDAREBookChaos(t *testing.T) {
+	t.Parallel()
+	shakeBooks(t, "TestDAREBookChaos", 3, dare.EngineName)
+}
+
+// shakeBooks runs seeds of a test from first on, unless the environment names others.
+func shakeBooks(t *testing.T, test string, first uint64, engineName string) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	first, count, length := uint64(1), uint64(1), 1200*time.Millisecond
+	count, length := uint64(1), 1200*time.Millisecond
 	if text := os.Getenv(chaosSeeds); text != "" {
 		count, _ = strconv.ParseUint(text, 10, 64)
 	}
@@ -47,11 +60,11 @@ func TestBookChaos(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestBookChaos$' -count=1",
-						chaosSeed, seed, chaosFor, length)
+					t.Logf("replay with: %s=%d %s=%v go test ./node -run '%s$' -count=1",
+						chaosSeed, seed, chaosFor, length, test)
 				}
 			})
-			shakeBook(t, seed, length)
+			shakeBook(t, seed, length, engineName)
 		})
 	}
 }
@@ -92,11 +105,12 @@ const (
 	payerTime = 90 * time.Second
 )
 
-func shakeBook(t *testing.T, seed uint64, length time.Duration) {
+func shakeBook(t *testing.T, seed uint64, length time.Duration, engineName string) {
 	random := rand.New(rand.NewPCG(seed, 11))
 	shape := bookShapes[(seed-1)%uint64(len(bookShapes))]
 	b := newBook(t, shape.members, shape.tree...)
 	for _, home := range b.homes {
+		home.Config.Ordering.Engine = engineName
 		home.Config.Ordering.Heartbeat, home.Config.Ordering.SuspectAfter = 50*time.Millisecond,
 			500*time.Millisecond
 	}

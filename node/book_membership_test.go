@@ -249,7 +249,9 @@ func TestShardsChangeTheirEngines(t *testing.T) {
 	stop := c.flow()
 	defer stop()
 	c.paysOn()
-	for _, names := range [][]string{{"allconcur", "allconcur+"}, {"allconcur+", "allconcur"}} {
+	for _, names := range [][]string{
+		{"allconcur", "allconcur+"}, {"allconcur+", "dare"}, {"dare", "allconcur"},
+	} {
 		for shard, name := range names {
 			c.order(c.present[shard][0], func() *ledger.Bundle {
 				return c.operators[shard].ChangeEngine(name)
@@ -259,7 +261,7 @@ func TestShardsChangeTheirEngines(t *testing.T) {
 		}
 		c.paysOn()
 	}
-	for shard, name := range []string{"allconcur+", "allconcur"} {
+	for shard, name := range []string{"dare", "allconcur"} {
 		c.join(shard)
 		c.orderBy(name, c.present[shard]...)
 	}

@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/mempool"
 )
 
@@ -27,12 +29,20 @@ func (s silentNeighbour) Propose(room int, use func(mempool.Input)) {
 // follow each other without a pause because of that. Once the others hear, the payment arrives.
 func TestFewBelieversStartFewRounds(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ members, silent int }{
-		"one of three": {3, 2}, "two of four": {4, 2},
+	for name, c := range map[string]struct {
+		members, silent int
+		engine          string
+	}{
+		"one of three":      {3, 2, engine.Default},
+		"two of four":       {4, 2, engine.Default},
+		"one of three, led": {3, 2, dare.EngineName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBook(t, c.members, 0, 0)
+			for _, home := range b.homes {
+				home.Config.Ordering.Engine = c.engine
+			}
 			var silent atomic.Bool
 			b.beside = map[int]func(mempool.Beside) mempool.Beside{}
 			for _, k := range b.of(1)[c.members-c.silent:] {

@@ -50,12 +50,7 @@ func (l *life) newOrdering(record func(rounds []order.Delivery)) (*ordering, err
 	removed := func(run uint64, servers []order.ServerID) { l.detector.Removed(run, servers) }
 	o := &ordering{}
 	host, has := n.host.(rdmanet.RegionHost)
-	switch {
-	case n.home.Genesis.Sharded():
-		severally := engine.All().With(engine.Engine.RunsInNode).With(engine.Engine.OrdersSeveral)
-		o.unpolled = fmt.Errorf("%w: ordering.engine: in a book of several shards use %v",
-			home.ErrConfig, severally)
-	case !has:
+	if !has {
 		o.unpolled = fmt.Errorf("%w: ordering.engine: this fabric has no one-sided memory: use %v",
 			home.ErrConfig, engine.All().With(engine.Engine.RunsInNode).With(
 				engine.Engine.TakesFrames))
@@ -87,7 +82,9 @@ func (l *life) newOrdering(record func(rounds []order.Delivery)) (*ordering, err
 	return o, err
 }
 
-// newMachine makes the engine of a run that works on one-sided memory.
+// newMachine makes the engine of a run that works on one-sided memory. In a book of several shards,
+// what comes from other shards counts if most members have it in one round (mempool.Beside), so all
+// members take part in each round.
 func (l *life) newMachine(g driver.Group, place order.ServerID, peers []rdmanet.Peer,
 	host rdmanet.RegionHost) (engine.Machine, error) {
 	made, err := engineNamed(g.Engine)
@@ -99,6 +96,7 @@ func (l *life) newMachine(g driver.Group, place order.ServerID, peers []rdmanet.
 	return made.NewMachine(engine.Config{
 		Self: place, Servers: len(g.Members), Shard: g.Shard, Run: g.Run,
 		FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax,
+		MinPayload: home.BatchBytesMin, FullRounds: genesis.Sharded(),
 		InFlight: made.NodeInFlight, Timeout: config.SuspectAfter / leaderShare,
 		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
 	}, peers, host)

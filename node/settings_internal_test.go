@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/engine"
 	"github.com/ledgerd/ledgerd/node/home"
@@ -86,9 +87,11 @@ func TestMeetingsOfRings(t *testing.T) {
 				want, err)
 		}
 	}
-	if bound, err := boundOf(engine.Default, 4); err != nil ||
-		meetingOf(bound) != mempool.MeetingDefault {
-		t.Errorf("without trains: meetings every %d rounds (%v)", meetingOf(bound), err)
+	for _, name := range []string{engine.Default, dare.EngineName} {
+		if bound, err := boundOf(name, 4); err != nil ||
+			meetingOf(bound) != mempool.MeetingDefault {
+			t.Errorf("%s: meetings every %d rounds (%v)", name, meetingOf(bound), err)
+		}
 	}
 	if _, err := boundOf("none", 4); err == nil {
 		t.Error("an engine that is none has a bound")

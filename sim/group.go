@@ -54,6 +54,9 @@ type Group struct {
 	TrainsFault trains.Fault
 	// LedFault plants a bug in the engines of package dare.
 	LedFault dare.Fault
+	// FullRounds makes rounds of package dare hold a message of each member that is not missing, as
+	// in a book of several shards.
+	FullRounds bool
 	// EngineChanges lets the operator change the engine while the shard lives, as often, when and
 	// to which engine the seed draws. Engine is then the engine of the servers' settings, with
 	// which the chain begins.
@@ -125,6 +128,10 @@ func (g Group) Options() (Options, error) {
 	if g.promptly() && g.records() {
 		return Options{}, fmt.Errorf("%w: records of rounds and prompt delivery exclude each other",
 			ErrOptions)
+	}
+	if g.FullRounds && row.makeMachine == nil && !g.EngineChanges {
+		return Options{}, fmt.Errorf("%w: rounds of %s are full always: full rounds are for %s, "+
+			"and for changes of the engine", ErrOptions, row.name, dare.EngineName)
 	}
 	if g.InFlight < 0 || g.InFlight > interleave.InFlightMax {
 		return Options{}, fmt.Errorf("%w: %d rounds in flight, want 1 to %d", ErrOptions,

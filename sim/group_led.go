@@ -12,7 +12,7 @@ import (
 )
 
 // Logs of simulated leaders are short, so that they fill and their slots are used again. An entry
-// has room for the largest messages of two servers, which take turns.
+// has room for the largest messages of two servers, which take turns, and of all in full rounds.
 const (
 	ledSlots    = 16
 	ledWindow   = 2
@@ -43,10 +43,15 @@ func checkLed(g *Group, s seat) error {
 // makeLed makes the engine of a server that works on one-sided memory.
 func makeLed(g *Group, s seat, peers []rdmanet.Peer, host rdmanet.RegionHost) (*dare.Server,
 	error) {
+	messages := ledMessages
+	if g.FullRounds {
+		messages = len(peers)
+	}
 	return dare.New(dare.Config{
 		Self: s.self, Peers: peers, Shard: s.shard, Run: s.run, FirstRound: s.first,
-		PayloadMax: s.payloadMax, MessagesMax: ledMessages * s.payloadMax, Change: s.changes,
-		LogSlots: ledSlots, Window: ledWindow, Timeout: s.silence, Beat: s.silence / ledBeats,
+		PayloadMax: s.payloadMax, MessagesMax: messages * s.payloadMax, Change: s.changes,
+		FullRounds: g.FullRounds,
+		LogSlots:   ledSlots, Window: ledWindow, Timeout: s.silence, Beat: s.silence / ledBeats,
 		Patience: s.silence, Fault: g.LedFault, Note: s.note,
 	}, host)
 }

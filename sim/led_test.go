@@ -38,6 +38,22 @@ func TestLeadersLiveOnWithEachKindOfFault(t *testing.T) {
 	}
 }
 
+// TestLeadersLiveOnWithFullRounds is TestLeadersLiveOn with rounds in which all members take part,
+// and with changes of the engine.
+func TestLeadersLiveOnWithFullRounds(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{1, 2, 3, 5, 7} {
+		for _, changes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d servers, changes %v", servers, changes), func(t *testing.T) {
+				t.Parallel()
+				group := led(servers, FaultsAll)
+				group.FullRounds, group.EngineChanges = true, changes
+				passSeeds(t, group.options(t), 1, share(60/servers))
+			})
+		}
+	}
+}
+
 // TestPlantedBugsOfLeadersAreCaught plants a bug of package dare that lives show.
 func TestPlantedBugsOfLeadersAreCaught(t *testing.T) {
 	t.Parallel()
@@ -75,5 +91,8 @@ func TestLeadersNeedLives(t *testing.T) {
 		if _, err := group.Options(); err == nil {
 			t.Errorf("%s: taken", name)
 		}
+	}
+	if _, err := (&Group{Engine: engines[1], Servers: 3, FullRounds: true}).Options(); err == nil {
+		t.Error("full rounds of an engine that has no others: taken")
 	}
 }

@@ -264,7 +264,7 @@ func (r *polledRun) attach() {
 func (p *process) broadcastPolled(r *polledRun) (some bool) {
 	for p.works() && p.polled == r && r.turns.MayBroadcast() {
 		payload := p.batch()
-		if payload == nil {
+		if payload == nil && !r.turns.EmptyDue() {
 			return some
 		}
 		if !r.turns.Broadcast(payload) {
@@ -337,8 +337,8 @@ func (p *process) reportPolled(r *polledRun) (report generation.Report) {
 // CanBroadcast reports whether the engine takes a message.
 func (r *polledRun) CanBroadcast() bool { return r.machine != nil && r.turns.MayBroadcast() }
 
-// Solicited is false: nobody waits for an empty message.
-func (r *polledRun) Solicited() bool { return false }
+// Solicited reports whether others wait for a message, even an empty one.
+func (r *polledRun) Solicited() bool { return r.CanBroadcast() && r.turns.EmptyDue() }
 
 // Undelivered reports whether something waits for its round.
 func (r *polledRun) Undelivered() bool { return r.machine == nil || r.turns.Waits() }

@@ -30,8 +30,8 @@ const bookShards, bookNodes = 4, 3
 func newBook(t *testing.T) *shard {
 	t.Helper()
 	const nodes = bookShards * bookNodes
-	s := newHomes(t, nodes, nil, "--shards", strconv.Itoa(bookShards), "--nodes",
-		strconv.Itoa(bookNodes))
+	s := newHomes(t, nodes, nil, withEngine(*engineFlag, "--shards", strconv.Itoa(bookShards),
+		"--nodes", strconv.Itoa(bookNodes))...)
 	s.start(s.all()...)
 	for shard := range bookShards {
 		s.ordering(membersOf(shard)...)

@@ -78,9 +78,9 @@
 //
 // # How
 //
-// A ledger of one shard orders by the default engine, unless a test names another one or -engine
-// does. With dare, a node that is down while there is nothing to order leaves the group some 32
-// heartbeats of the leader later than with others.
+// A ledger orders by the default engine, unless a test names another one or -engine does. With
+// dare, a node that is down while there is nothing to order leaves the group some 32 heartbeats of
+// the leader later than with others.
 //
 // Tests wait for most of their time, so they run side by side. With -parallel, more of them than
 // the machine has processors may run. TestSlowMember, which measures throughput, runs alone.

@@ -18,7 +18,7 @@ import (
 var (
 	seedFlag   = flag.Uint64("seed", 0, "seed of everything random; 0: drawn from the clock")
 	roundsFlag = flag.Int("rounds", 0, "how often all nodes are killed; 0: as many as fit")
-	engineFlag = flag.String("engine", "", "engine of the ledgers of one shard that tests make; "+
+	engineFlag = flag.String("engine", "", "engine of the ledgers that tests make; "+
 		"empty: the default of ledgerd testnet, or those that a test names")
 )
 

@@ -70,11 +70,15 @@ func newShard(t *testing.T, nodes int, environment ...string) *shard {
 // newShardBy is newShard with an engine of its own; empty means the default.
 func newShardBy(t *testing.T, engine string, nodes int, environment ...string) *shard {
 	t.Helper()
-	flags := []string{"--nodes", strconv.Itoa(nodes)}
+	return newHomes(t, nodes, environment, withEngine(engine, "--nodes", strconv.Itoa(nodes))...)
+}
+
+// withEngine returns flags of `ledgerd testnet` with an engine; empty means the default.
+func withEngine(engine string, flags ...string) []string {
 	if engine != "" {
 		flags = append(flags, "--engine", engine)
 	}
-	return newHomes(t, nodes, environment, flags...)
+	return flags
 }
 
 // newHomes makes the homes of a network with the given number of nodes in all, by the flags of

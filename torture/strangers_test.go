@@ -22,7 +22,8 @@ func TestStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const members = 2
-			s := newHomes(t, 2*members, nil, "--shards", "2", "--nodes", "2")
+			s := newHomes(t, 2*members, nil, withEngine(*engineFlag, "--shards", "2", "--nodes",
+				"2")...)
 			s.start(s.all()...)
 			of := func(shard int) []int { return []int{shard * members, shard*members + 1} }
 			s.ordering(of(0)...)

@@ -81,9 +81,9 @@ func newNetwork(t *testing.T, shards, each int) *network {
 	}
 	n := &network{shard: &shard{t: t, program: program, dir: filepath.Join(t.TempDir(), "net"),
 		processes: make([]*process, nodes)}, ended: make(chan error, 1)}
-	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--shards", strconv.Itoa(shards),
-		"--nodes", strconv.Itoa(each), "--base-port", strconv.Itoa(base), "--fabric", fabric,
-		"--run")
+	n.command = exec.Command(program, withEngine(*engineFlag, "testnet", "--dir", n.dir, "--shards",
+		strconv.Itoa(shards), "--nodes", strconv.Itoa(each), "--base-port", strconv.Itoa(base),
+		"--fabric", fabric, "--run")...)
 	n.command.Stdout, n.command.Stderr = &n.says, &n.says
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)

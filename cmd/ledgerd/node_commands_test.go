@@ -588,8 +588,6 @@ func TestTestnetOfLeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "net")
-	refuses(t, exitUsage, "with --shards use allconcur", "testnet", "--dir", dir, "--engine",
-		"dare", "--shards", "2")
 	net := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base),
 		"--engine", "dare", "--fabric", "p2p-trusted", "--run")
 	net.out.await(t, `all 3 nodes run and take (transactions)`)

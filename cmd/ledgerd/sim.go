@@ -104,6 +104,7 @@ type simOptions struct {
 	alone    bool
 	records  bool
 	prompt   bool
+	full     bool
 	changes  bool
 	inFlight int
 	trains   int
@@ -121,6 +122,8 @@ type simReport struct {
 	Plant     string `json:"plant,omitempty"`
 	LogRounds bool   `json:"log_rounds,omitempty"`
 	Prompt    bool   `json:"prompt,omitempty"`
+	// FullRounds says that all members that are not missing take part in each round of DARE.
+	FullRounds bool `json:"full_rounds,omitempty"`
 	// EngineChanges says that the operator changed the engine.
 	EngineChanges bool   `json:"engine_changes,omitempty"`
 	InFlight      int    `json:"in_flight"`
@@ -255,6 +258,9 @@ With --log-rounds, servers may sync rounds before they are ordered, as nodes wit
 With --prompt, servers A-deliver the messages of a small complete round as soon as
 every member is known to hold them (docs/design/prompt.md).
 
+With --full-rounds, rounds of dare have a message of each member that is not
+missing, as in a book of several shards.
+
 With --engine-changes, the operator changes the engine while the shard lives, as
 ledgerd cluster engine does, when and to which one the seed draws.
 
@@ -334,6 +340,9 @@ hundred seeds).`,
 		"let the seed draw servers that sync complete rounds before they are ordered")
 	flags.BoolVar(&options.prompt, "prompt", false,
 		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
+	flags.BoolVar(&options.full, "full-rounds", false,
+		"let all members that are not missing take part in each round, as in a book of several "+
+			"shards; for --engine dare")
 	flags.BoolVar(&options.changes, "engine-changes", false,
 		"let the operator change the engine; needs an eventual detector")
 	flags.IntVar(&options.inFlight, "in-flight", 1,
@@ -458,7 +467,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
 	group.EngineAlone, group.Records, group.Prompt = o.alone, o.records, o.prompt
-	group.EngineChanges = o.changes
+	group.EngineChanges, group.FullRounds = o.changes, o.full
 	if group.InterleaveFault != interleave.FaultNone {
 		o.inFlight = max(o.inFlight, interleave.FaultsInFlight)
 	}
@@ -495,8 +504,9 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	run sim.Options) error {
 	started := time.Now()
 	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
-		LogRounds: o.records, Prompt: o.prompt, EngineChanges: group.ChangesEngine(),
-		InFlight: o.inFlight, Faults: run.Faults.String(), Detector: o.detector,
+		LogRounds: o.records, Prompt: o.prompt, FullRounds: o.full,
+		EngineChanges: group.ChangesEngine(),
+		InFlight:      o.inFlight, Faults: run.Faults.String(), Detector: o.detector,
 		Failures: []simFailure{}}
 	take := func(r sim.Result) int {
 		report.Seeds++
@@ -558,6 +568,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if o.prompt {
 		replay += " --prompt"
+	}
+	if o.full {
+		replay += " --full-rounds"
 	}
 	if o.changes {
 		replay += " --engine-changes"

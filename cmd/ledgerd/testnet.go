@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,11 +148,6 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 	}
 	if o.layout.Shards < 1 {
 		return nil, false, usagef("--shards is %d: a ledger has 1 shard or more", o.layout.Shards)
-	}
-	several := engine.All().With(engine.Engine.RunsInNode).With(engine.Engine.OrdersSeveral)
-	if o.layout.Shards > 1 && !several.Has(cmp.Or(o.layout.Engine, engine.Default)) {
-		return nil, false, usagef("--engine %s is for ledgers of one shard: with --shards use %v",
-			o.layout.Engine, several)
 	}
 	if o.layout.RegistrationByOperator, err = parseRegistration(o.registration); err != nil {
 		return nil, false, err

@@ -74,6 +74,12 @@ type Config struct {
 	FirstRound order.Round
 	// MaxPayload bounds a message in bytes.
 	MaxPayload int
+	// MinPayload is the least that an engine may lower MaxPayload to, if it has to have room for
+	// messages of all servers. 0 means MaxPayload.
+	MinPayload int
+	// FullRounds makes all servers that are not missing take part in each round, also if the engine
+	// could go on without them.
+	FullRounds bool
 	// Perfect makes the engine rely on a failure detector that makes no mistakes. Without it, no
 	// mistake makes servers A-deliver different rounds.
 	Perfect bool
@@ -103,6 +109,13 @@ type Machine interface {
 	protected.Machine
 	// CanBroadcast reports whether Broadcast takes a message.
 	CanBroadcast() bool
+	// PayloadMax returns the most bytes of a message.
+	PayloadMax() int
+	// Solicited reports whether CanBroadcast is true and another server waits for this one's
+	// message, even an empty one. It is false without Config.FullRounds.
+	Solicited() bool
+	// NextRound returns the round of the server's next message, or a lower bound.
+	NextRound() order.Round
 	// Broadcast A-broadcasts a message, which is copied. The error wraps order.ErrNotNow,
 	// order.ErrTooLarge or order.ErrHalted.
 	Broadcast(payload []byte) error
@@ -164,10 +177,6 @@ type Engine struct {
 	// VotesMax returns how many rounds a server may have voted for without having A-delivered them
 	// (order.Voter). Only engines of frames that nodes run have it.
 	VotesMax func(Config) int
-	// OneShard says that a node may run it in books of one shard only. What comes from other shards
-	// counts if most members have it in one round, and not all members take part in each of its
-	// rounds.
-	OneShard bool
 	// InFlightMax is the maximum number of rounds in flight, or of messages of a server if it is
 	// polled. NodeInFlight is how many messages a node then has in flight.
 	InFlightMax  int
@@ -211,9 +220,6 @@ func (e Engine) Watches(reliable *digraph.Digraph) (*digraph.Digraph, error) {
 
 // RunsInNode reports whether a node may run the engine.
 func (e Engine) RunsInNode() bool { return e.InNode }
-
-// OrdersSeveral reports whether the engine can order in a book of several shards.
-func (e Engine) OrdersSeveral() bool { return !e.OneShard }
 
 // TakesFrames reports whether node/driver can drive the engine.
 func (e Engine) TakesFrames() bool { return e.Kind == Frames }

@@ -52,7 +52,7 @@ var engines = List{
 	{
 		Name:  dare.EngineName,
 		Story: "a leader that writes its log into memory: few nodes, short waits",
-		Kind:  Polled, InNode: true, OneShard: true, WatchAll: true, ServersMax: dare.ServersMax,
+		Kind:  Polled, InNode: true, WatchAll: true, ServersMax: dare.ServersMax,
 		InFlightMax: 64, NodeInFlight: 2, NewMachine: newDARE,
 	},
 }
@@ -156,9 +156,11 @@ func newTrains(c Config) (order.Broadcaster, error) {
 	return e, nil
 }
 
-// The sizes of DARE's logs. An entry has room for the largest message, or several smaller ones.
+// The sizes of DARE's logs. An entry has room for the largest message, or several smaller ones. In
+// full rounds it has room for the largest one of each server.
 const (
 	dareMessages = 1 << 20
+	dareFull     = 8 << 20 // in full rounds, unless each message may need more
 	dareLog      = 64 << 20
 	dareSlotsMin = 16
 	dareSlotsMax = 64
@@ -173,11 +175,16 @@ func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, 
 	if timeout == 0 {
 		timeout = TimeoutDefault
 	}
-	messages := max(c.MaxPayload, min(len(peers)*c.MaxPayload, dareMessages))
-	slots := min(dareSlotsMax, max(dareSlotsMin, dareLog/max(messages, 1)))
+	payload, least := c.MaxPayload, dareSlotsMin
+	messages := max(payload, min(len(peers)*payload, dareMessages))
+	if c.FullRounds {
+		payload = min(payload, max(dareFull/len(peers), cmp.Or(c.MinPayload, payload)))
+		messages, least = len(peers)*payload, 0
+	}
+	slots := min(dareSlotsMax, max(least, dareLog/max(messages, 1)))
 	s, err := dare.New(dare.Config{
 		Self: c.Self, Peers: peers, Shard: c.Shard, Run: c.Run, FirstRound: c.FirstRound,
-		PayloadMax: c.MaxPayload, MessagesMax: messages, Change: c.Change,
+		PayloadMax: payload, MessagesMax: messages, Change: c.Change, FullRounds: c.FullRounds,
 		LogSlots: max(slots, slotsAMessage*window) - 1, Window: window, Timeout: timeout,
 		Beat: timeout / beats, Patience: timeout,
 	}, host)

@@ -166,6 +166,10 @@ type RuntimeConfig struct {
 	MemoryLimitBytes int64 `koanf:"memory_limit_bytes"`
 }
 
+// BatchBytesMin is the least bound of a batch that [ordering] batch_bytes_max may set: a batch with
+// the largest bundle.
+const BatchBytesMin = ledger.MaxBundleBytes + 4096
+
 // memoryLimitMin is the least limit of the memory: below it, a node would mostly collect garbage.
 const memoryLimitMin = 128 << 20
 
@@ -255,9 +259,9 @@ func (c *Config) Validate() error {
 		return wrong("ordering.suspect_after", "%v is less than three heartbeats (%v): a "+
 			"healthy node would be suspected", c.Ordering.SuspectAfter,
 			c.Ordering.Heartbeat)
-	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
+	case c.Ordering.BatchBytesMax < BatchBytesMin || c.Ordering.BatchBytesMax > 8<<20:
 		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608",
-			c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
+			c.Ordering.BatchBytesMax, BatchBytesMin)
 	case c.Ordering.LogRounds && c.Ordering.Detector != allconcur.DetectorEventual.String():
 		return wrong("ordering.log_rounds", "it needs detector %s", allconcur.DetectorEventual)
 	case c.Ordering.Prompt && (c.Ordering.Detector != allconcur.DetectorEventual.String() ||

@@ -198,22 +198,22 @@ func (r *run) feed() (some bool) {
 		r.passOpinions()
 		some, r.dirty = true, true
 	}
-	for r.batch.Load() && r.turns.MayBroadcast() {
+	for r.turns.MayBroadcast() && (r.batch.Load() || r.turns.EmptyDue()) {
 		r.batch.Store(false)
 		batch := r.next()
-		if batch == nil {
-			return some
-		}
-		r.batch.Store(true)
+		r.batch.Store(batch != nil)
+		round := r.machine.NextRound()
 		if !r.turns.Broadcast(batch) {
 			return some
 		}
 		r.traffic.Broadcasts++
+		if len(batch) == 0 {
+			r.traffic.EmptyBroadcasts++
+		}
 		some = true
 		if r.config.Rounds.Watched() {
-			status := r.machine.Status()
 			r.config.Rounds.Note(&rounds.Event{Run: r.group.Run, Kind: rounds.Broadcast,
-				Epoch: status.Epoch, Round: status.Round, Origin: r.group.Members[r.place],
+				Epoch: r.machine.Status().Epoch, Round: round, Origin: r.group.Members[r.place],
 				Bytes: len(batch)})
 		}
 	}
@@ -227,14 +227,15 @@ func (r *run) passOpinions() {
 	r.turns.Opine(func(member order.ServerID) bool { return r.missing[member] || r.lost[member] })
 }
 
-// next returns the source's next batch. The number of a batch's round is not known before a leader
-// takes it, so the round is at least the one that is named.
+// next returns the source's next batch. Without full rounds, the number of a batch's round is not
+// known before a leader takes it, so the round is at least the one that is named.
 func (r *run) next() []byte {
+	most := min(r.config.MaxBatch, r.machine.PayloadMax())
 	if source, rounds := r.config.Source.(driver.RoundSource); rounds {
-		return source.NextIn(func() uint64 { return uint64(r.machine.Status().Round) },
-			func() bool { return false }, r.config.MaxBatch)
+		return source.NextIn(func() uint64 { return uint64(r.machine.NextRound()) },
+			r.turns.EmptyDue, most)
 	}
-	return r.config.Source.Next(r.config.MaxBatch)
+	return r.config.Source.Next(most)
 }
 
 // drain hands A-delivered rounds to the Sink, and looks after the run's end and its status.

@@ -9,6 +9,7 @@ import (
 // PolledEngine is what Polled needs of an engine that works on one-sided memory (package dare).
 type PolledEngine interface {
 	CanBroadcast() bool
+	Solicited() bool
 	Broadcast(payload []byte) error
 	Deliveries() []order.Delivery
 	Missing(server order.ServerID, missing bool)
@@ -61,9 +62,16 @@ func (p *Polled) MayBroadcast() bool {
 	return p.halted == "" && !p.engine.Ended() && p.engine.CanBroadcast()
 }
 
-// Broadcast A-broadcasts a batch, which is copied. It reports false if the engine refuses it, which
-// halts the run here.
+// EmptyDue reports whether Broadcast would A-broadcast an empty message now: others wait for it. A
+// batch that is no reason for a round may go in its place. Call it only if MayBroadcast is true.
+func (p *Polled) EmptyDue() bool { return p.engine.Solicited() }
+
+// Broadcast A-broadcasts a batch, which is copied, or, if the batch is empty, an empty message if
+// one is due. It reports whether it did. If the engine refuses a batch, the run halts here.
 func (p *Polled) Broadcast(batch []byte) bool {
+	if len(batch) == 0 && !p.EmptyDue() {
+		return false
+	}
 	err := p.engine.Broadcast(batch)
 	if err != nil {
 		p.Halt(err.Error())

@@ -18,9 +18,11 @@ type polledEngine struct {
 	halted    string
 	refuses   error
 	broadcast int
+	solicited bool
 }
 
 func (e *polledEngine) CanBroadcast() bool { return true }
+func (e *polledEngine) Solicited() bool    { return e.solicited }
 func (e *polledEngine) Waiting() bool      { return false }
 func (e *polledEngine) Ended() bool        { return e.ended }
 func (e *polledEngine) Halted() string     { return e.halted }
@@ -98,13 +100,27 @@ func TestPolledRunsLeave(t *testing.T) {
 	}
 }
 
+// TestPolledRunsAnswer: an empty batch is A-broadcast if others wait for it, and only then.
+func TestPolledRunsAnswer(t *testing.T) {
+	t.Parallel()
+	e := &polledEngine{missing: make([]bool, 3)}
+	p := turn.NewPolled(e, polledMembers, 3)
+	if p.EmptyDue() || p.Broadcast(nil) || e.broadcast != 0 || p.Halted() != "" {
+		t.Errorf("%d messages, halted %q", e.broadcast, p.Halted())
+	}
+	e.solicited = true
+	if !p.EmptyDue() || !p.Broadcast(nil) || e.broadcast != 1 {
+		t.Errorf("%d messages, and others wait for one", e.broadcast)
+	}
+}
+
 // TestPolledRunsHalt: a refused batch halts a run, and nothing is handed over any more.
 func TestPolledRunsHalt(t *testing.T) {
 	t.Parallel()
 	e := &polledEngine{missing: make([]bool, 3), delivers: []order.Delivery{round(1)},
 		refuses: errors.New("no")}
 	p := turn.NewPolled(e, polledMembers, 3)
-	if !p.MayBroadcast() || p.Broadcast(nil) || p.Halted() != "no" || p.Deliver() != nil ||
+	if !p.MayBroadcast() || p.Broadcast([]byte("x")) || p.Halted() != "no" || p.Deliver() != nil ||
 		p.MayBroadcast() {
 		t.Errorf("halted %q", p.Halted())
 	}

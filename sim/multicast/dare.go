@@ -66,7 +66,8 @@ const (
 func darePlants() []string {
 	hidden := []dare.Fault{dare.FaultAdjustToCommit, dare.FaultRefusalWaits,
 		dare.FaultLateNeverLearns, dare.FaultConfigWithoutCommit, dare.FaultLeaderCountsItself,
-		dare.FaultFreezeKeepsLog, dare.FaultAppendsPastEnd}
+		dare.FaultFreezeKeepsLog, dare.FaultAppendsPastEnd, dare.FaultPartialRounds,
+		dare.FaultNeverAsks}
 	var names []string
 	for _, fault := range dare.Faults() {
 		if !slices.Contains(hidden, fault) {

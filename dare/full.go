@@ -1,0 +1,92 @@
+package dare
+
+import "github.com/ledgerd/ledgerd/order"
+
+// This file makes full rounds (Config.FullRounds): a leader does not append an entry before it has
+// a message of each server that it does not think missing, and who has nothing to say is solicited,
+// as in AllConcur. A server's messages that wait for their rounds are ahead: the first is for the
+// next round, the second for the one behind it, and so on. Who finds a message that is further
+// ahead than its own answers with messages until its own are as far.
+//
+// That happens once for each message. Otherwise those of a server that is cut off from the leader
+// would be answered for ever, in rounds in which they have no part. So messages that were left out
+// of rounds may find no answer when their server has a part again. The leader sees them, and asks
+// for what it lacks with its heartbeats.
+
+// Solicited reports whether CanBroadcast is true and another server waits for this one's message,
+// even an empty one (Config.FullRounds).
+func (s *Server) Solicited() bool {
+	if !s.config.FullRounds || s.ended || !s.CanBroadcast() {
+		return false
+	}
+	if s.wants() > s.rounds+s.ahead() {
+		return true
+	}
+	for origin, b := range s.buffers {
+		next := s.numbers[origin] + s.ahead() + 1
+		if origin != s.self && s.group().held(origin) && next > s.answered[origin] &&
+			b.Found(next) {
+			return true
+		}
+	}
+	return false
+}
+
+// NextRound returns the round of the next message that this server A-broadcasts. With
+// Config.FullRounds that is certain, unless a leader thinks the server missing. Else, or if the run
+// ends before, it is a lower bound.
+func (s *Server) NextRound() order.Round {
+	round := s.config.FirstRound + order.Round(s.rounds)
+	if s.config.FullRounds {
+		round += order.Round(s.ahead())
+	}
+	return round
+}
+
+// ahead returns how many messages of this server wait for their rounds.
+func (s *Server) ahead() uint64 { return s.sent - s.numbers[s.self] }
+
+// matches notes that this server's next message answers those of others that are as far ahead.
+func (s *Server) matches() {
+	for origin, number := range s.numbers {
+		s.answered[origin] = max(s.answered[origin], number+s.ahead()+1)
+	}
+}
+
+// wants returns how many rounds the leader has, with the one for which it lacks messages. It is 0
+// if it asked for none.
+func (s *Server) wants() uint64 {
+	switch {
+	case s.role == leading:
+		return s.want
+	case s.leader == none:
+		return 0
+	}
+	return s.boards.Load(s.leader, wordWants)
+}
+
+// awaits reports whether a leader appends no entry without a message of a server.
+func (s *Server) awaits(origin int) bool {
+	m := s.members[origin]
+	return s.config.FullRounds && !s.missing[origin] && (m == nil || !m.excluded) &&
+		s.config.Fault != FaultPartialRounds
+}
+
+// solicit makes a leader ask for messages for the next round, if it has one of some server and
+// lacks one of another.
+func (s *Server) solicit() {
+	some, lacks := false, false
+	for origin, b := range s.buffers {
+		found := s.group().held(origin) && b.Found(s.appended[origin]+1)
+		some, lacks = some || found, lacks || !found && s.awaits(origin)
+	}
+	if !some || !lacks {
+		return
+	}
+	s.want = s.before(s.tail()+1) + 1
+	for p, row := range s.boards.Rows() {
+		if s.linked(p) {
+			row.Put(wordWants, s.want)
+		}
+	}
+}
