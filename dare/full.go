@@ -24,9 +24,8 @@ func (s *Server) Solicited() bool {
 	}
 	for origin, b := range s.buffers {
 		next := s.numbers[origin] + s.ahead() + 1
-		if origin != s.self && s.group().held(origin) && next > s.answered[origin] &&
-			b.Found(next) {
-			return true
+		if s.group().held(origin) && next > s.answered[origin] && b.Found(next) {
+			return true // never by an own message: next is not sent yet
 		}
 	}
 	return false
@@ -72,15 +71,14 @@ func (s *Server) awaits(origin int) bool {
 		s.config.Fault != FaultPartialRounds
 }
 
-// solicit makes a leader ask for messages for the next round, if it has one of some server and
-// lacks one of another.
+// solicit makes a leader ask for messages for the next round, if one of some server waits for it.
+// Who has a message for that round has no use for the question.
 func (s *Server) solicit() {
-	some, lacks := false, false
+	waits := false
 	for origin, b := range s.buffers {
-		found := s.group().held(origin) && b.Found(s.appended[origin]+1)
-		some, lacks = some || found, lacks || !found && s.awaits(origin)
+		waits = waits || s.group().held(origin) && b.Found(s.appended[origin]+1)
 	}
-	if !some || !lacks {
+	if !waits {
 		return
 	}
 	s.want = s.before(s.tail()+1) + 1

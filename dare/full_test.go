@@ -149,7 +149,10 @@ func TestLeadersAsk(t *testing.T) {
 // come. Its own messages do not solicit it.
 func TestSolicited(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 1, 2, fullRounds)
+	g := newGroup(t, 1, 2, func(c *Config) {
+		fullRounds(c)
+		c.Fault = FaultNeverAsks
+	})
 	a, b := g.servers[0], g.servers[1]
 	for range 2 {
 		if err := a.Broadcast(nil); err != nil {
@@ -180,5 +183,12 @@ func TestSolicited(t *testing.T) {
 	}
 	if got := len(a.Deliveries()); times != 2 || got != 2 {
 		t.Errorf("solicited %d times, %d rounds, want 2", times, got)
+	}
+	b.want, b.role = b.rounds+1, leading
+	if !b.Solicited() {
+		t.Error("a leader that lacks its own message is not solicited")
+	}
+	if b.ended = true; b.Solicited() {
+		t.Error("a server is solicited though its run has ended")
 	}
 }
