@@ -319,7 +319,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// within runs work under a deadline and returns an error if it passes.
+// within runs work under a deadline and returns an error if it passes. A busy machine may be late
+// to notice.
 func within(ctx context.Context, limit time.Duration, what string,
 	work func(context.Context) error) error {
 	limit = patience(ctx, limit)
@@ -335,7 +336,7 @@ func within(ctx context.Context, limit time.Duration, what string,
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%s hangs", what)
-	case <-time.After(limit + time.Second):
+	case <-time.After(limit + mendSlack):
 		return fmt.Errorf("%s hangs, beyond its context", what)
 	}
 }

@@ -68,13 +68,15 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 		return errors.Join(err, outputRead.Close(), outputWrite.Close())
 	}
 	console := filepath.Join(m.folder, "console")
+	// On a busy machine the guest's clock may stand still for so long that its kernel takes the
+	// timer for broken, and gives up (no_timer_check).
 	arguments := []string{
 		"-M", "pc,usb=off,vmport=off", "-nodefaults", "-no-user-config", "-accel",
 		"tcg,thread=multi,tb-size=512", "-cpu", "Nehalem",
 		"-smp", strconv.Itoa(guestProcessors), "-m", strconv.Itoa(guestMegabytes), "-kernel",
 		m.kernel, "-initrd", m.disk,
 		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr audit=0 " +
-			"selinux=0 apparmor=0 tsc=unstable random.trust_cpu=on rdinit=/init",
+			"selinux=0 apparmor=0 tsc=unstable no_timer_check random.trust_cpu=on rdinit=/init",
 		"-display", "none", "-no-reboot", "-serial", "file:" + console, "-device",
 		"virtio-serial-pci", "-device", "virtio-rng-pci",
 	}
