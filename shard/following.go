@@ -332,6 +332,10 @@ func (m *Member) believes(p *peer, target *generation.Head) bool {
 // block would wait for that block to become durable. An old disk counts for the blocks before the
 // one that names another disk, so its member waits.
 //
+// What a member did not fetch, it may have A-delivered itself. If it took part in the generation in
+// which the others work, they will A-deliver the same. The member must not give that up meanwhile:
+// its next promise would not tell of these blocks, and its votes and its log do not either.
+//
 // The member has to hear from a working majority, because a member that lags in an earlier eon may
 // lack a block that is durable. The majority is taken of the membership at the end of the others'
 // chain: changes beyond that end may never have taken effect.
@@ -340,7 +344,11 @@ func (m *Member) stranded(workers []peer, best *peer) bool {
 	counts := func(now generation.Membership) bool {
 		return now.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
 	}
-	elsewhere := m.fetchedTo < tip.Height || m.fetchedIn < best.Group.Run.Generation()
+	from := m.fetchedIn
+	if m.fetchedTo < tip.Height {
+		from = m.synod.Activated().Generation()
+	}
+	elsewhere := from < best.Group.Run.Generation()
 	beyond := best.orders() && elsewhere && tip.Height > best.Heights.Ordered &&
 		m.durable() <= best.Heights.Ordered
 	if beyond {

@@ -34,6 +34,13 @@ func TestStranded(t *testing.T) {
 			m.fetchedTo, m.fetchedIn = 12, 1
 			m.peer(1).Group.Run = generation.NewRun(2, 0)
 		}, true},
+		"took part in their generation": {func(m *Member, _ *bookChain) {
+			m.synod.Working(generation.NewRun(1, 0), m.peer(1).Group.Shard)
+		}, false},
+		"took part in an earlier one": {func(m *Member, _ *bookChain) {
+			m.synod.Working(generation.NewRun(1, 0), m.peer(1).Group.Shard)
+			m.peer(1).Group.Run = generation.NewRun(2, 0)
+		}, true},
 		"as far as they":               {func(_ *Member, c *bookChain) { c.height = 9 }, false},
 		"one further":                  {func(_ *Member, c *bookChain) { c.height = 10 }, true},
 		"less than they":               {func(_ *Member, c *bookChain) { c.height = 8 }, false},

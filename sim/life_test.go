@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/sweep"
 )
@@ -123,6 +124,10 @@ func TestBlocksSetAside(t *testing.T) {
 		// A member promises while it sets the block aside that it would report.
 		"a promise while the block goes": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 3,
 			Faults: FaultsAll, Records: true}, 15794},
+		// A server A-delivers its own removal before all others. It keeps the
+		// block, since the others work in the same generation.
+		"it was removed by what it A-delivered": {Group{Engine: dare.EngineName, Servers: 3,
+			Faults: FaultLeave | FaultPause}, 326},
 		// A new member stored a block that it fetched from a disk that forgot. The generation goes
 		// on without the block, and the member loses power before it stores another.
 		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,
