@@ -33,12 +33,15 @@ type disturbance struct {
 	// If until is zero, the disturbance begins at the first moment from at to patience at which it
 	// can, if there is one, and lasts for while.
 	patience, while Instant
-	// begun reports that it began, again that the others lost their power a second time, and met
-	// that a member was alone with the stray that it made.
+	// begun reports that it began. For a stray, again reports that the others lost their power a
+	// second time, and met that a member was alone with it. Around a leader, met and again are the
+	// second and the third step.
 	begun, again, met bool
 	// stray is what it does with servers whose blocks are given up. Its links are chosen when it
 	// begins.
 	stray stray
+	// lead is what it does around a leader of package dare.
+	lead lead
 	// before is the disk that was in the server before.
 	before *disk
 	// beyond makes it happen even if a majority of the disks has then forgotten.
@@ -81,12 +84,19 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 		d.random = stream(options.Seed, disturbanceStream+engineChangeBit)
 		d.engineChanges()
 	}
+	if options.worksOnMemory() && options.Faults.Has(FaultPartition) {
+		d.random = stream(options.Seed, disturbanceStream+leadsBit)
+		d.leads()
+	}
 	slices.SortStableFunc(d.plan, func(a, b disturbance) int { return int(a.at - b.at) })
 	return d.plan
 }
 
 // engineChangeBit is the number of the stream of changes of the engine, behind those of the faults.
 const engineChangeBit = 1 << 8
+
+// leadsBit is the number of the stream of partitions around leaders.
+const leadsBit = 1 << 9
 
 // engineChanges plans that the operator changes the engine, sometimes twice within a moment.
 func (d *disturber) engineChanges() {

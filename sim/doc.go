@@ -56,7 +56,8 @@
 // own, which a run moves on together with its events. Cut links hold operations back, a broken
 // connection makes those under way fail, and a process that pauses has memory that others still
 // write. A leader that is gone is replaced within a run. A run ends with a change, or with a server
-// that is taken out, or its servers freeze their logs and report them.
+// that is taken out, or its servers freeze their logs and report them. Some partitions follow a
+// leader's steps (life_leads.go), so that only some of these logs have what was A-delivered.
 //
 // # The oracles
 //

@@ -17,8 +17,8 @@ const (
 	// FaultSuspect makes detectors suspect working servers for a while.
 	FaultSuspect
 	// FaultPartition cuts links: of one server or between parts, both ways or one way. It may also
-	// leave a member alone with a server whose blocks were given up. Frames wait and arrive, in
-	// order, when the cut heals.
+	// leave a member alone with a server whose blocks were given up, or follow the steps of a
+	// leader. Frames wait and arrive, in order, when the cut heals.
 	FaultPartition
 	// FaultJoin adds new servers to the membership.
 	FaultJoin

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/dare"
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // led returns a group of package dare.
@@ -54,14 +55,35 @@ func TestLeadersLiveOnWithFullRounds(t *testing.T) {
 	}
 }
 
-// TestPlantedBugsOfLeadersAreCaught plants a bug of package dare that lives show.
+// TestPlantedBugsOfLeadersAreCaught plants the bugs that lives show, of package dare and of
+// generations that go on from frozen logs.
 func TestPlantedBugsOfLeadersAreCaught(t *testing.T) {
 	t.Parallel()
-	group := led(3, FaultCrash|FaultPartition|FaultSuspect|FaultPause)
-	group.LedFault = dare.FaultVoteWithoutCheck
-	const limit = 400
-	if seeds := seedsUntilCaught(t, group.options(t), limit); seeds == 0 {
-		t.Errorf("%v is not caught by %d seeds", group.LedFault, limit)
+	for _, c := range []struct {
+		fault   dare.Fault
+		plant   Plant
+		servers int
+		faults  Faults
+		limit   int
+		breaks  order.Property
+	}{
+		{dare.FaultVoteWithoutCheck, PlantNone, 3,
+			FaultCrash | FaultPartition | FaultSuspect | FaultPause, 400, order.SetAgreement},
+		{dare.FaultNone, PlantTailByLength, 3, FaultPartition, 50, Ordered},
+		{dare.FaultNone, PlantTailByLength, 5, FaultPartition, 200, Ordered},
+		{dare.FaultNone, PlantTailOfMinority, 3, FaultPartition, 50, Ordered},
+		{dare.FaultFreezeKeepsLog, PlantNone, 5, FaultPartition | FaultSuspect, 300, Ordered},
+		{dare.FaultFreezeKeepsLog, PlantNone, 7, FaultPartition | FaultSuspect, 200, Ordered},
+	} {
+		if raceEnabled && c.limit > 100 {
+			continue
+		}
+		t.Run(fmt.Sprintf("%v and %v in %d", c.fault, c.plant, c.servers), func(t *testing.T) {
+			t.Parallel()
+			group := led(c.servers, c.faults)
+			group.LedFault, group.Plant = c.fault, c.plant
+			mustBreak(t, group, c.limit, []order.Property{c.breaks})
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -52,6 +53,8 @@ type life struct {
 	broken []generation.Run
 	// pace stretches the workload, which begins at delay.
 	pace, delay Instant
+	// extra counts the submissions that disturbances added.
+	extra int
 	// hopeless is the reason why not even rest is required of the run.
 	hopeless string
 	// memory is nil if no engine of the life works on it.
@@ -205,7 +208,8 @@ func (o *Options) spacing() order.Round {
 // begin plans the disturbances and starts the first processes.
 func (s *simulation) begin(span Instant) {
 	l := s.life
-	if l.disturbances = s.options.script; l.disturbances == nil {
+	// A run changes those that wait for their moment.
+	if l.disturbances = slices.Clone(s.options.script); l.disturbances == nil {
 		l.disturbances = planDisturbances(&s.options, span)
 	}
 	for number, d := range l.disturbances {

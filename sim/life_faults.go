@@ -32,8 +32,14 @@ func (s *simulation) disturb(e event) {
 		for _, link := range d.links {
 			s.cut(link[0], link[1], begins)
 		}
+		if !begins && d.lead != 0 {
+			d.links = nil // it may end before its time
+		}
 		if begins && d.stray == strayMade {
 			s.strand(d)
+		}
+		if begins && d.lead == leadBridged {
+			s.bridged(d)
 		}
 	case FaultPause:
 		s.pause(d.server, begins)

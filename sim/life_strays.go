@@ -35,6 +35,10 @@ func (s *simulation) ripe(d *disturbance, number int) bool {
 		can = s.meetStray(d, nobody)
 	case d.stray == strayMade:
 		can = s.findAhead(d, nobody)
+	case d.lead == leadSucceeded:
+		can = s.succeed(d)
+	case d.lead == leadBridged:
+		can = s.bridge(d)
 	case d.disk == diskReplaced:
 		v := &s.servers[d.server]
 		can = v.process != nil && v.process.ended == nil && s.mayForget(d.server)

@@ -27,6 +27,7 @@ func (s *simulation) noteOrdered(p *process, l *line, b *block) {
 		}
 	}
 	s.life.ordered = append(s.life.ordered, o)
+	s.firstDelivered(p)
 }
 
 // judgeOrdered judges whether a generation that begins without a block may do so. It reports

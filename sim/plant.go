@@ -82,6 +82,12 @@ const (
 	PlantEngineEarly
 	// PlantEngineLate takes the engine that the chain named before the last block of the run.
 	PlantEngineLate
+	// The following bugs concern generations that go on from frozen logs (package dare).
+	//
+	// PlantTailByLength forms a generation with the longest log, not with the most recent one.
+	PlantTailByLength
+	// PlantTailOfMinority forms a generation with the most recent log of a minority.
+	PlantTailOfMinority
 	plantsEnd
 )
 
@@ -96,7 +102,7 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
 	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
 	"records-ignored", "records-first", "tail-of-two", "changes-too-close", "vouched-ignored",
-	"engine-of-setting", "engine-early", "engine-late"}
+	"engine-of-setting", "engine-early", "engine-late", "tail-by-length", "tail-of-minority"}
 
 // String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
@@ -138,6 +144,10 @@ func (p Plant) synod() generation.Fault {
 		return generation.FaultTailOfAllConcur
 	case PlantVouchedIgnored:
 		return generation.FaultVouchedIgnored
+	case PlantTailByLength:
+		return generation.FaultTailByLength
+	case PlantTailOfMinority:
+		return generation.FaultTailOfMinority
 	}
 	return generation.FaultNone
 }

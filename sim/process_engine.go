@@ -181,6 +181,7 @@ func (p *process) freeze() {
 	report := generation.Report{}
 	if p.polled != nil {
 		report = p.reportPolled(p.polled)
+		p.sim.freezes(p)
 	}
 	p.then(func() {
 		if p.engine != nil {

@@ -37,10 +37,15 @@ func simRingPlants() []trains.Fault {
 	})
 }
 
-// simLedPlants returns the bugs of --engine dare that the life of a shard shows. `ledgerd sim
-// multicast` and tests of package dare show the others.
+// simLedPlants returns the bugs of --engine dare that the life of a shard shows, besides those of
+// the life around it (isOfLogs). `ledgerd sim multicast` and tests of package dare show the others.
 func simLedPlants() []dare.Fault {
-	return []dare.Fault{dare.FaultVoteWithoutCheck}
+	return []dare.Fault{dare.FaultVoteWithoutCheck, dare.FaultFreezeKeepsLog}
+}
+
+// isOfLogs reports whether a bug shows only where a generation goes on from the logs of DARE.
+func isOfLogs(plant sim.Plant) bool {
+	return plant == sim.PlantTailByLength || plant == sim.PlantTailOfMinority
 }
 
 // takesPerfect reports whether a run of a ring is one under a perfect detector unless --detector is
@@ -283,7 +288,9 @@ elected within a run, and the next generation goes on from the frozen logs.
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
 given, because votes make up for some of them. revoke-wrong-sequence uses
 --engine-alone, because generations make up for it (the standstill takes several
-hundred seeds).`,
+hundred seeds). tail-by-length and tail-of-minority need --faults partition, and
+freeze-keeps-log needs --faults partition,suspect and an odd number of servers,
+5 or more (all three with --engine dare).`,
 		Example: `  # A thousand schedules for a shard of 8 nodes
   ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000
 
@@ -443,7 +450,8 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 			group.LedFault = fault
 		}
 	}
-	ofLed, led := group.LedFault != dare.FaultNone, o.engine == dare.EngineName
+	ofLed := group.LedFault != dare.FaultNone || isOfLogs(group.Plant)
+	led := o.engine == dare.EngineName
 	switch ofRing, ring := group.TrainsFault != trains.FaultNone, o.engine == trains.EngineName; {
 	case o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
 		group.Plant == sim.PlantNone && group.InterleaveFault == interleave.FaultNone && !ofRing &&

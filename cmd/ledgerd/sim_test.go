@@ -124,6 +124,9 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 		"promise-not-frozen":     "--servers 7 --seeds 60 --faults suspect,partition,pause",
 		"stale-eon":              "--servers 5 --seeds 60 --faults all --engine allconcur",
 		"revoke-wrong-sequence":  "--servers 5 --seeds 60 --seed 1",
+		"tail-by-length":         "--servers 3 --seeds 20 --faults partition --engine dare",
+		"tail-of-minority":       "--servers 3 --seeds 20 --faults partition --engine dare",
+		"freeze-keeps-log":       "--servers 5 --seeds 40 --faults suspect,partition --engine dare",
 	} {
 		out, err := runSim(t, append(strings.Fields("check --json --plant "+plant),
 			strings.Fields(arguments)...)...)
@@ -163,6 +166,7 @@ func TestSimCheckRefuses(t *testing.T) {
 			"early-delivery, pruned-too-soon",
 		"check --servers 3 --plant none": "dropped-forward, " +
 			"early-delivery, pruned-too-soon",
+		"check --servers 3 --plant tail-of-minority": "--engine dare",
 		"check --servers 3 --faults quake": "crash,suspect,partition," +
 			"join,leave,pause,power,disk,break",
 		"check --servers 3 --detector lucky":                  "eventual, perfect, eventual-paper",

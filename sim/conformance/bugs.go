@@ -114,8 +114,9 @@ var broadcastBugs = map[place][]broadcastBug{
 		{sim.Reason, sim.PlantReasonUnreachable, 5, 262, sim.FaultCrash},
 	},
 	{dare.EngineName, eventual}: {
-		{order.SetAgreement, dare.FaultVoteWithoutCheck, 3, 8, sim.FaultCrash | sim.FaultPartition |
-			sim.FaultSuspect | sim.FaultPause},
+		{order.SetAgreement, dare.FaultVoteWithoutCheck, 3, 69, sim.FaultCrash |
+			sim.FaultPartition | sim.FaultSuspect | sim.FaultPause},
+		{sim.Ordered, sim.PlantTailOfMinority, 3, 1, sim.FaultPartition},
 	},
 	{trains.EngineName, perfect}: {
 		{order.SetAgreement, trains.FaultFilterByView, 5, 5, sim.FaultCrash},
