@@ -27,6 +27,9 @@ const (
 	leaderBeat, leaderTimeout = time.Millisecond, 10 * time.Millisecond
 	accessTimeout             = 2 * time.Millisecond
 	failedBeats               = 2
+	// leaderLog is the number of entries of a log. A lone client's writes of the time in which a
+	// leader removes a server that failed do not fill it.
+	leaderLog = 1024
 	// leaderTick is how often time passes for servers that wait.
 	leaderTick = 100 * time.Microsecond
 )
@@ -68,6 +71,8 @@ type leaderServer struct {
 	busy   time.Duration
 	waking bool
 	gone   bool
+	// joins says that it does not work yet, since not all servers know of it.
+	joins bool
 	// inbox are the requests that arrived, reads and writes those that it took. under are those of
 	// its A-broadcast, and checked the reads that wait for the check with a number.
 	inbox, reads, writes, under, checked []leaderRequest
@@ -102,7 +107,7 @@ func newLeaderGroup(l leaderLoad, answered func(at, took time.Duration, write bo
 		seats: make([]*leaderServer, l.seats)}
 	g.network = fabric.New(fabric.Options{Timing: fabric.LogGP{RDMA: g.model},
 		OperationTimeout: accessTimeout})
-	g.config = dare.Config{Seats: l.seats, FirstRound: 1, LogSlots: 256, Window: 1,
+	g.config = dare.Config{Seats: l.seats, FirstRound: 1, LogSlots: leaderLog, Window: 1,
 		PayloadMax: l.clients * (keyBytes + l.bytes), Timeout: leaderTimeout, Beat: leaderBeat,
 		Patience: 2 * accessTimeout}
 	g.config.MessagesMax = g.config.PayloadMax
@@ -143,7 +148,7 @@ func (g *leaderGroup) join(seat int) error {
 	if err != nil {
 		return err
 	}
-	s := &leaderServer{host: host}
+	s := &leaderServer{host: host, joins: true}
 	if seat < len(g.config.Peers) {
 		g.config.Peers[seat] = host.Peer()
 	}
@@ -194,7 +199,7 @@ func (g *leaderGroup) run(ctx context.Context, until time.Duration) error {
 // work makes a server work while its processor is free.
 func (g *leaderGroup) work(seat int) {
 	s := g.seats[seat]
-	for s != nil && !s.gone {
+	for s != nil && !s.gone && !g.unknown(s, seat) {
 		now := g.network.Now()
 		if until := max(s.host.BusyUntil(), s.busy); until > now {
 			if !s.waking {
@@ -207,6 +212,16 @@ func (g *leaderGroup) work(seat int) {
 			return
 		}
 	}
+}
+
+// unknown reports whether a server that joins is not in the configuration of all others. It waits
+// for that: a server that does not know it refuses it, and it would ask again after some time only.
+func (g *leaderGroup) unknown(s *leaderServer, seat int) bool {
+	s.joins = s.joins && slices.ContainsFunc(g.seats, func(other *leaderServer) bool {
+		return other != nil && !other.gone && !other.joins &&
+			other.Configuration().Seats[seat].Peer != s.host.Peer()
+	})
+	return s.joins
 }
 
 // turn makes a server do what it can do now. It reports whether there was anything.
@@ -259,14 +274,20 @@ func (g *leaderGroup) receive(s *leaderServer, now time.Duration) bool {
 		switch {
 		case !s.Leading() || s.has(r):
 		case r.write:
-			s.writes = append(s.writes, r)
+			s.writes = append(without(s.writes, r.client), r)
 		default:
-			s.reads = append(s.reads, r)
+			s.reads = append(without(s.reads, r.client), r)
 		}
 	}
 	took := len(s.inbox) > 0
 	s.inbox = s.inbox[:0]
 	return took
+}
+
+// without leaves out what a client asked before. Another server answered it, or the client would
+// not ask for something else.
+func without(requests []leaderRequest, client *leaderClient) []leaderRequest {
+	return slices.DeleteFunc(requests, func(r leaderRequest) bool { return r.client == client })
 }
 
 // has reports whether a server has a request already.
