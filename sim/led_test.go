@@ -59,6 +59,7 @@ func TestLeadersLiveOnWithFullRounds(t *testing.T) {
 // generations that go on from frozen logs.
 func TestPlantedBugsOfLeadersAreCaught(t *testing.T) {
 	t.Parallel()
+	const strokes = FaultCrash | FaultPartition | FaultSuspect | FaultPause
 	for _, c := range []struct {
 		fault   dare.Fault
 		plant   Plant
@@ -67,8 +68,11 @@ func TestPlantedBugsOfLeadersAreCaught(t *testing.T) {
 		limit   int
 		breaks  order.Property
 	}{
-		{dare.FaultVoteWithoutCheck, PlantNone, 3,
-			FaultCrash | FaultPartition | FaultSuspect | FaultPause, 400, order.SetAgreement},
+		{dare.FaultLateNeverGranted, PlantNone, 3, strokes, 200, Progress},
+		{dare.FaultVoteWithoutCheck, PlantNone, 3, strokes, 400, order.SetAgreement},
+		{dare.FaultTailBeforeEntries, PlantNone, 3, strokes, 20, Contract},
+		{dare.FaultZombieVotes, PlantNone, 3, strokes, 200, order.SetAgreement},
+		{dare.FaultLogKept, PlantNone, 3, strokes, 200, Ordered},
 		{dare.FaultNone, PlantTailByLength, 3, FaultPartition, 50, Ordered},
 		{dare.FaultNone, PlantTailByLength, 5, FaultPartition, 200, Ordered},
 		{dare.FaultNone, PlantTailOfMinority, 3, FaultPartition, 50, Ordered},

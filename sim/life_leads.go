@@ -161,7 +161,8 @@ func (s *simulation) endNow(number int) {
 }
 
 // bridge begins a disturbance of leadBridged. It reports whether there is a leader, of a group with
-// two such parts.
+// two such parts. There are none in a group of three: a follower stalls there only if it suspects
+// the leader too. Then it campaigns, and takes its log away, before it promises.
 func (s *simulation) bridge(d *disturbance) bool {
 	p := s.leader()
 	if p == nil || len(p.group.Members) < 5 ||

@@ -40,7 +40,9 @@ func simRingPlants() []trains.Fault {
 // simLedPlants returns the bugs of --engine dare that the life of a shard shows, besides those of
 // the life around it (isOfLogs). `ledgerd sim multicast` and tests of package dare show the others.
 func simLedPlants() []dare.Fault {
-	return []dare.Fault{dare.FaultVoteWithoutCheck, dare.FaultFreezeKeepsLog}
+	return []dare.Fault{dare.FaultLateNeverGranted, dare.FaultVoteWithoutCheck,
+		dare.FaultTailBeforeEntries, dare.FaultZombieVotes, dare.FaultLogKept,
+		dare.FaultFreezeKeepsLog}
 }
 
 // isOfLogs reports whether a bug shows only where a generation goes on from the logs of DARE.
