@@ -198,10 +198,18 @@ func (r *run) feed() (some bool) {
 		r.passOpinions()
 		some, r.dirty = true, true
 	}
-	for r.turns.MayBroadcast() && (r.batch.Load() || r.turns.EmptyDue()) {
+	for r.turns.MayBroadcast() {
+		due := r.turns.EmptyDue()
+		if !due && !r.batch.Load() {
+			return some
+		}
 		r.batch.Store(false)
-		batch := r.next()
-		r.batch.Store(batch != nil)
+		batch := r.next(due)
+		if batch != nil {
+			r.batch.Store(true) // else the source may have said so meanwhile
+		} else if !due {
+			continue // others may wait by now, and the source has something for them
+		}
 		round := r.machine.NextRound()
 		if !r.turns.Broadcast(batch) {
 			return some
@@ -227,13 +235,14 @@ func (r *run) passOpinions() {
 	r.turns.Opine(func(member order.ServerID) bool { return r.missing[member] || r.lost[member] })
 }
 
-// next returns the source's next batch. Without full rounds, the number of a batch's round is not
-// known before a leader takes it, so the round is at least the one that is named.
-func (r *run) next() []byte {
+// next returns the source's next batch. due says that an empty message is A-broadcast if there is
+// none. Without full rounds, the number of a batch's round is not known before a leader takes it,
+// so the round is at least the one that is named.
+func (r *run) next(due bool) []byte {
 	most := min(r.config.MaxBatch, r.machine.PayloadMax())
 	if source, rounds := r.config.Source.(driver.RoundSource); rounds {
 		return source.NextIn(func() uint64 { return uint64(r.machine.NextRound()) },
-			r.turns.EmptyDue, most)
+			func() bool { return due }, most)
 	}
 	return r.config.Source.Next(most)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // member is a server of the tests: its Runs, and the other ends of them.
@@ -29,8 +30,9 @@ type member struct {
 	mu      sync.Mutex
 	waiting [][]byte
 	rounds  []order.Delivery
-	full    bool  // the sink takes nothing
-	broken  error // the sink's
+	dry     func() // called by Next if nothing waits, unless it is nil
+	full    bool   // the sink takes nothing
+	broken  error  // the sink's
 	ended   []uint64
 	left    []order.ServerID
 	halted  string
@@ -43,6 +45,9 @@ func (m *member) Next(int) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.waiting) == 0 {
+		if m.dry != nil {
+			m.dry()
+		}
 		return nil
 	}
 	next := m.waiting[0]
@@ -213,6 +218,74 @@ func alike(t *testing.T, members ...*member) {
 				t.Fatalf("round %d is %s and %s", i, one, other)
 			}
 		}
+	}
+}
+
+// TestNoBatchIsForgotten: a batch that becomes ready while the source says that it has none is
+// A-broadcast, though nothing else happens.
+func TestNoBatchIsForgotten(t *testing.T) {
+	t.Parallel()
+	members, _, _ := party(t, 1)
+	m := members[0]
+	m.mu.Lock()
+	m.dry = func() {
+		m.dry = nil
+		m.waiting = append(m.waiting, []byte("b"))
+		batch := &m.runs.latest.Load().batch
+		batch.Store(false)
+		m.ready <- struct{}{}
+		for !batch.Load() { // until the goroutine that waits for the source has said so
+			<-time.After(time.Millisecond)
+		}
+	}
+	m.mu.Unlock()
+	m.submit("a")
+	eventually(t, "both are A-delivered", func() bool { return m.has("a") && m.has("b") })
+}
+
+// solicited is a machine that others begin to wait for right after it was asked whether they do. It
+// notes what it A-broadcasts, once.
+type solicited struct {
+	engine.Machine
+	asked int
+	said  []string
+}
+
+func (s *solicited) CanBroadcast() bool     { return len(s.said) == 0 }
+func (s *solicited) PayloadMax() int        { return 10 }
+func (s *solicited) NextRound() order.Round { return 5 }
+func (s *solicited) Ended() bool            { return false }
+
+func (s *solicited) Solicited() bool {
+	s.asked++
+	return s.asked > 1
+}
+
+func (s *solicited) Broadcast(payload []byte) error {
+	s.said = append(s.said, string(payload))
+	return nil
+}
+
+// besides is a source that has something for rounds that take place anyway.
+type besides struct{ *member }
+
+func (besides) NextIn(_ func() uint64, due func() bool, _ int) []byte {
+	if due() {
+		return []byte("input")
+	}
+	return nil
+}
+
+// TestSourcesHearOfRounds: a round that others begin while the source is asked has what the source
+// has for such rounds.
+func TestSourcesHearOfRounds(t *testing.T) {
+	t.Parallel()
+	machine := &solicited{}
+	r := &run{config: &RunsConfig{Source: besides{}, MaxBatch: 10}, machine: machine,
+		turns: turn.NewPolled(machine, []order.ServerID{0}, 1)}
+	r.batch.Store(true)
+	if !r.feed() || !slices.Equal(machine.said, []string{"input"}) {
+		t.Errorf("said %q", machine.said)
 	}
 }
 
