@@ -71,6 +71,13 @@ func (s *Server) awaits(origin int) bool {
 		s.config.Fault != FaultPartialRounds
 }
 
+// lacks reports whether a full round waits for a server's message here: all entries are applied,
+// another server's message is there, and this one's is not.
+func (s *Server) lacks(origin int) bool {
+	return s.awaits(origin) && !s.buffers[origin].Found(s.numbers[origin]+1) &&
+		s.tail() == s.applied && s.Waiting()
+}
+
 // solicit makes a leader ask for messages for the next round, if one of some server waits for it.
 // Who has a message for that round has no use for the question.
 func (s *Server) solicit() {

@@ -2,6 +2,7 @@ package dare
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ const solicited = "-"
 // group has full rounds. Their messages have to be in the rounds that were foretold. A round has an
 // empty message of a server without one, and no other.
 func (g *group) full(i int, d order.Delivery) {
-	if !g.servers[i].config.FullRounds {
+	if !g.servers[i].config.FullRounds || g.partial {
 		return
 	}
 	for _, m := range d.Messages {
@@ -107,6 +108,143 @@ func TestMissingServersHaveNoPart(t *testing.T) {
 		if s.Waiting() || s.Solicited() {
 			t.Errorf("server %d still waits: %v", i, s)
 		}
+	}
+}
+
+// TestOpinionsComeAndGo: a detector that errs all the time, campaigns and cuts cost full rounds no
+// message, and lead to few rounds without one. Afterwards a message is in the round that was
+// foretold.
+func TestOpinionsComeAndGo(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range seeds {
+		opinionsComeAndGo(t, seed, 2+int(seed%4))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func opinionsComeAndGo(t *testing.T, seed uint64, size int) {
+	g := newGroup(t, seed, size, fullRounds)
+	g.partial = true
+	random := rand.New(rand.NewPCG(seed, 2))
+	sent, events := make([]int, size), 0
+	var cut [2]int
+	say := func(i int) {
+		if err := g.servers[i].Broadcast([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		events++
+	}
+	mend := func() { g.network.Mend(g.hosts[cut[0]].ID(), g.hosts[cut[1]].ID()) }
+	for range 80 {
+		i := random.IntN(size)
+		s := g.servers[i]
+		switch random.IntN(12) {
+		case 0:
+			s.Campaign()
+			events++
+		case 1:
+			mend()
+			if cut = [2]int{i, (i + 1) % size}; cut[0] != cut[1] {
+				g.network.Cut(g.hosts[cut[0]].ID(), g.hosts[cut[1]].ID())
+			}
+			events++
+		case 2, 3, 4, 5, 6, 7:
+			s.Missing(order.ServerID(random.IntN(size)), random.IntN(2) == 0)
+			events++
+		default:
+			if s.CanBroadcast() {
+				say(i)
+			}
+		}
+		g.run(random, time.Duration(random.IntN(60_000)))
+	}
+	mend()
+	for _, s := range g.servers {
+		for other := range size {
+			s.Missing(order.ServerID(other), false)
+		}
+	}
+	rest := func() {
+		t.Helper()
+		for range 60 {
+			if g.run(random, time.Millisecond); g.broken != "" || g.settled(sent) {
+				break
+			}
+		}
+		g.agree()
+		if g.broken != "" || !g.settled(sent) {
+			t.Errorf("seed %d, %d servers: %s: %v", seed, size, g.broken, g.servers)
+		}
+	}
+	rest()
+	if rounds := g.servers[0].rounds; rounds > uint64(events) {
+		t.Errorf("seed %d, %d servers: %d rounds after %d events", seed, size, rounds, events)
+	}
+	// A leader may have asked for rounds that no later one had. They come with the next message.
+	for range 2 * size {
+		say(random.IntN(size))
+		rest()
+	}
+	g.partial = false
+	rounds := g.servers[0].rounds
+	for n := range 5 {
+		i := random.IntN(size)
+		foretold := g.servers[i].NextRound()
+		say(i)
+		rest()
+		if got := g.servers[0].rounds - rounds; got != uint64(n+1) {
+			t.Errorf("seed %d, %d servers: %d rounds after %d messages", seed, size, got, n+1)
+		}
+		last := g.rounds[i][len(g.rounds[i])-1]
+		if last.Round != foretold || string(last.Messages[i].Payload) != "x" {
+			t.Errorf("seed %d: a message for round %d of %d: %v", seed, foretold, i, last)
+		}
+	}
+}
+
+// TestStatusNamesAwaitedServers: a server says whose messages lack for a full round that has begun,
+// as far as it knows.
+func TestStatusNamesAwaitedServers(t *testing.T) {
+	t.Parallel()
+	for _, full := range []bool{true, false} {
+		g := newGroup(t, 1, 3, func(c *Config) {
+			if full {
+				fullRounds(c)
+			}
+			c.Timeout = time.Hour
+		})
+		leader := g.servers[0]
+		leader.Campaign()
+		if !g.work(leader.Leading, 0, 1, 2) {
+			t.Fatalf("server 0 does not lead: %v", leader)
+		}
+		awaits := func(when string, servers ...order.ServerID) {
+			t.Helper()
+			end := g.network.Now() + 2*time.Millisecond
+			g.work(func() bool { return g.network.Now() > end }, 0, 1)
+			for i, s := range g.servers[:2] {
+				if got := s.Status().Awaited; !slices.Equal(got, servers) {
+					t.Errorf("full rounds %v, %s: %d awaits %v, want %v", full, when, i, got,
+						servers)
+				}
+			}
+		}
+		awaits("nobody has said anything")
+		if err := leader.Broadcast([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if full {
+			awaits("server 2 is silent", 2)
+			g.servers[1].Missing(2, true)
+			leader.Missing(2, true)
+		}
+		awaits("nobody is needed")
 	}
 }
 

@@ -22,6 +22,8 @@ type group struct {
 	rounds  [][]order.Delivery
 	watch   *Watch
 	broken  string
+	// partial says that rounds may lack messages though FullRounds is set: a detector errs.
+	partial bool
 }
 
 func newGroup(t testing.TB, seed uint64, size int, change func(*Config)) *group {

@@ -444,7 +444,7 @@ func (s *Server) Status() order.Status {
 		if s.missing[server] {
 			status.Suspected = append(status.Suspected, server)
 		}
-		if s.role == leading && s.behind(int(server)) {
+		if s.role == leading && s.behind(int(server)) || s.lacks(int(server)) {
 			status.Awaited = append(status.Awaited, server)
 		}
 	}
