@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/dare"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/order"
@@ -372,6 +373,37 @@ func TestList(t *testing.T) {
 	for kind, want := range map[Kind]string{Frames: "lanes", Polled: "regions", 9: "kind(9)"} {
 		if kind.String() != want {
 			t.Errorf("%v, want %s", kind, want)
+		}
+	}
+}
+
+// TestSizesOfLogs: in full rounds, an entry has room for the largest message of each member of the
+// largest group, and the log for several entries for each message in flight. A message has the room
+// that a node needs.
+func TestSizesOfLogs(t *testing.T) {
+	t.Parallel()
+	made, err := Of(dare.EngineName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const least = ledger.MaxBundleBytes + 4096
+	for _, most := range []int{least, 2 << 20, 8 << 20} {
+		for servers := 1; servers <= made.ServersMax; servers++ {
+			c := Config{MaxPayload: most, MinPayload: least, InFlight: made.NodeInFlight}
+			for _, c.FullRounds = range []bool{false, true} {
+				payload, messages, slots := dareSizes(&c, servers)
+				size, bound := (slots+1)*messages, max(64<<20, 16*most)
+				if c.FullRounds {
+					bound = max(64<<20, 8*servers*least)
+				}
+				if payload < least || payload > most || messages < payload || size > bound ||
+					size > rdmanet.RegionSizeMax*9/10 || slots < 3*made.NodeInFlight ||
+					c.FullRounds && messages < servers*payload {
+					t.Errorf("%d servers, messages of %d bytes, full rounds %v: %d bytes each, "+
+						"%d in an entry, %d entries", servers, most, c.FullRounds, payload,
+						messages, slots)
+				}
+			}
 		}
 	}
 }

@@ -166,27 +166,31 @@ const (
 	dareSlotsMax = 64
 )
 
-// newDARE makes a server of DARE. A log holds several entries for each message in flight, so that a
-// follower that is a little behind stops nobody. It has one slot more than LogSlots.
-func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, error) {
-	const slotsAMessage, beats = 4, 8
-	window := max(c.InFlight, 1)
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = TimeoutDefault
-	}
+// dareSizes returns the most bytes of a message and of all messages of an entry, and how many
+// entries a log holds. Such a log holds several entries for each message in flight, so that a
+// follower that is a little behind stops nobody. It has one slot more.
+func dareSizes(c *Config, servers int) (payload, messages, slots int) {
+	const slotsAMessage = 4
 	payload, least := c.MaxPayload, dareSlotsMin
-	messages := max(payload, min(len(peers)*payload, dareMessages))
+	messages = max(payload, min(servers*payload, dareMessages))
 	if c.FullRounds {
-		payload = min(payload, max(dareFull/len(peers), cmp.Or(c.MinPayload, payload)))
-		messages, least = len(peers)*payload, 0
+		payload = min(payload, max(dareFull/servers, cmp.Or(c.MinPayload, payload)))
+		messages, least = servers*payload, 0
 	}
-	slots := min(dareSlotsMax, max(least, dareLog/max(messages, 1)))
+	slots = min(dareSlotsMax, max(least, dareLog/max(messages, 1)))
+	return payload, messages, max(slots, slotsAMessage*max(c.InFlight, 1)) - 1
+}
+
+// newDARE makes a server of DARE.
+func newDARE(c Config, peers []rdmanet.Peer, host rdmanet.RegionHost) (Machine, error) {
+	const beats = 8
+	timeout := cmp.Or(c.Timeout, TimeoutDefault)
+	payload, messages, slots := dareSizes(&c, len(peers))
 	s, err := dare.New(dare.Config{
 		Self: c.Self, Peers: peers, Shard: c.Shard, Run: c.Run, FirstRound: c.FirstRound,
 		PayloadMax: payload, MessagesMax: messages, Change: c.Change, FullRounds: c.FullRounds,
-		LogSlots: max(slots, slotsAMessage*window) - 1, Window: window, Timeout: timeout,
-		Beat: timeout / beats, Patience: timeout,
+		LogSlots: slots, Window: max(c.InFlight, 1), Timeout: timeout, Beat: timeout / beats,
+		Patience: timeout,
 	}, host)
 	if err != nil {
 		return nil, err
