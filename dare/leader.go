@@ -214,13 +214,16 @@ func (s *Server) lead() bool {
 	return busy
 }
 
+// beatsUnder is how many words under way to a server keep a leader from sending it a heartbeat.
+const beatsUnder = 4
+
 // sendBeat writes a heartbeat to all servers that took the last ones.
 func (s *Server) sendBeat() {
 	if s.config.Fault != FaultBeatIsTerm || s.beat == 0 {
 		s.beat = s.beat&(1<<32-1) + 1
 	}
 	for p, row := range s.boards.Rows() {
-		if s.linked(p) && row.Flying() < 4 {
+		if s.linked(p) && row.Flying() < beatsUnder {
 			row.Put(wordBeat, s.term<<32|s.beat&(1<<32-1))
 		}
 	}

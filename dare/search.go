@@ -81,9 +81,11 @@ func (s *Server) Reads(each func(tag uint64, into []byte)) { s.ways.Reads(s.into
 // with the given tag.
 func (s *Server) Awaits(tag uint64) bool {
 	return s.ways.Awaits(tag, func(p protected.Post) bool {
-		switch p.Way.Owner.(type) {
+		switch owner := p.Way.Owner.(type) {
 		case *protected.Row:
-			return s.role == voting || s.config.Fault == FaultZombieVotes
+			// A candidate that wins sends its heartbeat only where not many words are under way.
+			return s.role == voting || s.role == campaigning && owner.Flying() >= beatsUnder ||
+				s.config.Fault == FaultZombieVotes
 		case *member:
 			return p.Kind != postEntry && p.Kind != postWord
 		case *source:
@@ -92,6 +94,10 @@ func (s *Server) Awaits(tag uint64) bool {
 		return p.Lent()
 	})
 }
+
+// Idle reports whether handling the successful completion with the given tag changes nothing that
+// AppendState tells.
+func (s *Server) Idle(tag uint64) bool { return !s.Awaits(tag) && s.ways.Idle(tag) }
 
 // AppendOperation appends a description of the server's operation with the given tag. It does not
 // depend on the tag itself.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/protected"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // Trail is what a server has shown so far: the terms that it led, and the entries that it knew to
@@ -101,8 +102,8 @@ func (w *win) check(other *Trail, leader, number int) string {
 	return ""
 }
 
-// AppendView appends everything that Check depends on. A search recognises by it what it judged
-// before.
+// AppendView appends everything that Check depends on, except the log. A search recognises by it
+// what it judged before.
 func (s *Server) AppendView(state []byte) []byte {
 	f := protected.Facts{B: state}
 	f.Truth(s.halted != "")
@@ -112,6 +113,8 @@ func (s *Server) AppendView(state []byte) []byte {
 	for _, m := range s.members {
 		f.Truth(m != nil && m.excluded)
 	}
-	f.Bytes(s.held.Region.Bytes())
 	return f.B
 }
+
+// Log returns the region of the log.
+func (s *Server) Log() rdmanet.Region { return s.held.Region }

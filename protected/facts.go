@@ -52,12 +52,13 @@ func (f *Facts) Peer(p rdmanet.Peer) {
 	f.Number(uint64(p.Incarnation))
 }
 
-// Way appends the state of a way.
+// Way appends the state of a way. It leaves out how many of its posts are under way: these are
+// described themselves.
 func (f *Facts) Way(w *Way) {
 	f.Truth(w.attachment != nil)
 	f.Truth(w.want != 0)
 	f.Truth(w.reading)
-	f.Numbers(uint64(w.flying), uint64(w.Tries))
+	f.Number(uint64(w.Tries))
 	f.Until(w.Since)
 	if w.word != nil && w.reading {
 		f.Number(w.Word())

@@ -101,6 +101,16 @@ func (w *Ways) Awaits(tag uint64, depends func(Post) bool) bool {
 	return p.Way == nil || p.life == p.Way.life && depends(p)
 }
 
+// Idle reports whether handling the successful completion with the given tag changes nothing in the
+// state of a way or of memory that is reused.
+func (w *Ways) Idle(tag uint64) bool {
+	if tag >= uint64(len(w.posts)) {
+		return false
+	}
+	p := w.posts[tag]
+	return p.Way != nil && p.lent == nil && (p.life != p.Way.life || p.Way.Tries == 0)
+}
+
 // AppendOperation appends a description of the operation with the given tag, which is under way, or
 // completed and not handled. It does not depend on the tag itself.
 func (w *Ways) AppendOperation(state []byte, tag uint64) []byte {

@@ -404,8 +404,7 @@ func (s *chosen) appendLinks(state []byte) []byte {
 // appendState appends a host's memory and its operations. name appends a process's own name for an
 // operation, given by its tag.
 func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint64) []byte) []byte {
-	s := h.stage
-	crashed := s.crashed(h.number)
+	crashed := h.stage.crashed(h.number)
 	for number, r := range h.regions {
 		if crashed || r.closed {
 			state = append(state, 2, byte(number))
@@ -416,6 +415,12 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 			state = append(state, byte(grant))
 		}
 	}
+	return h.appendWays(state, name)
+}
+
+// appendWays appends a host's operations under way.
+func (h *chosenHost) appendWays(state []byte, name func(state []byte, tag uint64) []byte) []byte {
+	crashed := h.stage.crashed(h.number)
 	for _, a := range h.byRegion() {
 		if crashed && len(a.pending) == 0 {
 			continue // the process crashed and does not use it any more

@@ -254,18 +254,14 @@ func (f *dareServers) deliver(at order.Replica, payload []byte) {
 
 // look judges the logs of the servers whose hosts have not ended.
 func (f *dareServers) look(at int) {
-	live := make([]*dare.Server, len(f.servers))
-	for i, s := range f.servers {
-		if !f.world.processes[i].crashed {
-			live[i] = s.Server
-		}
-	}
 	broken := ""
 	if f.watch != nil {
-		broken = f.watch.Look(live, at)
+		broken = f.watch.Look(f.live(), at)
 	} else {
 		f.servers[at].trail.Look(f.servers[at].Server)
-		broken = dare.Check(live)
+	}
+	if f.watch == nil && !f.world.tabulated {
+		broken = dare.Check(f.live())
 	}
 	halted := f.servers[at].Halted()
 	if broken == "" && halted != "" && !f.servers[at].Removed() {
@@ -276,6 +272,17 @@ func (f *dareServers) look(at int) {
 	}
 }
 
+// live returns the servers whose hosts have not ended, and nil for the others.
+func (f *dareServers) live() []*dare.Server {
+	live := make([]*dare.Server, len(f.servers))
+	for i, s := range f.servers {
+		if !f.world.processes[i].crashed {
+			live[i] = s.Server
+		}
+	}
+	return live
+}
+
 // Take makes a process take its letters.
 func (f *dareServers) Take(at order.Replica) {
 	if at.Group != order.Clients {
@@ -283,7 +290,20 @@ func (f *dareServers) Take(at order.Replica) {
 	}
 }
 
-// AppendView appends what Judge depends on.
+// Shown returns the region whose contents Judge looks into, or nil.
+func (f *dareServers) Shown(at order.Replica) rdmanet.Region {
+	if at.Group == order.Clients {
+		return nil
+	}
+	return f.servers[at.Server].Log()
+}
+
+// Idle reports whether a completion changes nothing.
+func (f *dareServers) Idle(at order.Replica, tag uint64) bool {
+	return at.Group != order.Clients && f.servers[at.Server].Idle(tag)
+}
+
+// AppendView appends what Judge depends on, except the contents of Shown.
 func (f *dareServers) AppendView(state []byte, at order.Replica) []byte {
 	if at.Group == order.Clients {
 		return state
@@ -298,14 +318,11 @@ func (f *dareServers) AppendView(state []byte, at order.Replica) []byte {
 
 // Judge judges the servers' logs, and what they showed.
 func (f *dareServers) Judge() string {
-	live, trails := make([]*dare.Server, len(f.servers)), make([]*dare.Trail, len(f.servers))
+	trails := make([]*dare.Trail, len(f.servers))
 	for i, s := range f.servers {
 		trails[i] = &s.trail
-		if !f.world.processes[i].crashed {
-			live[i] = s.Server
-		}
 	}
-	if broken := dare.Check(live); broken != "" {
+	if broken := dare.Check(f.live()); broken != "" {
 		return broken
 	}
 	return dare.CheckTrails(trails)

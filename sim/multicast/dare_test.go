@@ -109,9 +109,9 @@ func TestSearchOfDARE(t *testing.T) {
 		complete            bool
 	}{
 		{SearchOptions{Replicas: 1, Messages: 2, Crashes: 1}, 0, 0, true},
-		{SearchOptions{Replicas: 2, Messages: 1}, 3093, 11233, true},
-		{SearchOptions{Replicas: 2, Messages: 1, Leads: 1, Crashes: 1, Tabulated: true}, 12925,
-			40352, true},
+		{SearchOptions{Replicas: 2, Messages: 1}, 3122, 11311, true},
+		{SearchOptions{Replicas: 2, Messages: 1, Leads: 1, Crashes: 1, Tabulated: true}, 3943,
+			54053, true},
 		{SearchOptions{Replicas: 2, Messages: 1, Leads: 2, Crashes: 1, StatesMax: 4000}, 0, 0,
 			false},
 		{SearchOptions{Replicas: 3, Messages: 2, Leads: 4, Crashes: 1, StatesMax: 6000}, 0, 0,

@@ -75,8 +75,9 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 		return nil, err
 	}
 	p := &play{options: options, messages: options.messages(), crashes: options.Crashes,
-		leads: options.Leads, ticks: options.Ticks, turn: nobody}
+		leads: max(options.Leads, len(options.Hears)), ticks: options.Ticks, turn: nobody}
 	p.world = newWorld(options.deployment(), trace.New[time.Duration](text, traceColumn))
+	p.world.tabulated = options.Tabulated
 	p.stage = newChosen(p.world)
 	p.world.stage, p.world.delivered = p.stage, p.delivers
 	p.world.broke = func(property order.Property, evidence ...string) {
@@ -277,6 +278,15 @@ func (p *play) take(c choice) (broken *order.Violation) {
 		p.broken = p.judge(order.UnderWay)
 	}
 	return p.broken
+}
+
+// mayHear reports whether a replica may hear of a leader now. It heard of another one last, and a
+// number of changes are left.
+func (o *SearchOptions) mayHear(left, replica, leader int, heard order.ServerID) bool {
+	if left == 0 || len(o.Hears) == 0 {
+		return left > 0 && int(heard) != leader
+	}
+	return o.Hears[len(o.Hears)-left] == Hearing{replica, leader}
 }
 
 // complete makes a process handle its completions, if the search does that as they come.

@@ -31,15 +31,22 @@ type SearchOptions struct {
 	// Tabulated looks the effects of events up in tables, and leaves out more schedules that are
 	// equivalent to others: see tabulated.go. The form must be Tabled, without Ticks.
 	Tabulated bool
+	// Begin makes a tabulated search begin later: see Beginnings.
+	Begin string
+	// Hears are the changes of a tabulated search, instead of Leads. They happen in this order,
+	// each at any moment, and perhaps not all of them. The searches of all lists of n changes
+	// together cover the one with n Leads.
+	Hears []Hearing
 	// StatesMax ends the search, DepthMax a path. 0 is StatesMaxDefault or DepthMaxDefault.
 	StatesMax, DepthMax int
 
 	// The remaining options are for tests. form is run instead of an engine. replay disables
-	// copying. rests, unless it is nil, receives the states from which no choice leads to another
-	// state.
-	form   Maker
-	replay bool
-	rests  map[fingerprint]bool
+	// copying, forgets the memory of turns. rests, unless it is nil, receives the states from which
+	// no choice leads to another state.
+	form    Maker
+	replay  bool
+	forgets bool
+	rests   map[fingerprint]bool
 }
 
 // Bounds of a search.
@@ -93,6 +100,9 @@ func (o *SearchOptions) Validate() error {
 		return fmt.Errorf("%w: a search of %d messages, want 1 to 4", ErrOptions, o.Messages)
 	case o.Crashes < 0 || o.Leads < 0 || o.Ticks < 0 || o.StatesMax < 0 || o.DepthMax < 0:
 		return fmt.Errorf("%w: a search with less than none of something", ErrOptions)
+	}
+	if err := errors.Join(o.checkHearings(), o.checkBegin()); err != nil {
+		return err
 	}
 	return (&Options{Engine: o.Engine, Plant: o.Plant, Groups: o.Groups, form: o.form}).Validate()
 }

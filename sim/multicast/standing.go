@@ -86,6 +86,26 @@ func (p *play) fingerprint() fingerprint {
 
 // appendProcess appends everything that a process's further behaviour depends on.
 func (p *play) appendProcess(state []byte, number int) []byte {
+	state = p.appendMachine(state, number)
+	if h := p.stage.hosts[number]; h != nil {
+		state = h.appendState(state, p.naming(number))
+	}
+	return state
+}
+
+// naming returns a process's own names for its operations, which do not depend on tags, or the tags
+// if the form has none.
+func (p *play) naming(number int) func(state []byte, tag uint64) []byte {
+	c, is := p.form.(Completer)
+	if !is {
+		return binary.AppendUvarint
+	}
+	name := p.world.processes[number].name
+	return func(state []byte, tag uint64) []byte { return c.AppendOperation(state, name, tag) }
+}
+
+// appendMachine is appendProcess without the memory and the operations under way.
+func (p *play) appendMachine(state []byte, number int) []byte {
 	process := p.world.processes[number]
 	if process.crashed {
 		state = append(state, 'x')
@@ -99,17 +119,7 @@ func (p *play) appendProcess(state []byte, number int) []byte {
 		}
 	}
 	state = appendBytes(state, p.delivered[number])
-	state = append(state, byte(p.said[number]))
-	if h := p.stage.hosts[number]; h != nil {
-		name := binary.AppendUvarint
-		if c, is := p.form.(Completer); is {
-			name = func(state []byte, tag uint64) []byte {
-				return c.AppendOperation(state, process.name, tag)
-			}
-		}
-		state = h.appendState(state, name)
-	}
-	return state
+	return append(state, byte(p.said[number]))
 }
 
 // moment is a saved state of a play.

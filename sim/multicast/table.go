@@ -1,11 +1,11 @@
 package multicast
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
 // This file tabulates a play. A process with all that belongs to it (its machine, its memory, its
@@ -22,7 +22,12 @@ type Tabled interface {
 	// Take makes a process take its letters, which is what Poll does first. Doing that early has no
 	// effect on other processes.
 	Take(at order.Replica)
-	// AppendView appends everything about a process that Judge depends on.
+	// Idle reports whether handling the successful completion with the given tag changes nothing
+	// that AppendState tells. It may do so only if Awaits is false.
+	Idle(at order.Replica, tag uint64) bool
+	// Shown returns the region of a process whose contents Judge depends on, or nil.
+	Shown(at order.Replica) rdmanet.Region
+	// AppendView appends everything else about a process that Judge depends on.
 	AppendView(state []byte, at order.Replica) []byte
 	// Judge returns what is broken about all processes together, or "".
 	Judge() string
@@ -35,32 +40,6 @@ const tabledMax = 5
 type tabled struct {
 	locals [tabledMax]uint32
 	rest   uint32
-}
-
-// local is a local state.
-type local struct {
-	taken   *taken
-	crashed bool
-	said    order.ServerID
-	view    uint32
-	ways    []localWay // those with operations under way, by region
-	live    []cut      // the regions that it is attached to; no operation there is refused
-}
-
-// localWay is an attachment with operations under way.
-type localWay struct {
-	number, owner, region int
-	ordinal               int // among those of the same region
-	live                  bool
-	awaited               bool // by the holder, if the operations succeed
-	operations            []localOperation
-}
-
-// localOperation is an operation under way. Two writes with the same number do the same.
-type localOperation struct {
-	number         uint32
-	write          bool
-	offset, length int
 }
 
 // rest is what belongs to no process.
@@ -109,20 +88,41 @@ const (
 type table struct {
 	play   *play
 	form   Tabled
-	locals [tabledMax][]local
-	known  [tabledMax]map[fingerprint]uint32
+	locals [tabledMax][]*local
+	known  [tabledMax]map[parts]uint32
 	rests  []rest
-	names  map[string]uint32 // of operations, contents, views and rests, each with a letter first
-	memo   map[memoKey][]outcome
-	judged map[[tabledMax + 1]uint32]bool
-	broken *order.Violation
+	// names numbers operations, contents, nets, views and rests, each with a letter first.
+	names map[string]uint32
+	memo  map[memoKey][]outcome
+	// memories are the memories of a process. shown is where the shown region lies in them.
+	memories    [tabledMax][]memory
+	remembered  [tabledMax]map[fingerprint]uint32
+	shown       [tabledMax][2]int
+	overwritten map[memoryKey]uint32
+	writes      map[uint32][]byte // the bytes of writes, by the number of the operation
+	nets        map[netKey]uint32
+	judged      map[[2*tabledMax + 1]uint32]bool
+	broken      *order.Violation
+
+	scratch []byte
+	present memory
 }
 
 func newTable(p *play, form Tabled) *table {
 	t := &table{play: p, form: form, names: map[string]uint32{}, memo: map[memoKey][]outcome{},
-		judged: map[[tabledMax + 1]uint32]bool{}, rests: make([]rest, 1)}
-	for number := range p.standings {
-		t.known[number] = map[fingerprint]uint32{}
+		judged: map[[2*tabledMax + 1]uint32]bool{}, rests: make([]rest, 1),
+		overwritten: map[memoryKey]uint32{}, writes: map[uint32][]byte{},
+		nets: map[netKey]uint32{}}
+	for number, process := range p.world.processes {
+		t.known[number], t.remembered[number] = map[parts]uint32{}, map[fingerprint]uint32{}
+		if shown := form.Shown(process.name); shown != nil {
+			for at, r := range p.stage.hosts[number].regions {
+				if r == shown {
+					start := t.start(number, at)
+					t.shown[number] = [2]int{start, start + len(r.bytes)}
+				}
+			}
+		}
 	}
 	return t
 }
@@ -152,83 +152,7 @@ func (t *table) first() tabled {
 
 // local returns a process's local state.
 func (t *table) local(g *tabled, process int) *local {
-	return &t.locals[process][g.locals[process]]
-}
-
-// intern returns the number of a process's present state.
-func (t *table) intern(process int) uint32 {
-	p := t.play
-	name := p.world.processes[process].name
-	state := p.appendProcess(nil, process)
-	before := len(state)
-	state = t.form.AppendView(state, name)
-	print := fingerprintOf(state)
-	number, known := t.known[process][print]
-	if known {
-		return number
-	}
-	crashed := p.world.processes[process].crashed
-	view := append(slices.Clone(state[before:]), p.delivered[process]...)
-	if crashed {
-		view = append(view, 'x')
-	}
-	p.changes(process)
-	s := &p.standings[process]
-	s.taken = &taken{p.stage.belongings(process), p.form.(Copier).Copy(name),
-		slices.Clip(p.delivered[process]), p.said[process]}
-	l := local{taken: s.taken, crashed: crashed, said: p.said[process],
-		view: t.name('v', view)}
-	if h := p.stage.hosts[process]; h != nil {
-		t.describe(&l, h)
-	}
-	number = uint32(len(t.locals[process]))
-	t.locals[process] = append(t.locals[process], l)
-	t.known[process][print] = number
-	return number
-}
-
-// describe describes a process's attachments.
-func (t *table) describe(l *local, h *chosenHost) {
-	ordinals := map[[2]int]int{}
-	for _, a := range h.byRegion() {
-		owner := a.region.host.number
-		if a.live() {
-			l.live = append(l.live, cut{h.number, owner, a.regionNumber})
-		}
-		if len(a.pending) == 0 {
-			continue
-		}
-		at := [2]int{owner, a.regionNumber}
-		w := localWay{number: a.number, owner: owner, region: a.regionNumber,
-			ordinal: ordinals[at], live: a.live(), awaited: !l.crashed && t.awaits(a)}
-		ordinals[at]++
-		for _, o := range a.pending {
-			name := binary.AppendUvarint(nil, uint64(a.regionNumber))
-			name = binary.AppendUvarint(name, uint64(o.Offset))
-			if writes(o) {
-				name = appendBytes(append(name, 'w'), o.Bytes)
-			} else {
-				name = binary.AppendUvarint(append(name, 'r'), uint64(len(o.Bytes)))
-			}
-			w.operations = append(w.operations, localOperation{t.name('o', name), writes(o),
-				o.Offset, len(o.Bytes)})
-		}
-		l.ways = append(l.ways, w)
-	}
-}
-
-// awaits reports whether the holder of an attachment waits for one of its operations, or for
-// another that completes behind one.
-func (t *table) awaits(a *chosenAttachment) bool {
-	holder, owner := t.play.world.processes[a.host.number].name, a.region.host.id
-	for _, q := range a.host.queues {
-		for _, e := range q.posted {
-			if e.completion.Peer == owner && t.form.Awaits(holder, e.completion.Tag) {
-				return true
-			}
-		}
-	}
-	return false
+	return t.locals[process][g.locals[process]]
 }
 
 // internRest returns the number of a rest.
@@ -258,20 +182,57 @@ func (t *table) internRest(r rest) uint32 {
 
 // compose puts the play into a state.
 func (t *table) compose(g *tabled) {
-	p, r := t.play, &t.rests[g.rest]
-	p.stage.putBack(contents{links: r.links})
+	t.setOut(g)
+	for number := range t.play.standings {
+		t.place(g, number)
+	}
+}
+
+// composeFor puts the play into a state in which one process can act: of the others it sets only
+// what that process can notice when it attaches to their memory.
+func (t *table) composeFor(g *tabled, process int) {
+	t.setOut(g)
+	p := t.play
 	for number := range p.standings {
 		l := t.local(g, number)
-		if s := &p.standings[number]; s.taken != l.taken {
-			p.stage.giveBack(number, l.taken.belongings)
-			p.form.(Copier).PutBack(p.world.processes[number].name, l.taken.form)
-			p.delivered[number], p.said[number] = l.taken.delivered, l.taken.said
-			s.taken, s.printed = l.taken, false
+		if number == process || p.stage.hosts[number] == nil {
+			t.place(g, number)
+			continue
+		}
+		if p.standings[number].taken == l.taken {
+			continue
+		}
+		p.changes(number)
+		if p.world.processes[number].crashed = l.crashed; l.crashed {
+			continue
+		}
+		m := &t.memories[number][l.parts.memory]
+		grants := m.grants
+		for i, r := range p.stage.hosts[number].regions {
+			grants = grants[copy(r.grants, grants):]
+			r.closed = m.closed[i]
 		}
 	}
+}
+
+// setOut begins to put the play into a state.
+func (t *table) setOut(g *tabled) {
+	p, r := t.play, &t.rests[g.rest]
+	p.stage.putBack(contents{links: r.links})
 	copy(p.submitted, r.submitted)
 	p.crashes, p.leads, p.turn = r.crashes, r.leads, nobody
 	p.stage.cuts, p.stage.attached = p.stage.cuts[:0], p.stage.attached[:0]
+	for number := range p.standings {
+		l := t.local(g, number)
+		p.delivered[number], p.said[number] = l.taken.delivered, l.taken.said
+	}
+}
+
+// place puts a process into its local state in a state.
+func (t *table) place(g *tabled, process int) {
+	if l := t.local(g, process); t.play.standings[process].taken != l.taken {
+		t.restore(process, l)
+	}
 }
 
 // holds reports whether an attempt to attach would end in the same way.
@@ -280,7 +241,8 @@ func (t *table) holds(g *tabled, holder int, a attempt) bool {
 	if owner.crashed || a.region < 0 {
 		return owner.crashed == (a.region < 0)
 	}
-	return owner.taken.belongings.grants[a.region*len(t.play.standings)+holder] == a.permission
+	grants := t.memories[a.owner][owner.parts.memory].grants
+	return grants[a.region*len(t.play.standings)+holder] == a.permission
 }
 
 // look looks an effect up.
@@ -362,7 +324,12 @@ func (t *table) take(g tabled, s step) tabled {
 	o := t.look(&g, key)
 	if o == nil {
 		before := g
-		t.compose(&before)
+		switch s.kind {
+		case choicePoll, choiceLead:
+			t.composeFor(&before, process)
+		default:
+			t.compose(&before)
+		}
 		if t.broken = t.execute(s); t.broken != nil {
 			return g
 		}
@@ -431,7 +398,7 @@ func (p *play) possible(one step) bool {
 		client := int(p.world.processes[one.a].name.Server)
 		return !crashed && client+2*p.submitted[client] < len(p.messages)
 	case choiceLead:
-		return !crashed && p.leads > 0 && int(p.said[one.a]) != one.b
+		return !crashed && p.options.mayHear(p.leads, one.a, one.b, p.said[one.a])
 	case choiceCrash:
 		return !crashed && p.crashes > 0
 	}
@@ -477,42 +444,59 @@ func (t *table) land(g tabled, s step) tabled {
 	case !w.live:
 		result = operationRefused
 	case !first.write:
-		memory := owner.taken.belongings.memory
-		for _, r := range t.play.stage.hosts[s.b].regions[:s.region] {
-			memory = memory[len(r.bytes):]
-		}
+		memory := t.memories[s.b][owner.parts.memory].bytes[t.start(s.b, s.region):]
 		result = operationRead + t.name('c', memory[first.offset:][:first.length])
 	}
 	holds := memoKey{choiceLand, uint8(s.a), g.locals[s.a], uint32(w.number), result}
-	owns := memoKey{choiceWritten, uint8(s.b), g.locals[s.b], first.number, 0}
-	held, owned := t.look(&g, holds), t.look(&g, owns)
-	if held == nil || owned == nil && result == operationWrote {
-		t.compose(&g)
-		p := t.play
-		p.changes(s.a)
-		p.changes(s.b)
-		p.stage.hosts[s.a].ways[w.number].land()
-		p.complete(s.a)
-		if len(p.stage.cuts) > 0 {
-			t.broken = &order.Violation{Property: Contract, Evidence: []string{
-				fmt.Sprintf("a completion of %v changes a permission", p.world.processes[s.a].name),
-				"a tabulated search does not look at such forms"}}
+	held := t.look(&g, holds)
+	if held == nil {
+		next, idle := uint32(0), false
+		if result == operationWrote {
+			next, idle = t.landed(s.a, g.locals[s.a], w)
+		}
+		if !idle {
+			next = t.handle(&g, s, w, result)
+		}
+		if t.broken != nil {
 			return g
 		}
-		if held == nil {
-			t.memo[holds] = []outcome{{local: t.intern(s.a)}}
-			held = &t.memo[holds][0]
-		}
-		if owned == nil && result == operationWrote {
-			t.memo[owns] = []outcome{{local: t.intern(s.b)}}
-			owned = &t.memo[owns][0]
-		}
+		t.memo[holds] = []outcome{{local: next}}
+		held = &t.memo[holds][0]
 	}
 	g.locals[s.a] = held.local
-	if result == operationWrote {
-		g.locals[s.b] = owned.local
+	if result != operationWrote {
+		return g
 	}
+	owns := memoKey{choiceWritten, uint8(s.b), g.locals[s.b], first.number, 0}
+	owned := t.look(&g, owns)
+	if owned == nil {
+		t.memo[owns] = []outcome{{local: t.written(s.b, g.locals[s.b], s.region, first)}}
+		owned = &t.memo[owns][0]
+	}
+	g.locals[s.b] = owned.local
 	return g
+}
+
+// handle makes a holder handle the completion of an operation. It returns its next local state.
+func (t *table) handle(g *tabled, s step, w *localWay, result uint32) uint32 {
+	p := t.play
+	if result == operationWrote {
+		t.composeFor(g, s.a)
+		p.changes(s.a)
+		p.stage.hosts[s.a].ways[w.number].lands()
+	} else {
+		t.compose(g)
+		p.changes(s.a)
+		p.stage.hosts[s.a].ways[w.number].land()
+	}
+	p.complete(s.a)
+	if len(p.stage.cuts) > 0 {
+		t.broken = &order.Violation{Property: Contract, Evidence: []string{
+			fmt.Sprintf("a completion of %v changes a permission", p.world.processes[s.a].name),
+			"a tabulated search does not look at such forms"}}
+		return 0
+	}
+	return t.intern(s.a)
 }
 
 // crash makes a process crash. Letters and operations of other crashed ones to it are dropped.
@@ -557,12 +541,16 @@ func (t *table) loseWay(g tabled, s step) tabled {
 
 // judge judges a state. Equal views were judged before.
 func (t *table) judge(g *tabled) *order.Violation {
-	var key [tabledMax + 1]uint32
+	var key [2*tabledMax + 1]uint32
 	for number := range t.play.standings {
-		key[number] = t.local(g, number).view
+		l := t.local(g, number)
+		key[number] = l.view
+		if !l.crashed && t.play.stage.hosts[number] != nil {
+			key[tabledMax+number] = t.memories[number][l.parts.memory].shown
+		}
 	}
 	for _, count := range t.rests[g.rest].submitted {
-		key[tabledMax] = key[tabledMax]<<8 | uint32(count)
+		key[2*tabledMax] = key[2*tabledMax]<<8 | uint32(count)
 	}
 	if t.judged[key] {
 		return nil

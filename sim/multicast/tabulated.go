@@ -23,15 +23,24 @@ import (
 //     The search computes both states and compares them. It assumes nothing about operations,
 //     errors or crashes.
 //  3. Two small steps that follow each other change places, if both orders lead to the same state.
+//  4. A fault (a crash or a change of leaders) right before small steps and a poll is put behind
+//     them, if both orders lead to the same state. The search computes both here too.
 //
-// Rules 1 and 2 can be applied only so often: a schedule has so many polls, and each step can move
-// behind so many events. In a schedule to which they cannot be applied any more, in whatever order
-// rule 3 puts the small steps between two events, each event comes right behind small steps that
-// matter to it. This is a turn. Turns are all that the search takes (moves): it lists the states
-// that the small steps before an event lead to (turn), takes the event in each, and drops those
-// states where a rule applies to one of the ways to reach the state (needless). Behind the last
-// turn of a schedule are small steps without an event. So every state that any schedule ends in is
-// reached by turns, and small steps behind them.
+// Rules 1, 2 and 4 can be applied only so often: a schedule has so many polls, each fault can move
+// behind so many of them, and each step behind so many events. (Rule 4 puts small steps before a
+// fault, but takes away a poll behind it. Rule 2 puts no fault before a poll.) In a schedule to
+// which they cannot be applied any more, in whatever order rule 3 puts the small steps between two
+// events, each event comes right behind small steps that matter to it. This is a turn. Turns are
+// all that the search takes (moves): it lists the states that the small steps before an event lead
+// to (turn), takes the event in each, and drops those states where rule 1 or 2 applies to one of
+// the ways to reach the state (needless). Of the turns right behind a fault it drops those that
+// rule 4 applies to (strike). Behind the last turn of a schedule are small steps without an event.
+// So every state that any schedule ends in is reached by turns, and small steps behind them.
+//
+// So the search crashes a process only right before another one notices, or at the end. A state
+// right behind a fault is not one of those that the search remembers and goes on from: what may
+// follow it depends on what was before the fault. Such a state is judged, and everything under way
+// in it comes (settle), as in all others.
 //
 // Small steps that concern neither the process of an event nor its memory do not change what the
 // event does, except by a permission that a completion changes. The search refuses forms that do
@@ -53,7 +62,8 @@ import (
 // package order are. For others a form keeps a history (Tabled.Judge): two servers that ever led
 // one term contradict each other for ever.
 //
-// The tests compare all states at rest with those of a search without these rules.
+// The tests compare all states at rest with those of a search without these rules, of two servers
+// and of three.
 
 // tabulation is a tabulated search, depth first.
 type tabulation struct {
@@ -63,7 +73,13 @@ type tabulation struct {
 	// that a fair run followed on.
 	seen, settled map[tabled]struct{}
 	rested        map[[tabledMax]uint32]bool
-	path          []move
+	// known are the turns of a process, by what it sees.
+	known map[sight][][]step
+	// struck are the states right before and behind a fault.
+	struck map[[2]tabled]struct{}
+	// begun are the steps before the search, and path the moves to the present state.
+	begun []step
+	path  []move
 	// nodes are the states of the present turn, and results those behind its event.
 	nodes   []node
 	results []tabled
@@ -71,9 +87,16 @@ type tabulation struct {
 }
 
 // move is what leads from a state to another one: operations that take place, and then an event.
+// The state right before the event is at.
 type move struct {
-	to    tabled
-	steps []step
+	at, to tabled
+	steps  []step
+}
+
+// fault reports whether a move ends in a crash or a change of leaders.
+func (m *move) fault() bool {
+	kind := m.steps[len(m.steps)-1].kind
+	return kind == choiceCrash || kind == choiceLead
 }
 
 // node is a state within a turn: some operations have taken place.
@@ -101,7 +124,8 @@ func newTabulation(x *explorer) (*tabulation, error) {
 	x.play.completer = form
 	return &tabulation{explorer: x, table: newTable(x.play, form), seen: map[tabled]struct{}{},
 		settled: map[tabled]struct{}{}, rested: map[[tabledMax]uint32]bool{},
-		whole: x.options.Unreduced}, nil
+		known:  map[sight][][]step{},
+		struck: map[[2]tabled]struct{}{}, whole: x.options.Unreduced}, nil
 }
 
 // searchTabulated executes a tabulated search.
@@ -112,6 +136,9 @@ func searchTabulated(x *explorer) (SearchResult, error) {
 	}
 	x.result.Copied = true
 	first := s.table.first()
+	if first = s.begin(first); s.table.broken != nil {
+		return SearchResult{}, fmt.Errorf("%w: without any fault, %v", ErrOptions, s.table.broken)
+	}
 	s.seen[first] = struct{}{}
 	x.result.States = 1
 	s.explore(first, 0)
@@ -144,22 +171,73 @@ func (s *tabulation) explore(g tabled, depth int) {
 		if s.over() {
 			return
 		}
-		r.Transitions++
-		if _, seen := s.seen[m.to]; seen {
-			continue
-		}
-		s.path = append(s.path[:depth], m)
-		s.seen[m.to] = struct{}{}
-		r.States++
-		if r.Violation = s.table.judge(&m.to); r.Violation != nil {
-			s.bound(BoundViolation)
-			return
-		}
-		s.explore(m.to, depth+1)
-		if r.Bound != "" && r.Bound != BoundDepth {
-			return
+		if r.Transitions++; m.fault() && !s.whole {
+			s.strike(m, depth)
+		} else {
+			s.visit(m, depth)
 		}
 	}
+}
+
+// visit goes on from where a move leads, unless the search was there before.
+func (s *tabulation) visit(m move, depth int) {
+	if _, seen := s.seen[m.to]; seen || !s.step(m, depth) {
+		return
+	}
+	s.seen[m.to] = struct{}{}
+	s.result.States++
+	s.explore(m.to, depth+1)
+}
+
+// step takes a move. It reports whether no property is broken.
+func (s *tabulation) step(m move, depth int) bool {
+	s.path = append(s.path[:depth], m)
+	if s.result.Violation = s.table.judge(&m.to); s.result.Violation != nil {
+		s.bound(BoundViolation)
+	}
+	return s.result.Violation == nil
+}
+
+// strike takes a move that ends in a fault, and with it each next move that would not lead to the
+// same state before the fault (rule 4).
+func (s *tabulation) strike(m move, depth int) {
+	key := [2]tabled{m.at, m.to}
+	if _, struck := s.struck[key]; struck || !s.step(m, depth) {
+		return
+	}
+	s.struck[key] = struct{}{}
+	if !s.settle(m.to, nil) {
+		return
+	}
+	fault := m.steps[len(m.steps)-1]
+	for _, next := range s.moves(m.to) {
+		if s.over() {
+			return
+		}
+		s.result.Transitions++
+		both := move{next.at, next.to, slices.Concat(m.steps, next.steps)}
+		if next.fault() {
+			s.strike(both, depth)
+		} else if late, whole := s.early(m.at, next.steps, fault); !whole {
+			return
+		} else if late != next.to {
+			s.visit(both, depth)
+		}
+	}
+}
+
+// early returns the state that a turn and then a fault lead to, or a state that is none if the turn
+// is not possible without the fault.
+func (s *tabulation) early(g tabled, turn []step, fault step) (late tabled, whole bool) {
+	for _, one := range turn {
+		if !s.possible(&g, one) {
+			return tabled{}, true
+		}
+		if g, whole = s.take(g, one, 0); !whole {
+			return g, false
+		}
+	}
+	return s.take(g, fault, 0)
 }
 
 // over reports whether the search has ended.
@@ -209,30 +287,57 @@ func (s *tabulation) moves(g tabled) (moves []move) {
 		if s.table.local(&g, process).crashed || s.client(process) {
 			continue
 		}
-		if !s.turn(g, process) {
+		turns, whole := s.turns(g, process)
+		if !whole {
 			return nil
 		}
-		for _, event := range s.events(&g, process) {
-			s.results = s.results[:0]
-			for at := range s.nodes {
-				next, whole := s.take(s.nodes[at].state, event, at)
-				if !whole {
+		for _, steps := range turns {
+			m := move{to: g, steps: steps}
+			for _, one := range steps {
+				m.at = m.to
+				if m.to, whole = s.take(m.to, one, 0); !whole {
 					return nil
 				}
-				s.results = append(s.results, next)
 			}
-			for at := range s.nodes {
-				needless, whole := s.needless(at)
-				if !whole {
-					return nil
-				}
-				if !needless {
-					moves = append(moves, move{s.results[at], append(s.steps(at), event)})
-				}
-			}
+			moves = append(moves, m)
 		}
 	}
 	return moves
+}
+
+// turns returns the turns of a process in a state. They are the same in all states that look the
+// same to it, and computed once for these (turns.go).
+func (s *tabulation) turns(g tabled, process int) (turns [][]step, whole bool) {
+	key := s.table.sight(&g, process)
+	turns, known := s.known[key]
+	if known && !s.options.forgets {
+		return turns, true
+	}
+	turns = nil
+	if !s.turn(g, process) {
+		return nil, false
+	}
+	for _, event := range s.events(&g, process) {
+		s.results = s.results[:0]
+		for at := range s.nodes {
+			next, whole := s.take(s.nodes[at].state, event, at)
+			if !whole {
+				return nil, false
+			}
+			s.results = append(s.results, next)
+		}
+		for at := range s.nodes {
+			needless, whole := s.needless(at)
+			if !whole {
+				return nil, false
+			}
+			if !needless {
+				turns = append(turns, append(s.steps(at), event))
+			}
+		}
+	}
+	s.known[key] = turns
+	return turns, true
 }
 
 // needless reports whether an event behind some operations changes nothing, or is equivalent to the
@@ -283,7 +388,7 @@ func (s *tabulation) all(g tabled) (moves []move) {
 		if !whole {
 			return nil
 		}
-		moves = append(moves, move{next, []step{one}})
+		moves = append(moves, move{g, next, []step{one}})
 	}
 	return moves
 }
@@ -427,6 +532,8 @@ func (s *tabulation) possible(g *tabled, one step) bool {
 		return s.table.local(g, one.a).wayOf(one) != nil
 	case choiceSubmit:
 		return !s.table.local(g, one.a).crashed && s.unsubmitted(g, one.a)
+	case choicePoll:
+		return !s.table.local(g, one.a).crashed
 	}
 	return slices.ContainsFunc(s.table.rests[g.rest].links, func(l chosenLink) bool {
 		return l.from == one.a && l.to == one.b && len(l.letters) > 0
@@ -530,7 +637,8 @@ func (s *tabulation) events(g *tabled, process int) []step {
 		all = append(all, step{kind: choicePoll, a: process})
 		if r.leads > 0 {
 			for server := range s.options.Replicas {
-				if said := s.table.local(g, process).said; int(said) != server {
+				said := s.table.local(g, process).said
+				if s.options.mayHear(r.leads, process, server, said) {
 					all = append(all, step{kind: choiceLead, a: process, b: server})
 				}
 			}
@@ -544,7 +652,7 @@ func (s *tabulation) events(g *tabled, process int) []step {
 
 // tell shortens the path to the violation, and describes it line by line.
 func (s *tabulation) tell() (text []string, err error) {
-	var steps []step
+	steps := slices.Clone(s.begun)
 	for _, m := range s.path {
 		steps = append(steps, m.steps...)
 	}

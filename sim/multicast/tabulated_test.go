@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,29 +20,174 @@ func TestTabulatedLeavesOutNothing(t *testing.T) {
 		options              SearchOptions
 		reduced, whole, rest int // states
 	}{
-		{SearchOptions{Replicas: 2, Messages: 1}, 310, 2253, 4},
-		{SearchOptions{Replicas: 2, Messages: 1, Crashes: 1}, 1268, 9089, 148},
-		{SearchOptions{Replicas: 2, Messages: 1, Leads: 1}, 3197, 39598, 39},
+		{SearchOptions{Replicas: 2}, 310, 2253, 4},
+		{SearchOptions{Replicas: 2, Crashes: 1}, 483, 9089, 148},
+		{SearchOptions{Replicas: 2, Leads: 1}, 2293, 39598, 39},
 	}
 	if testing.Short() {
 		cases = cases[:2]
 	}
 	for _, c := range cases {
-		c.options.Engine, c.options.Groups, c.options.Tabulated = EngineDARE, 1, true
-		var rests [2]map[fingerprint]bool
-		for i, states := range []int{c.reduced, c.whole} {
-			c.options.Unreduced, c.options.rests = i == 1, map[fingerprint]bool{}
-			result, err := Search(context.Background(), c.options)
-			if err != nil || !result.Complete || result.States != states {
-				t.Errorf("%+v, want %d states, %v", result, states, err)
-			}
-			rests[i] = c.options.rests
-			t.Logf("unreduced %v: %d states, %d transitions, %d ends, depth %d",
-				c.options.Unreduced, result.States, result.Transitions, result.Ends, result.Depth)
+		compareRests(t, c.options, c.reduced, c.whole, c.rest)
+	}
+}
+
+// compareRests compares the states at rest of a search of DARE with and without rules.
+func compareRests(t *testing.T, options SearchOptions, reduced, whole, rest int) {
+	t.Helper()
+	options.Engine, options.Groups, options.Messages = EngineDARE, 1, 1
+	options.Tabulated = true
+	var rests [2]map[fingerprint]bool
+	for i, states := range []int{reduced, whole} {
+		options.Unreduced, options.rests = i == 1, map[fingerprint]bool{}
+		result, err := Search(t.Context(), options)
+		if err != nil || !result.Complete || result.States != states {
+			t.Errorf("%+v, want %d states, %v", result, states, err)
 		}
-		if len(rests[0]) != c.rest || !maps.Equal(rests[0], rests[1]) {
-			t.Errorf("%d states at rest, without rules %d, want %d", len(rests[0]), len(rests[1]),
-				c.rest)
+		rests[i] = options.rests
+		t.Logf("unreduced %v: %d states, %d transitions, %d ends, depth %d",
+			options.Unreduced, result.States, result.Transitions, result.Ends, result.Depth)
+	}
+	if len(rests[0]) != rest || !maps.Equal(rests[0], rests[1]) {
+		t.Errorf("%d states at rest, without rules %d, want %d", len(rests[0]), len(rests[1]), rest)
+	}
+}
+
+// TestThreeServersOfDARE searches three servers, without and with faults, and compares the states
+// at rest with those of a search without rules.
+func TestThreeServersOfDARE(t *testing.T) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("the search is not parallel")
+	}
+	for _, c := range []struct {
+		options              SearchOptions
+		reduced, whole, rest int // states
+	}{
+		{SearchOptions{Begin: BeginElected}, 1106, 30825, 16},
+		{SearchOptions{Begin: BeginOffered, Crashes: 1}, 42, 604, 57},
+		{SearchOptions{Begin: BeginOffered, Leads: 1}, 204, 10251, 64},
+		{SearchOptions{Begin: BeginOffered, Leads: 1, Crashes: 1}, 730, 73196, 1535},
+	} {
+		if c.options.Replicas = 3; testing.Short() && c.whole > 20_000 {
+			continue
+		}
+		compareRests(t, c.options, c.reduced, c.whole, c.rest)
+	}
+}
+
+// TestTurnsDependOnWhatAProcessSees checks that the turns of a process may be computed once for all
+// states that look the same to it.
+func TestTurnsDependOnWhatAProcessSees(t *testing.T) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("the search is not parallel")
+	}
+	for _, options := range []SearchOptions{
+		{Replicas: 2, Crashes: 1},
+		{Replicas: 3, Begin: BeginElected},
+		{Replicas: 3, Begin: BeginOffered, Leads: 1, Crashes: 1},
+		{Replicas: 3, Begin: BeginOffered, Hears: []Hearing{{1, 1}, {0, 1}}},
+	} {
+		options.Engine, options.Groups, options.Messages = EngineDARE, 1, 1
+		options.Tabulated = true
+		once, err := Search(t.Context(), options)
+		if err != nil || !once.Complete {
+			t.Fatalf("%+v: %+v, %v", options, once, err)
+		}
+		options.forgets = true
+		again, err := Search(t.Context(), options)
+		if err != nil || again.States != once.States || again.Transitions != once.Transitions ||
+			again.Ends != once.Ends {
+			t.Errorf("%+v: once %+v, again and again %+v, %v", options, once, again, err)
+		}
+		t.Logf("%+v: %d states, %d transitions", options, once.States, once.Transitions)
+	}
+}
+
+// TestACandidateAwaitsWords checks that a search looks at the moments when the words of a candidate
+// come: a leader sends its first heartbeat only where not many words are under way.
+func TestACandidateAwaitsWords(t *testing.T) {
+	t.Parallel()
+	options := SearchOptions{Engine: EngineDARE, Groups: 1, Replicas: 3, Messages: 1, Leads: 1,
+		Tabulated: true, Begin: BeginOffered}
+	x := &explorer{ctx: t.Context(), options: options}
+	var err error
+	if x.play, err = newPlay(options, nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newTabulation(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := s.begin(s.table.first())
+	g = s.table.take(g, step{kind: choiceLead, a: 1, b: 1})
+	g = s.table.take(g, step{kind: choicePoll, a: 1})
+	for _, awaits := range []bool{true, false} {
+		one := step{}
+		for _, w := range s.table.local(&g, 1).ways {
+			if w.owner != 2 {
+				continue
+			}
+			if one = w.step(1, choiceLand); w.awaited != awaits {
+				t.Errorf("%d words under way, and the candidate awaits them: %v",
+					len(w.operations), w.awaited)
+			}
+		}
+		g = s.table.take(g, one)
+	}
+}
+
+// TestTwoLeadersOfThreeServers searches all schedules of three servers with two changes of leaders.
+func TestTwoLeadersOfThreeServers(t *testing.T) {
+	t.Parallel()
+	if raceEnabled || testing.Short() {
+		t.Skip("the search is not parallel, and it takes its time")
+	}
+	result, err := Search(t.Context(), SearchOptions{Engine: EngineDARE, Groups: 1, Replicas: 3,
+		Messages: 1, Leads: 2, Tabulated: true, Begin: BeginOffered})
+	if err != nil || !result.Complete || result.States != 25937 || result.Violation != nil {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestListsOfChanges checks that the searches of all lists of one change together see the states at
+// rest of a search with one change.
+func TestListsOfChanges(t *testing.T) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("the search is not parallel")
+	}
+	options := SearchOptions{Engine: EngineDARE, Groups: 1, Replicas: 3, Messages: 1, Leads: 1,
+		Tabulated: true, Begin: BeginOffered, rests: map[fingerprint]bool{}}
+	if result, err := Search(t.Context(), options); err != nil || !result.Complete {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	all := options.rests
+	options.Leads, options.rests = 0, map[fingerprint]bool{}
+	for replica := range options.Replicas {
+		for leader := 1; leader < options.Replicas; leader++ { // all have heard of 0
+			options.Hears = []Hearing{{replica, leader}}
+			if result, err := Search(t.Context(), options); err != nil || !result.Complete {
+				t.Fatalf("%+v, %v", result, err)
+			}
+		}
+	}
+	if !maps.Equal(options.rests, all) {
+		t.Errorf("%d states at rest by lists, want %d", len(options.rests), len(all))
+	}
+}
+
+// TestParseHearings parses lists of changes of leaders.
+func TestParseHearings(t *testing.T) {
+	t.Parallel()
+	if all, err := ParseHearings("1:1,2:1"); err != nil ||
+		!slices.Equal(all, []Hearing{{1, 1}, {2, 1}}) {
+		t.Errorf("%v, %v", all, err)
+	}
+	for _, text := range []string{"", "1", "1:1,", "a:b", "1:1 ", "01:1"} {
+		if all, err := ParseHearings(text); !errors.Is(err, ErrOptions) {
+			t.Errorf("%q: %v, %v", text, all, err)
 		}
 	}
 }
@@ -117,13 +263,16 @@ func TestTabulatedFindsPlantedBugsOfDARE(t *testing.T) {
 	}
 	for _, c := range []struct {
 		plant, evidence string
-		leads           int
+		options         SearchOptions
 	}{
-		{"tail-before-entries", "I5", 0},
-		{"zombie-counted-as-vote", "I1", 1},
+		{"tail-before-entries", "I5", SearchOptions{Replicas: 2}},
+		{"zombie-counted-as-vote", "I1", SearchOptions{Replicas: 2, Leads: 1}},
+		{"vote-without-check", "I3", SearchOptions{Replicas: 3, Leads: 2, Begin: BeginOffered}},
+		{"log-kept", "I4", SearchOptions{Replicas: 3, Leads: 2, Begin: BeginOffered}},
 	} {
-		result, err := Search(context.Background(), SearchOptions{Engine: EngineDARE,
-			Plant: c.plant, Groups: 1, Replicas: 2, Messages: 1, Leads: c.leads, Tabulated: true})
+		c.options.Engine, c.options.Plant, c.options.Groups = EngineDARE, c.plant, 1
+		c.options.Messages, c.options.Tabulated = 1, true
+		result, err := Search(context.Background(), c.options)
 		if err != nil || result.Violation == nil || result.Violation.Property != Invariant ||
 			!strings.HasPrefix(result.Violation.Evidence[0], c.evidence) {
 			t.Fatalf("%s: %+v, %v", c.plant, result, err)
@@ -139,6 +288,10 @@ func TestTabulatedRefuses(t *testing.T) {
 	for _, options := range []SearchOptions{
 		{Engine: EngineSequencer, Groups: 1, Replicas: 1, Messages: 1},
 		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 1, Ticks: 1},
+		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 1, Hears: []Hearing{{2, 0}}},
+		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 1, Leads: 1,
+			Hears: []Hearing{{1, 1}}},
+		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 1, Begin: "late"},
 	} {
 		options.Tabulated = true
 		if _, err := Search(context.Background(), options); !errors.Is(err, ErrOptions) {

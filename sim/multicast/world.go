@@ -23,6 +23,8 @@ type World struct {
 	noted     func(at order.Replica)
 	// broke is called for each property that a form finds broken.
 	broke func(property order.Property, evidence ...string)
+	// tabulated says that a search judges all processes together by Tabled.Judge.
+	tabulated bool
 }
 
 // process is the world's state of a process.
