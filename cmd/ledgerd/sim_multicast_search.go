@@ -15,6 +15,7 @@ import (
 // multicastSearchOptions are the flags of ledgerd sim multicast search.
 type multicastSearchOptions struct {
 	search multicast.SearchOptions
+	hears  string
 	limit  time.Duration
 	json   bool
 }
@@ -31,6 +32,8 @@ type multicastSearchReport struct {
 	Ticks       int      `json:"ticks"`
 	Unreduced   bool     `json:"unreduced,omitempty"`
 	Tabulated   bool     `json:"tabulated,omitempty"`
+	Begin       string   `json:"begin,omitempty"`
+	Hears       string   `json:"hears,omitempty"`
 	States      int      `json:"states"`
 	Transitions int      `json:"transitions"`
 	Ends        int      `json:"ends"`
@@ -71,7 +74,11 @@ times as short; --unreduced looks at them too, with the same result.
 
 With --tabulated the search computes each effect of an event once and looks it
 up from then on, and leaves out more schedules with the same outcome (dare). It
-needs far fewer states. --unreduced looks at all of them by tables.
+needs far fewer states. --unreduced looks at all of them by tables. Two more flags
+make such a search smaller. It then looks at less: --begin elected begins it when
+the first leader works, --begin offered when besides all replicas have the first
+message and the leader has ordered it, and --hears names the changes of leaders
+and their order.
 
 Writes take place as a whole here; ledgerd sim multicast tears them.`,
 		Example: `  # Two groups of two, one message to both
@@ -82,7 +89,12 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 
   # Two servers of DARE, a change of leaders and a crash
   ledgerd sim multicast search --engine dare --groups 1 --messages 1 --leads 1 \
-    --crashes 1 --tabulated`,
+    --crashes 1 --tabulated
+
+  # Three servers of DARE with two changes of leaders and a crash, once the first
+  # leader has ordered a message and before the others' logs have it
+  ledgerd sim multicast search --engine dare --groups 1 --replicas 3 --messages 1 \
+    --tabulated --begin offered --leads 2 --crashes 1 --for 0`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -92,6 +104,12 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 			case options.limit < 0:
 				return asUsage(fmt.Errorf(
 					"--for is %v: search for some time, for example --for 10s", options.limit))
+			}
+			if options.hears != "" {
+				var err error
+				if options.search.Hears, err = multicast.ParseHearings(options.hears); err != nil {
+					return asUsage(err)
+				}
 			}
 			if err := options.search.Validate(); err != nil {
 				return asUsage(err)
@@ -115,6 +133,10 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 		"look at schedules too that have the same outcome as others")
 	flags.BoolVar(&options.search.Tabulated, "tabulated", false,
 		"compute each effect of an event once, and leave out more schedules (dare)")
+	flags.StringVar(&options.search.Begin, "begin", "",
+		"begin later: "+strings.Join(multicast.Beginnings(), " or ")+" (with --tabulated)")
+	flags.StringVar(&options.hears, "hears", "", "the changes of leaders that may happen, in this "+
+		"order, instead of --leads: 1:2 tells replica 1 that 2 leads (with --tabulated)")
 	flags.IntVar(&options.search.StatesMax, "states",
 		0, fmt.Sprintf("the most states to visit (default %d)", multicast.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
@@ -122,6 +144,8 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 	flags.StringVar(&options.search.Plant, "plant", "",
 		"plant a bug; an unknown name lists the bugs of the engine")
 	addJSONFlag(command, &options.json)
+	completeFlag(command, "begin", cobra.FixedCompletions(multicast.Beginnings(),
+		cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(command, "engine",
 		cobra.FixedCompletions(multicast.EngineNames(),
 			cobra.ShellCompDirectiveNoFileComp))
@@ -163,8 +187,8 @@ func (o *multicastSearchOptions) report(r multicast.SearchResult,
 	report := multicastSearchReport{
 		Engine: s.Engine, Plant: s.Plant, Groups: s.Groups, Replicas: s.Replicas,
 		Messages: s.Messages, Crashes: s.Crashes, Leads: s.Leads, Ticks: s.Ticks,
-		Unreduced: s.Unreduced, Tabulated: s.Tabulated,
-		States: r.States, Transitions: r.Transitions, Ends: r.Ends, Depth: r.Depth,
+		Unreduced: s.Unreduced, Tabulated: s.Tabulated, Begin: s.Begin,
+		Hears: o.hears, States: r.States, Transitions: r.Transitions, Ends: r.Ends, Depth: r.Depth,
 		Complete: r.Complete, Bound: r.Bound,
 		Seconds: took.Seconds(), Rate: float64(r.States) / max(took.Seconds(), 1e-9), Path: r.Path,
 	}
@@ -172,6 +196,21 @@ func (o *multicastSearchOptions) report(r multicast.SearchResult,
 		report.Property, report.Evidence = string(r.Violation.Property), r.Violation.Evidence
 	}
 	return report
+}
+
+// within says which part of all schedules the flags leave.
+func (o *multicastSearchOptions) within() string {
+	var parts []string
+	if o.search.Begin != "" {
+		parts = append(parts, "from where --begin "+o.search.Begin+" begins")
+	}
+	if o.hears != "" {
+		parts = append(parts, "with no other changes of leaders than "+o.hears)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " " + strings.Join(parts, ", ")
 }
 
 // print writes a report.
@@ -194,13 +233,13 @@ func (o *multicastSearchOptions) print(out io.Writer, report multicastSearchRepo
 	lines = append(lines,
 		fmt.Sprintf("%s, %d groups of %d, %d messages, up to %d crashes, %d changes of leaders "+
 			"and %d ticks", report.Engine, report.Groups, report.Replicas, report.Messages,
-			report.Crashes, report.Leads, report.Ticks),
+			report.Crashes, report.Leads+len(o.search.Hears), report.Ticks),
 		fmt.Sprintf("%d states, %d transitions, depth %d, fair runs from %d states; %.1f s, "+
 			"%.0f states/s", report.States, report.Transitions, report.Depth, report.Ends,
 			report.Seconds, report.Rate))
 	switch report.Bound {
 	case "":
-		lines = append(lines, "complete: every schedule was looked at")
+		lines = append(lines, "complete: every schedule was looked at"+o.within())
 	case multicast.BoundStates:
 		lines = append(lines, "not complete: --states ended it")
 	case multicast.BoundTime:
