@@ -116,8 +116,8 @@ func (m *member) locked(holds func() bool) func() bool {
 
 var testPeers = []rdmanet.PeerID{"0", "1", "2", "3"}
 
-// meet makes a member on a host of its own.
-func meet(t *testing.T, network *memory.Network, self int) *member {
+// meet makes a member on a host of its own. full says that all take part in each round.
+func meet(t *testing.T, network *memory.Network, self int, full ...bool) *member {
 	t.Helper()
 	host, err := network.Host(testPeers[self])
 	if err != nil {
@@ -135,6 +135,7 @@ func meet(t *testing.T, network *memory.Network, self int) *member {
 			host rdmanet.RegionHost) (engine.Machine, error) {
 			return made.NewMachine(engine.Config{Self: place, Servers: len(g.Members),
 				Shard: g.Shard, Run: g.Run, FirstRound: g.FirstRound, MaxPayload: 1 << 10,
+				FullRounds: len(full) > 0 && full[0],
 				Change: func(d order.Delivery) bool {
 					return slices.ContainsFunc(d.Messages, func(m order.Message) bool {
 						return string(m.Payload) == "change"
@@ -181,13 +182,13 @@ func meet(t *testing.T, network *memory.Network, self int) *member {
 }
 
 // party makes members that have met each other, and activates a group of all.
-func party(t *testing.T, size int) ([]*member, *memory.Network, driver.Group) {
+func party(t *testing.T, size int, full ...bool) ([]*member, *memory.Network, driver.Group) {
 	t.Helper()
 	network := memory.NewNetwork()
 	group := driver.Group{Run: 1 << 16, FirstRound: 5, Shard: size}
 	var members []*member
 	for self := range size {
-		members = append(members, meet(t, network, self))
+		members = append(members, meet(t, network, self, full...))
 		group.Members = append(group.Members, order.ServerID(self))
 	}
 	introduce(members...)
@@ -219,6 +220,59 @@ func alike(t *testing.T, members ...*member) {
 			}
 		}
 	}
+}
+
+// TestAllTakePart: in full rounds, members without a batch A-broadcast an empty message for each of
+// the others' messages, and no more of them.
+func TestAllTakePart(t *testing.T) {
+	t.Parallel()
+	members, _, _ := party(t, 3, true)
+	for i := range 5 {
+		payload := fmt.Sprint("a", i)
+		members[i%3].submit(payload)
+		for _, m := range members {
+			eventually(t, "all have it", func() bool { return m.has(payload) })
+		}
+	}
+	for i, empty := range []uint64{3, 3, 4} {
+		want := driver.Traffic{Broadcasts: 5, EmptyBroadcasts: empty, Rounds: 5, Messages: 5}
+		eventually(t, fmt.Sprintf("member %d: %+v", i, want), func() bool {
+			got := members[i].runs.Status().Traffic
+			return got.Broadcasts == want.Broadcasts && got.EmptyBroadcasts == empty &&
+				got.Rounds == want.Rounds && got.Messages == want.Messages
+		})
+	}
+}
+
+// TestFullRoundsWaitForSinks: a member whose Sink takes nothing holds up full rounds once it has as
+// many as its log holds. They go on when the Sink takes rounds again.
+func TestFullRoundsWaitForSinks(t *testing.T) {
+	t.Parallel()
+	members, _, _ := party(t, 3, true)
+	slow := members[2]
+	slow.mu.Lock()
+	slow.full = true
+	slow.mu.Unlock()
+	var payloads []string
+	for i := range 300 {
+		payloads = append(payloads, fmt.Sprint("a", i))
+	}
+	members[0].submit(payloads...)
+	for begin := time.Now(); time.Since(begin) < 200*time.Millisecond; {
+		<-time.After(time.Millisecond)
+	}
+	for _, m := range members[:2] {
+		if last := payloads[len(payloads)-1]; m.has(last) {
+			t.Errorf("%s is A-delivered without a member that is not missing", last)
+		}
+	}
+	slow.mu.Lock()
+	slow.full = false
+	slow.mu.Unlock()
+	for _, m := range members {
+		eventually(t, "all are A-delivered", func() bool { return m.has(payloads[299]) })
+	}
+	alike(t, members...)
 }
 
 // TestNoBatchIsForgotten: a batch that becomes ready while the source says that it has none is
