@@ -56,8 +56,8 @@ type Config struct {
 	// an entry has room for the largest message of each server.
 	MessagesMax int
 	// FullRounds makes each round hold the next message of every server of the group that the
-	// leader does not think missing, as rounds of AllConcur do. A server that has nothing to say
-	// A-broadcasts an empty message when it is solicited (Server.Solicited). So what servers
+	// leader does not think missing or gone, as rounds of AllConcur do. A server that has nothing
+	// to say A-broadcasts an empty message when it is solicited (Server.Solicited). So what servers
 	// A-broadcast at a time is in one round. An entry has room for the largest message of each
 	// server then. It is for runs whose servers stay.
 	FullRounds bool

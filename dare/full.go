@@ -88,10 +88,15 @@ func (s *Server) solicit() {
 	if !waits {
 		return
 	}
-	s.want = s.before(s.tail()+1) + 1
+	s.asks(s.before(s.tail()+1) + 1)
+}
+
+// asks makes a leader ask for messages for rounds up to a number; 0 ends that.
+func (s *Server) asks(rounds uint64) {
+	s.want = rounds
 	for p, row := range s.boards.Rows() {
 		if s.linked(p) {
-			row.Put(wordWants, s.want)
+			row.Put(wordWants, rounds)
 		}
 	}
 }

@@ -283,6 +283,31 @@ func TestLeadersAsk(t *testing.T) {
 	}
 }
 
+// TestQuestionsEndWithTheTerm: a leader that lost rounds with an earlier term, and leads again,
+// does not ask for messages for their numbers once more.
+func TestQuestionsEndWithTheTerm(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1, 3, func(c *Config) {
+		fullRounds(c)
+		c.Timeout = time.Hour
+	})
+	leader := g.servers[0]
+	leader.asks(20)
+	quiet := func() {
+		end := g.network.Now() + 2*time.Millisecond
+		g.work(func() bool { return g.network.Now() > end }, 0, 1, 2)
+	}
+	quiet()
+	leader.Campaign()
+	if !g.work(leader.Leading, 0, 1, 2) {
+		t.Fatalf("server 0 does not lead: %v", leader)
+	}
+	quiet()
+	if leader.rounds > 0 {
+		t.Errorf("%d rounds, and nobody has anything to say", leader.rounds)
+	}
+}
+
 // TestSolicited: a server is solicited once for each message that another one has for a round to
 // come. Its own messages do not solicit it.
 func TestSolicited(t *testing.T) {

@@ -81,6 +81,7 @@ func (s *Server) win() {
 	now := s.ways.Now()
 	s.beatAt, s.progress, s.extended = now, now, now
 	s.check.begun = s.check.passed
+	s.asks(0) // rounds of an earlier term of this server may be lost
 	needless := s.needless()
 	for p, m := range s.members {
 		if m != nil {
