@@ -134,11 +134,12 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 		return err
 	}
 	shardSize := len(g.Shard.Members)
-	bound, err := boundOf(name, l.node.home.Config.Ordering.Trains)
+	made, err := engineNamed(name)
 	if err != nil {
 		return err
 	}
-	l.node.pool.Meet(meetingOf(bound))
+	bound := boundOf(made, l.node.home.Config.Ordering.Trains)
+	l.node.pool.Meet(meetingOf(made, bound))
 	l.node.pipeline.Begin(pipeline.Run{
 		Number: uint64(g.Run), First: g.First, Members: g.Members, Bound: bound, Shard: g.Shard,
 		Former: former,
@@ -176,21 +177,22 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 }
 
 // boundOf returns the bound of the runs of an engine, with so many trains if it has some.
-func boundOf(name string, trains int) (generation.Bound, error) {
-	made, err := engineNamed(name)
-	if err != nil {
-		return 0, err
-	}
+func boundOf(made engine.Engine, trains int) generation.Bound {
 	if !made.TakesFrames() {
-		return generation.LogBound(1), nil // however long their logs are, runs end with a change
+		return generation.LogBound(1) // however long their logs are, runs end with a change
 	}
-	return generation.BoundOf(made.VotesMax(engine.Config{Trains: trains})), nil
+	return generation.BoundOf(made.VotesMax(engine.Config{Trains: trains}))
 }
 
-// meetingOf returns the distance of meetings (mempool.Pool.Meet) in the runs with a bound. A ring
-// makes rounds for three rotations after a payload, one for each of its trains in each.
-func meetingOf(bound generation.Bound) uint64 {
-	if bound == 0 {
+// meetingOf returns the distance of meetings (mempool.Pool.Meet) in the runs of an engine with a
+// bound. A ring makes rounds for three rotations after a payload, one for each of its trains in
+// each. A leader's round needs no other one. Its members have so many messages in flight that they
+// have applied one meeting before they send what they have for the next one.
+func meetingOf(made engine.Engine, bound generation.Bound) uint64 {
+	switch {
+	case bound.Log():
+		return uint64(max(2, made.NodeInFlight))
+	case bound == 0:
 		return mempool.MeetingDefault
 	}
 	const rotations = 4

@@ -76,25 +76,26 @@ func TestSizeIsRefused(t *testing.T) {
 	}
 }
 
-// TestMeetingsOfRings: a round with input from other shards is over, and its ring at rest, before
-// the next one. A ring rests three rotations after the last payload.
-func TestMeetingsOfRings(t *testing.T) {
+// TestMeetings: a round with input from other shards is over, and its ring at rest, before the next
+// one. A ring rests three rotations after the last payload. A leader's round is over by itself.
+func TestMeetings(t *testing.T) {
 	t.Parallel()
-	for count, want := range map[int]uint64{0: 16, 3: 12, 64: 256} {
-		bound, err := boundOf(trains.EngineName, count)
-		if err != nil || meetingOf(bound) != want {
-			t.Errorf("%d trains: meetings every %d rounds, want %d (%v)", count, meetingOf(bound),
-				want, err)
+	for _, c := range []struct {
+		engine string
+		trains int
+		want   uint64
+	}{
+		{trains.EngineName, 0, 16}, {trains.EngineName, 3, 12}, {trains.EngineName, 64, 256},
+		{engine.Default, 4, mempool.MeetingDefault}, {dare.EngineName, 4, 2},
+	} {
+		made, err := engineNamed(c.engine)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, name := range []string{engine.Default, dare.EngineName} {
-		if bound, err := boundOf(name, 4); err != nil ||
-			meetingOf(bound) != mempool.MeetingDefault {
-			t.Errorf("%s: meetings every %d rounds (%v)", name, meetingOf(bound), err)
+		if got := meetingOf(made, boundOf(made, c.trains)); got != c.want {
+			t.Errorf("%s, %d trains: meetings every %d rounds, want %d", c.engine, c.trains, got,
+				c.want)
 		}
-	}
-	if _, err := boundOf("none", 4); err == nil {
-		t.Error("an engine that is none has a bound")
 	}
 }
 
