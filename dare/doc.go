@@ -144,7 +144,7 @@
 //
 // It is live while a majority of servers works, timeouts grow beyond the beat and the fabric's
 // delays, and servers that are gone for good are removed, or excluded before the log is full, or
-// are missing in a run with an end. Full rounds need besides that a leader is told of each server
+// are missing in a run with an end. With full rounds, the leader must also be told of each server
 // that does not answer (Server.Missing). Memory is bounded by LogSlots, Window and Seats.
 //
 // # Where it differs from the paper, and why

@@ -2,11 +2,11 @@ package dare
 
 import "github.com/ledgerd/ledgerd/order"
 
-// This file makes full rounds (Config.FullRounds): a leader does not append an entry before it has
-// a message of each server that it does not think missing, and who has nothing to say is solicited,
-// as in AllConcur. A server's messages that wait for their rounds are ahead: the first is for the
-// next round, the second for the one behind it, and so on. Who finds a message that is further
-// ahead than its own answers with messages until its own are as far.
+// This file makes full rounds (Config.FullRounds). A leader appends an entry only once it has a
+// message of each server that it does not think missing. A server with nothing to say is solicited,
+// as in AllConcur. Messages that wait for their rounds are ahead: a server's first one is for the
+// next round, the second for the one after that, and so on. A server that finds a message further
+// ahead than its own answers with messages, until its own are as far ahead.
 //
 // That happens once for each message. Otherwise those of a server that is cut off from the leader
 // would be answered for ever, in rounds in which they have no part. So messages that were left out

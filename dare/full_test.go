@@ -40,20 +40,10 @@ func (g *group) full(i int, d order.Delivery) {
 	}
 }
 
-// TestFullRounds runs groups whose rounds have the messages of all servers through crashes, cuts,
-// campaigns and wrong suspicions.
+// TestFullRounds is TestServersAgree with rounds that have the messages of all servers.
 func TestFullRounds(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(200)
-	if testing.Short() {
-		seeds = 40
-	}
-	for seed := range seeds {
-		size := 1 + int(seed%5)
-		if broken := storm(t, seed, size, fullRounds, (size-1)/2); broken != "" {
-			t.Fatalf("seed %d, %d servers: %s", seed, size, broken)
-		}
-	}
+	storms(t, fullRounds)
 }
 
 // TestMissingServersHaveNoPart: full rounds go on without a server that a detector suspects, and

@@ -211,13 +211,19 @@ func (g *group) settled(sent []int) bool {
 // TestServersAgree runs groups through crashes, cuts, campaigns and wrong suspicions.
 func TestServersAgree(t *testing.T) {
 	t.Parallel()
+	storms(t, nil)
+}
+
+// storms runs seeds of groups of one to five servers, of which a minority may crash.
+func storms(t *testing.T, change func(*Config)) {
+	t.Helper()
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 40
 	}
 	for seed := range seeds {
 		size := 1 + int(seed%5)
-		if broken := storm(t, seed, size, nil, (size-1)/2); broken != "" {
+		if broken := storm(t, seed, size, change, (size-1)/2); broken != "" {
 			t.Fatalf("seed %d, %d servers: %s", seed, size, broken)
 		}
 	}

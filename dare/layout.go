@@ -31,7 +31,7 @@ const (
 	wordPrivate
 	// wordRemoved is the entry with which the board's owner left the group.
 	wordRemoved
-	// wordWants is what a leader lacks messages for (Server.wants).
+	// wordWants is the round up to which a leader lacks messages (Server.wants).
 	wordWants
 	controlWords
 )

@@ -37,7 +37,8 @@ func NewRow(peer rdmanet.Peer, region string, process, words int) *Row {
 	return r
 }
 
-// Put sets a word to write. A word is written once for each value, and 0 is never written.
+// Put sets a word to write. A word is written once for each value. It is 0 before, so 0 is written
+// over another value only, and not once more if the way was lost.
 func (r *Row) Put(at int, value uint64) { r.words[at] = value }
 
 // Again makes the word be written once more.

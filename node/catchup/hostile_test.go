@@ -306,13 +306,14 @@ func TestSlowReader(t *testing.T) {
 	}
 	got.check(t, source, 0, 30)
 	// The last request of a may still be about to end, since a has its answer before b knows.
-	serving := b.requests.Status().Serving
-	for end := time.Now().Add(patience); serving > servingPerPeer && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-		serving = b.requests.Status().Serving
-	}
-	if serving > servingPerPeer {
-		t.Errorf("%d requests of the slow reader are served", serving)
+	looks, tooLate := time.NewTicker(time.Millisecond), time.After(patience)
+	defer looks.Stop()
+	for b.requests.Status().Serving > servingPerPeer {
+		select {
+		case <-looks.C:
+		case <-tooLate:
+			t.Fatalf("%d requests of the slow reader are served", b.requests.Status().Serving)
+		}
 	}
 }
 
