@@ -355,6 +355,10 @@ func (f *shardFlag) bind(command *cobra.Command, remote *remoteOptions, usage st
 	})
 }
 
+// shardPatience limits how long a command waits until a node has heard from the nodes of another
+// shard. A node that has just started has heard from none.
+const shardPatience = 3 * time.Second
+
 // nodesOf returns a client that asks the nodes of the flag's shard directly, which streams need. It
 // returns the given client if its node belongs to the shard. The caller has to call the returned
 // function at the end.
@@ -364,32 +368,48 @@ func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.
 	if f.number == nil {
 		return nodes, keep, nil
 	}
-	tree, err := nodes.Tree(ctx)
-	if err != nil || tree.GetOwn() == *f.number {
-		return nodes, keep, err
+	const between = 100 * time.Millisecond
+	for tries := shardPatience / between; ; tries-- {
+		tree, err := nodes.Tree(ctx)
+		if err != nil || tree.GetOwn() == *f.number {
+			return nodes, keep, err
+		}
+		addresses, known := addressesOf(tree, *f.number)
+		switch {
+		case !known:
+			return nil, keep, fmt.Errorf("there is no shard %d: see `ledgerd shards`", *f.number)
+		case len(addresses) > 0:
+			own, err := nodes.Beside(addresses, client.Options{})
+			if err != nil {
+				return nil, keep, err
+			}
+			return own, own.Close, nil
+		case tries == 0:
+			return nil, keep, fmt.Errorf("no node of shard %d sent a message lately, or none has "+
+				"a known address: name one of its nodes instead", *f.number)
+		}
+		select {
+		case <-time.After(between):
+		case <-ctx.Done():
+			return nil, keep, context.Cause(ctx)
+		}
 	}
-	var addresses []string
+}
+
+// addressesOf returns the addresses of a shard's nodes that sent a message lately, and whether
+// there is such a shard.
+func addressesOf(tree *ledgerdv1.Tree, number uint32) (addresses []string, known bool) {
 	for _, shard := range tree.GetShards() {
-		if shard.GetShard() != *f.number {
+		if shard.GetShard() != number {
 			continue
 		}
+		known = true
 		for _, member := range shard.GetMembers() {
 			if address := importer.UsableAddress(member.GetApiAddress()); address != "" &&
 				member.GetMode() != "silent" {
 				addresses = append(addresses, address)
 			}
 		}
-		if len(addresses) == 0 {
-			return nil, keep, fmt.Errorf("no node of shard %d sent a message lately, or none "+
-				"has a known address: name one of its nodes instead", *f.number)
-		}
 	}
-	if len(addresses) == 0 {
-		return nil, keep, fmt.Errorf("there is no shard %d: see `ledgerd shards`", *f.number)
-	}
-	own, err := nodes.Beside(addresses, client.Options{})
-	if err != nil {
-		return nil, keep, err
-	}
-	return own, own.Close, nil
+	return addresses, known
 }

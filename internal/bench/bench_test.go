@@ -450,6 +450,22 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// A leader that does not run for a while is replaced, and may not know it when it is crashed. That
+// crash stopped nobody.
+func TestCrashOfALeaderThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	crashed := time.Now()
+	at := func(after time.Duration) time.Time { return crashed.Add(after) }
+	took, err := outage(crashed, []time.Time{at(3 * time.Millisecond), at(time.Millisecond)})
+	if err != nil || took != 3*time.Millisecond {
+		t.Errorf("%v, %v", took, err)
+	}
+	_, err = outage(crashed, []time.Time{at(time.Millisecond), at(-time.Microsecond)})
+	if !errors.Is(err, errReplaced) {
+		t.Errorf("a server delivered under another leader before the crash: %v", err)
+	}
+}
+
 func TestHistogram(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -66,7 +66,7 @@ type AnnouncerConfig struct {
 type Announcer struct {
 	config AnnouncerConfig
 	met    atomic.Bool // a member of the own shard connected since the last relay
-	fresh  atomic.Bool // a member of another shard connected since the last announcement
+	fresh  atomic.Bool // a member of another shard may have missed the last announcement
 	soon   chan struct{}
 	filled chan struct{}
 	others chan struct{} // what other shards are full for changed
@@ -314,9 +314,9 @@ func (a *Announcer) changes() (changes []Announcement) {
 }
 
 // receive handles an announcement. A member of another shard may report its own state and its
-// shard's members, which its chain confirms. A member of the own shard may relay the members of
-// another shard, which it learned from them, and nothing else. With vouched crossings, both only
-// say that they have a trail.
+// shard's members, which its chain confirms; if it was silent before, it is told this node's state
+// in turn. A member of the own shard may relay the members of another shard, which it learned from
+// them, and nothing else. With vouched crossings, both only say that they have a trail.
 func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	select {
 	case <-a.closed:
@@ -347,7 +347,11 @@ func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 		return
 	}
 	said.Membership = nil // the directory has it
-	d.Heard(from.ID, said, time.Now())
+	if d.Heard(from.ID, said, time.Now()) {
+		// What was said while it began to listen is lost, and would come again only in a while.
+		a.fresh.Store(true)
+		a.Soon()
+	}
 }
 
 // receiveFull handles what a member of another shard says of the shards that its shard is full for.

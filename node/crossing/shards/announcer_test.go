@@ -38,6 +38,13 @@ func eventually(t testing.TB, what string, holds func() bool) {
 func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*memory.Host,
 	*wire.Datagrams) {
 	t.Helper()
+	return controlWith(t, network, peer, quiet)
+}
+
+// controlWith is controlOf with a log of the lane.
+func controlWith(t testing.TB, network *memory.Network, peer rdmanet.PeerID,
+	logger *slog.Logger) (*memory.Host, *wire.Datagrams) {
+	t.Helper()
 	host, err := network.Host(peer)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +55,7 @@ func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*mem
 		defer cancel()
 		_ = host.Close(ctx)
 	})
-	c, err := wire.NewDatagrams(host, quiet)
+	c, err := wire.NewDatagrams(host, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +148,17 @@ func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
 	var full atomic.Bool
 	directories, announcers := map[int]*Directory{}, map[int]*Announcer{}
 	var looks [7]atomic.Int32
-	for _, i := range []int{0, 3, 4, 6} {
+	controls := map[int]*wire.Datagrams{}
+	members := []int{0, 6, 3, 4}
+	for _, i := range members {
+		_, controls[i] = controlOf(t, network, peerOf(t, i))
+	}
+	// Shards 0 and 2 listen before shard 1 makes its first announcement: the next is in an hour.
+	for _, i := range members {
 		d := directory(t, i)
 		d.vouched = i == 6 // and needs two members of shard 1 to say so
-		host, c := controlOf(t, network, peerOf(t, i))
 		announcer, err := NewAnnouncer(AnnouncerConfig{
-			Directory: d, Control: c, Logger: quiet, Every: time.Hour, Gap: time.Hour,
+			Directory: d, Control: controls[i], Logger: quiet, Every: time.Hour, Gap: time.Hour,
 			Own: func() Announcement {
 				return Announcement{Shard: d.Own(), Mode: report.ModeOrdering}
 			},
@@ -166,7 +178,6 @@ func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(announcer.Close)
-		host.Watch(announcer.Event) // it tells those that come later
 		directories[i], announcers[i] = d, announcer
 	}
 	eventually(t, "the first announcement was made", func() bool {
@@ -189,6 +200,51 @@ func TestShardSaysAtOnceThatItIsFull(t *testing.T) {
 		t.Errorf("shard 0 looked %d times at one change", got)
 	}
 }
+
+// A member announces itself while another one starts, which has no ear for it yet. It announces
+// itself again when it first hears that one, and does not wait for the next interval.
+func TestAnnouncementThatCameTooEarly(t *testing.T) {
+	t.Parallel()
+	network := memory.NewNetwork()
+	begin := func(d *Directory, c *wire.Datagrams) {
+		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet,
+			Every: time.Hour, Gap: time.Millisecond, Own: func() Announcement {
+				return Announcement{Shard: d.Own(), Mode: report.ModeOrdering}
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(announcer.Close)
+	}
+	dropped := make(firstRecord, 1)
+	_, lateControl := controlWith(t, network, peerOf(t, 0), slog.New(dropped))
+	_, earlyControl := controlOf(t, network, peerOf(t, 3))
+	begin(directory(t, 3), earlyControl) // its link was there before, so no event follows
+	select {
+	case <-dropped:
+	case <-time.After(patience):
+		t.Fatal("nothing came too early")
+	}
+	late := directory(t, 0)
+	begin(late, lateControl)
+	eventually(t, "the early one announces itself again", func() bool {
+		return late.States()[1].Mode == report.ShardOrdering
+	})
+}
+
+// firstRecord is a log that tells when it has lines.
+type firstRecord chan struct{}
+
+func (firstRecord) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r firstRecord) Handle(context.Context, slog.Record) error {
+	wake(r)
+	return nil
+}
+
+func (r firstRecord) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+func (r firstRecord) WithGroup(string) slog.Handler { return r }
 
 // What is not new is repeated seldom, but often enough to stay current. What is new, and what a
 // member that connects has not heard, is announced at once.

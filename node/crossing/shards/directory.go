@@ -362,13 +362,17 @@ func (d *Directory) Changed() <-chan struct{} {
 }
 
 // Heard records a member's announcement. It ignores a peer that is no member of the shard in the
-// announcement.
-func (d *Directory) Heard(peer rdmanet.PeerID, a Announcement, at time.Time) {
+// announcement. It returns whether the member was silent until then.
+func (d *Directory) Heard(peer rdmanet.PeerID, a Announcement, at time.Time) (silent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if where, known := d.places[peer]; known && where.shard == a.Shard {
-		d.heard[peer] = heard{announcement: a, at: at}
+	where, known := d.places[peer]
+	if !known || where.shard != a.Shard {
+		return false
 	}
+	silent = !d.heard[peer].lately(at)
+	d.heard[peer] = heard{announcement: a, at: at}
+	return silent
 }
 
 // Lost records that the fabric has no link to a peer any more. The peer is asked last until it is
