@@ -34,6 +34,7 @@ type multicastSearchReport struct {
 	Tabulated   bool     `json:"tabulated,omitempty"`
 	Begin       string   `json:"begin,omitempty"`
 	Hears       string   `json:"hears,omitempty"`
+	Shuffle     uint64   `json:"shuffle,omitempty"`
 	States      int      `json:"states"`
 	Transitions int      `json:"transitions"`
 	Ends        int      `json:"ends"`
@@ -77,8 +78,9 @@ up from then on, and leaves out more schedules with the same outcome (dare). It
 needs far fewer states. --unreduced looks at all of them by tables. Two more flags
 make such a search smaller. It then looks at less: --begin elected begins it when
 the first leader works, --begin offered when besides all replicas have the first
-message and the leader has ordered it, and --hears names the changes of leaders
-and their order.
+message and the leader has ordered it, --begin divided when two leaders have each
+ordered a message that only their own logs have; --hears names the changes of
+leaders and their order. With --shuffle, a search that has a bound sees others.
 
 Writes take place as a whole here; ledgerd sim multicast tears them.`,
 		Example: `  # Two groups of two, one message to both
@@ -94,7 +96,11 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
   # Three servers of DARE with two changes of leaders and a crash, once the first
   # leader has ordered a message and before the others' logs have it
   ledgerd sim multicast search --engine dare --groups 1 --replicas 3 --messages 1 \
-    --tabulated --begin offered --leads 2 --crashes 1 --for 0`,
+    --tabulated --begin offered --leads 2 --crashes 1 --for 0
+
+  # What goes wrong if a leader commits entries of earlier terms by counting them
+  ledgerd sim multicast search --engine dare --groups 1 --replicas 3 --tabulated \
+    --begin divided --hears 0:0,1:1 --shuffle 56 --plant commits-old-terms`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -134,9 +140,12 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 	flags.BoolVar(&options.search.Tabulated, "tabulated", false,
 		"compute each effect of an event once, and leave out more schedules (dare)")
 	flags.StringVar(&options.search.Begin, "begin", "",
-		"begin later: "+strings.Join(multicast.Beginnings(), " or ")+" (with --tabulated)")
+		"begin later: "+strings.Join(multicast.Beginnings(), ", ")+" (with --tabulated)")
 	flags.StringVar(&options.hears, "hears", "", "the changes of leaders that may happen, in this "+
 		"order, instead of --leads: 1:2 tells replica 1 that 2 leads (with --tabulated)")
+	flags.Uint64Var(&options.search.Shuffle, "shuffle", 0,
+		"search in another order for each number: a search with a bound then sees other schedules "+
+			"(with --tabulated)")
 	flags.IntVar(&options.search.StatesMax, "states",
 		0, fmt.Sprintf("the most states to visit (default %d)", multicast.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
@@ -188,7 +197,8 @@ func (o *multicastSearchOptions) report(r multicast.SearchResult,
 		Engine: s.Engine, Plant: s.Plant, Groups: s.Groups, Replicas: s.Replicas,
 		Messages: s.Messages, Crashes: s.Crashes, Leads: s.Leads, Ticks: s.Ticks,
 		Unreduced: s.Unreduced, Tabulated: s.Tabulated, Begin: s.Begin,
-		Hears: o.hears, States: r.States, Transitions: r.Transitions, Ends: r.Ends, Depth: r.Depth,
+		Hears: o.hears, Shuffle: s.Shuffle,
+		States: r.States, Transitions: r.Transitions, Ends: r.Ends, Depth: r.Depth,
 		Complete: r.Complete, Bound: r.Bound,
 		Seconds: took.Seconds(), Rate: float64(r.States) / max(took.Seconds(), 1e-9), Path: r.Path,
 	}

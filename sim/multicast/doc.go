@@ -134,7 +134,10 @@
 // searched only in part.
 //
 // SearchOptions.Hears is a list of changes that happen in this order. It follows longer stories
-// than all changes would allow.
+// than all changes would allow. From BeginDivided on, two of them lead to the error of the paper's
+// rule for commit, an entry of an earlier term that is committed by counting its copies: the search
+// finds it after 1,307,982 states. SearchOptions.Shuffle takes the moves of each state in another
+// order, and one such order finds it after 5,014.
 //
 // # Invariants
 //

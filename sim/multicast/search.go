@@ -37,6 +37,9 @@ type SearchOptions struct {
 	// each at any moment, and perhaps not all of them. The searches of all lists of n changes
 	// together cover the one with n Leads.
 	Hears []Hearing
+	// Shuffle is another order of a tabulated search for each number but 0. It makes no difference
+	// to a search that is complete. One that is not sees other schedules in each order.
+	Shuffle uint64
 	// StatesMax ends the search, DepthMax a path. 0 is StatesMaxDefault or DepthMaxDefault.
 	StatesMax, DepthMax int
 
@@ -123,6 +126,7 @@ func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	if err := options.Validate(); err != nil {
 		return SearchResult{}, err
 	}
+	options = options.divided()
 	if options.StatesMax == 0 {
 		options.StatesMax = StatesMaxDefault
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -84,6 +85,7 @@ type tabulation struct {
 	nodes   []node
 	results []tabled
 	whole   bool // without the rules
+	random  *rand.Rand
 }
 
 // move is what leads from a state to another one: operations that take place, and then an event.
@@ -125,7 +127,8 @@ func newTabulation(x *explorer) (*tabulation, error) {
 	return &tabulation{explorer: x, table: newTable(x.play, form), seen: map[tabled]struct{}{},
 		settled: map[tabled]struct{}{}, rested: map[[tabledMax]uint32]bool{},
 		known:  map[sight][][]step{},
-		struck: map[[2]tabled]struct{}{}, whole: x.options.Unreduced}, nil
+		struck: map[[2]tabled]struct{}{}, whole: x.options.Unreduced,
+		random: rand.New(rand.NewPCG(x.options.Shuffle, 0))}, nil
 }
 
 // searchTabulated executes a tabulated search.
@@ -166,6 +169,9 @@ func (s *tabulation) explore(g tabled, depth int) {
 	moves := s.moves(g)
 	if s.table.broken != nil {
 		return
+	}
+	if s.options.Shuffle > 0 {
+		s.random.Shuffle(len(moves), func(i, j int) { moves[i], moves[j] = moves[j], moves[i] })
 	}
 	for _, m := range moves {
 		if s.over() {

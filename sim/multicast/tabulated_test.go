@@ -269,9 +269,11 @@ func TestTabulatedFindsPlantedBugsOfDARE(t *testing.T) {
 		{"zombie-counted-as-vote", "I1", SearchOptions{Replicas: 2, Leads: 1}},
 		{"vote-without-check", "I3", SearchOptions{Replicas: 3, Leads: 2, Begin: BeginOffered}},
 		{"log-kept", "I4", SearchOptions{Replicas: 3, Leads: 2, Begin: BeginOffered}},
+		{"commits-old-terms", "server 0 halts", SearchOptions{Replicas: 3, Messages: 2,
+			Begin: BeginDivided, Hears: []Hearing{{0, 0}, {1, 1}}, Shuffle: 56}},
 	} {
 		c.options.Engine, c.options.Plant, c.options.Groups = EngineDARE, c.plant, 1
-		c.options.Messages, c.options.Tabulated = 1, true
+		c.options.Messages, c.options.Tabulated = max(c.options.Messages, 1), true
 		result, err := Search(context.Background(), c.options)
 		if err != nil || result.Violation == nil || result.Violation.Property != Invariant ||
 			!strings.HasPrefix(result.Violation.Evidence[0], c.evidence) {
@@ -279,6 +281,43 @@ func TestTabulatedFindsPlantedBugsOfDARE(t *testing.T) {
 		}
 		t.Logf("%s: %d states\n%s\n%v", c.plant, result.States, strings.Join(result.Path, "\n"),
 			result.Violation)
+	}
+}
+
+// TestDivided checks where a search from BeginDivided begins, and that all changes of leaders that
+// it was given are left.
+func TestDivided(t *testing.T) {
+	t.Parallel()
+	for _, options := range []SearchOptions{{Leads: 2}, {Hears: []Hearing{{0, 0}, {1, 1}}}} {
+		options.Engine, options.Groups, options.Replicas = EngineDARE, 1, 3
+		options.Messages, options.Tabulated, options.Begin = 2, true, BeginDivided
+		options = options.divided()
+		p, err := newPlay(options, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := newTabulation(&explorer{options: options, play: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := s.begin(s.table.first())
+		if s.table.compose(&g); s.table.broken != nil || p.leads != 2 {
+			t.Errorf("%v, %d changes are left", s.table.broken, p.leads)
+		}
+		for i, want := range []string{"leads in term 1, leader 0, log to 1, committed 0,",
+			"leads in term 2, leader 1, log to 1, committed 0,",
+			"follows in term 2, leader -1, log to 0, committed 0,"} {
+			if is := p.form.(*dareServers).servers[i].String(); !strings.HasPrefix(is, want) {
+				t.Errorf("server %d %s", i, is)
+			}
+		}
+		owners := map[int]bool{}
+		for _, w := range s.table.local(&g, 0).ways {
+			owners[w.owner] = true
+		}
+		if !owners[1] || !owners[2] {
+			t.Errorf("what server 0 wrote is under way to %v, want servers 1 and 2", owners)
+		}
 	}
 }
 
@@ -292,6 +331,8 @@ func TestTabulatedRefuses(t *testing.T) {
 		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 1, Leads: 1,
 			Hears: []Hearing{{1, 1}}},
 		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 1, Begin: "late"},
+		{Engine: EngineDARE, Groups: 1, Replicas: 3, Messages: 1, Begin: BeginDivided},
+		{Engine: EngineDARE, Groups: 1, Replicas: 2, Messages: 2, Begin: BeginDivided},
 	} {
 		options.Tabulated = true
 		if _, err := Search(context.Background(), options); !errors.Is(err, ErrOptions) {
