@@ -68,8 +68,8 @@ func (a *Asking) Overdue(pending []state.Pending, now time.Duration, anew bool) 
 }
 
 // Sweep makes misplaced verdicts ones to judge again: those to propose for which no transaction
-// waits, such as those of a shard that is lost, and early ones whose transactions wait. So with
-// groups.
+// waits, such as those of a shard that is lost, early ones whose transactions wait, and early
+// departures if some departure is waited for. So with groups.
 func (x *Exchange) Sweep(a *Asking) {
 	var misplaced []ledger.Verdict
 	x.awaited.each(func(verdict *ledger.Verdict) {
@@ -82,8 +82,13 @@ func (x *Exchange) Sweep(a *Asking) {
 		x.leave(x.facts.find(KeyOf(&misplaced[i])))
 	}
 	if x.early.count > 0 {
-		for id := range a.waiting {
+		departs := false
+		for id, w := range a.waiting {
 			misplaced = x.early.take(&x.facts, id, misplaced)
+			departs = departs || w.of.Departure
+		}
+		if departs && x.config.Fault != FaultEarlyDeparture {
+			misplaced = x.early.takeDepartures(&x.facts, misplaced)
 		}
 	}
 	slices.SortFunc(misplaced, func(v, w ledger.Verdict) int {

@@ -38,6 +38,63 @@ func TestBelievedVerdictsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestEarlyDepartures: the word that an organisation has left may come before the move is in the
+// chain, as when the member that asked for it lost its last blocks. It is kept, under the id of an
+// arrival, and judged again once the chain waits for it.
+func TestEarlyDepartures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		vouched bool
+		fault   Fault
+	}{{false, FaultNone}, {true, FaultNone}, {false, FaultEarlyDeparture},
+		{true, FaultEarlyDeparture}} {
+		x := New(Config{Vouched: c.vouched, Shards: func() int { return 2 },
+			Bounds: DefaultBounds(), Fault: c.fault,
+			Members: func(ledger.ShardID) []ledger.MemberIndex { return []ledger.MemberIndex{0} }})
+		a := NewAsking(time.Second, time.Second)
+		left, other := ledger.Departure(7, 1, name(1)), ledger.Verdict{ID: name(2), Shard: 1,
+			Result: good}
+		x.Hear(Member{1, 0}, []ledger.Verdict{left, other})
+		for _, verdict := range x.TakeReceived(8) {
+			x.Place(&verdict, Early, x.Blocks())
+		}
+		move := state.Pending{ID: name(3), Departure: true, Waits: []ledger.ShardID{1}}
+		pay := state.Pending{ID: name(4), Waits: []ledger.ShardID{1}}
+		a.Overdue([]state.Pending{pay}, time.Minute, false)
+		if x.Sweep(a); len(x.TakeReceived(8)) > 0 {
+			t.Error("verdicts are judged again that nothing waits for")
+		}
+		a.Overdue([]state.Pending{pay, move}, 2*time.Minute, false)
+		x.Hear(Member{1, 0}, []ledger.Verdict{left})
+		x.Sweep(a)
+		judged := x.TakeReceived(8)
+		if found := slices.Equal(judged, []ledger.Verdict{left}); found != (c.fault == FaultNone) {
+			t.Errorf("vouched %t, fault %d: %v is judged again", c.vouched, c.fault, judged)
+		}
+	}
+}
+
+// TestBelievedDeparturesAreHeardAgain: a word that was dropped for lack of room counts again when
+// it is told again. It is asked for by the move's id, which says nothing of it.
+func TestBelievedDeparturesAreHeardAgain(t *testing.T) {
+	t.Parallel()
+	x := New(Config{Vouched: true, Shards: func() int { return 2 }, Bounds: DefaultBounds(),
+		Members: func(ledger.ShardID) []ledger.MemberIndex { return []ledger.MemberIndex{0} }})
+	left, other := ledger.Departure(7, 1, name(1)), ledger.Verdict{ID: name(2), Shard: 1,
+		Result: good}
+	for time := range 2 {
+		x.Hear(Member{1, 0}, []ledger.Verdict{left, other})
+		judged := x.TakeReceived(8) // and dropped
+		if want := []ledger.Verdict{left, other}[:2-time]; !slices.Equal(judged, want) {
+			t.Errorf("%v is judged, want %v", judged, want)
+		}
+	}
+	x.Place(&left, Awaited, x.Blocks())
+	if x.Hear(Member{1, 0}, []ledger.Verdict{left}); len(x.TakeReceived(8)) > 0 {
+		t.Error("what is proposed already is judged again")
+	}
+}
+
 // Of a shard that is lost, others are asked for testimonies, and its own verdicts are proposed no
 // more. If nobody is left to ask, the member testifies itself.
 func TestTestimoniesAreAsked(t *testing.T) {

@@ -84,6 +84,8 @@ const (
 	FaultNone Fault = iota
 	// FaultForgetEarly drops verdicts that arrive before their transactions.
 	FaultForgetEarly
+	// FaultEarlyDeparture does not judge departures again that arrive before their moves.
+	FaultEarlyDeparture
 	// FaultQuorumOfOne believes one member.
 	FaultQuorumOfOne
 	// FaultCountTwice counts each word of a member, also on the same verdict.
@@ -376,6 +378,9 @@ func (x *Exchange) Hear(member Member, verdicts []ledger.Verdict) (found []Contr
 			if f.believedAs != verdict.Result {
 				found = append(found, Contradiction{Member: member, Verdict: *verdict,
 					Against: f.believedAs})
+			} else if _, left := verdict.MoveOf(); left && !x.Knows(f.key) {
+				// It is asked for by the id of the move, so only this tells that it was dropped.
+				x.enqueue(*verdict)
 			}
 			continue
 		case f.settled != 0:

@@ -204,6 +204,19 @@ func (s *earlySet) take(t *table, id ledger.Hash, to []ledger.Verdict) []ledger.
 	return to
 }
 
+// takeDepartures removes the departures of organisations, and appends them. Their ids do not tell
+// the moves that they belong to.
+func (s *earlySet) takeDepartures(t *table, to []ledger.Verdict) []ledger.Verdict {
+	for at := s.oldest; at != 0; {
+		next := t.facts[at].after
+		if t.facts[at].earlyAs.Code == ledger.Departed {
+			to = append(to, s.remove(t, at))
+		}
+		at = next
+	}
+	return to
+}
+
 // drain empties the set and appends its verdicts.
 func (s *earlySet) drain(t *table, to []ledger.Verdict) []ledger.Verdict {
 	for s.count > 0 {

@@ -87,6 +87,9 @@ const (
 	plantNotAsked = "verdict-not-asked-for"
 	// plantAskedOnce asks for a verdict once only.
 	plantAskedOnce = "verdict-asked-for-once"
+	// plantEarlyDeparture forgets the word that an organisation has left if it comes before the
+	// move.
+	plantEarlyDeparture = "early-departure-forgotten"
 	// plantBelievedOne believes one member of another shard, in a book with vouched crossings.
 	plantBelievedOne = "believed-from-one"
 	// plantRelayedForgotten does not remember the ids of relayed transactions.
@@ -131,9 +134,9 @@ func Plants() []string {
 			plants = append(plants, fault.String())
 		}
 	}
-	return append(plants, plantAskedOnce, plantBelievedOne, plantNotHandedOver,
-		plantHeightsKept, plantLateUnchecked, plantLateKept, plantOutlineUnread, plantGroupOfOne,
-		plantForeseenKnown)
+	return append(plants, plantAskedOnce, plantEarlyDeparture, plantBelievedOne,
+		plantNotHandedOver, plantHeightsKept, plantLateUnchecked, plantLateKept,
+		plantOutlineUnread, plantGroupOfOne, plantForeseenKnown)
 }
 
 // Options describes a run. The same options give the same run.
@@ -190,6 +193,8 @@ func (o *Options) verdictsFault() verdicts.Fault {
 	switch o.Plant {
 	case plantAskedOnce:
 		return verdicts.FaultAskedOnce
+	case plantEarlyDeparture:
+		return verdicts.FaultEarlyDeparture
 	case plantBelievedOne:
 		return verdicts.FaultQuorumOfOne
 	case plantCountDeparted:

@@ -20,8 +20,8 @@ var caughtBy = map[string]uint64{
 	"restored-not-counted": 24, "schedule-ends-by-anyone": 12, "schedules-not-resumed": 10,
 	"snapshot-without-verdicts": 12, "spent-forgotten": 628, "stranded-lives": 187,
 	"verdict-before-durable": 21, "waiting-uncounted": 15, "whole-cap": 15,
-	plantGroupOfOne: 12, plantHeightsKept: 241, plantLateKept: 83, plantLateUnchecked: 254,
-	plantOutlineUnread: 1181,
+	plantEarlyDeparture: 10882668, plantGroupOfOne: 12, plantHeightsKept: 241, plantLateKept: 83,
+	plantLateUnchecked: 254, plantOutlineUnread: 1181,
 }
 
 // TestPlantedBugsAreCaught: the judge finds each planted bug, in the seed that caughtBy names or in
