@@ -232,7 +232,6 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 			hash:    ledger.CarriedHash(bundle), height: int(block.Header.Height)}})
 	}
 	g.judgeIssuances(m, r)
-	g.judgeTerms(m, r)
 	for _, path := range g.world.paths {
 		account, open := m.account(path)
 		if !open {
@@ -266,6 +265,7 @@ func (g *group) newRecord(m *member, block *ledger.Block, changes *state.Changes
 		r.schedules = last.schedules
 		r.homes, r.moved = last.homesAfter()
 	}
+	g.judgeTerms(m, r)
 	before := r.homes
 	g.relay(r, changes)
 	g.judgeHolds(m, r)

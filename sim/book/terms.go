@@ -68,7 +68,8 @@ func (w *workload) drawnTerms(random *rand.Rand) ledger.AccountTerms {
 	return terms
 }
 
-// judgeTerms judges what a block made of the accounts, by their terms before and after.
+// judgeTerms judges what a block made of the accounts, by their terms before and after. The record
+// has the homes before the block.
 func (g *group) judgeTerms(m *member, r *record) {
 	r.accounts = make(map[ledger.AccountPath]*ledger.Account)
 	r.away = make(map[ledger.AccountPath]bool)
