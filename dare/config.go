@@ -3,6 +3,7 @@ package dare
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -142,8 +143,13 @@ func (c *Config) offerRing() protected.Ring {
 	return protected.BufferRing(c.Window, c.PayloadMax)
 }
 
-// region names a region of the run.
-func (c *Config) region(what string) string { return fmt.Sprintf("dare/%d/%s", c.Run, what) }
+// region names a region of the run. The name tells the sizes of what is in the regions, too, so
+// servers with other sizes, which would write to other places than this one reads, cannot attach.
+func (c *Config) region(what string) string {
+	sizes := fnv.New32a()
+	fmt.Fprintln(sizes, c.Seats, c.PayloadMax, c.messagesMax(), c.LogSlots, c.Window)
+	return fmt.Sprintf("dare/%d/%08x/%s", c.Run, sizes.Sum32(), what)
+}
 
 // offerRegion names the ring of a server's proposals.
 func (c *Config) offerRegion(origin int) string {

@@ -2,6 +2,7 @@ package dare
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +93,48 @@ func TestNewRefuses(t *testing.T) {
 	c.Self = order.ServerID(3)
 	if _, err := New(c, nil); !errors.Is(err, ErrConfig) {
 		t.Errorf("made, %v", err)
+	}
+}
+
+// TestOtherSizes checks that servers with the same sizes order without one that has others, and
+// that nothing of either gets into the memory of the other.
+func TestOtherSizes(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"payloads": func(c *Config) { c.PayloadMax = 60 },
+		"messages": func(c *Config) { c.MessagesMax = 200 },
+		"slots":    func(c *Config) { c.LogSlots = 6 },
+		"window":   func(c *Config) { c.Window = 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for other := range 3 {
+				g := newMixedGroup(t, 1, 3, nil, func(c *Config) {
+					if int(c.Self) == other {
+						change(c)
+					}
+				})
+				random := rand.New(rand.NewPCG(uint64(other), 1))
+				for range 20 {
+					for _, s := range g.servers {
+						if s.CanBroadcast() {
+							if err := s.Broadcast([]byte(name)); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					g.run(random, time.Millisecond)
+				}
+				for i, rounds := range g.rounds {
+					if orders := len(rounds) > 0; orders != (i != other) {
+						t.Errorf("server %d differs, and server %d has %d rounds", other, i,
+							len(rounds))
+					}
+				}
+				if g.agree(); g.broken != "" {
+					t.Errorf("server %d differs: %s", other, g.broken)
+				}
+			}
+		})
 	}
 }

@@ -28,6 +28,12 @@ type group struct {
 
 func newGroup(t testing.TB, seed uint64, size int, change func(*Config)) *group {
 	t.Helper()
+	return newMixedGroup(t, seed, size, change, func(*Config) {})
+}
+
+// newMixedGroup makes a group whose servers differ by what each changes of its configuration.
+func newMixedGroup(t testing.TB, seed uint64, size int, change, each func(*Config)) *group {
+	t.Helper()
 	g := &group{network: fabric.New(fabric.Options{Seed: seed, Delay: 10 * time.Microsecond}),
 		down: make([]bool, size), rounds: make([][]order.Delivery, size),
 		watch: NewWatch(size)}
@@ -47,8 +53,10 @@ func newGroup(t testing.TB, seed uint64, size int, change func(*Config)) *group 
 		change(&config)
 	}
 	for i, host := range g.hosts {
-		config.Self = order.ServerID(i)
-		server, err := New(config, host)
+		own := config
+		own.Self = order.ServerID(i)
+		each(&own)
+		server, err := New(own, host)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,9 @@ import (
 // settingsSeparator is between the engine and the other settings that members compare.
 const settingsSeparator = ", "
 
+// sameSettings lists the keys of [ordering], besides engine, that members compare.
+const sameSettings = "detector, trains, prompt and batch_bytes_max"
+
 // settings names the settings without which members cannot order together, for announcements.
 func settings(config home.OrderingConfig) string {
 	text := config.Engine + settingsSeparator + config.Detector
@@ -30,6 +33,9 @@ func settings(config home.OrderingConfig) string {
 	}
 	if config.Prompt {
 		text += ", prompt"
+	}
+	if size := config.BatchBytesMax; size != home.BatchBytesDefault {
+		text += fmt.Sprintf("%smessages of up to %d bytes", settingsSeparator, size)
 	}
 	return text
 }
@@ -52,8 +58,8 @@ func agree(ours, its string, named bool) bool {
 	return strings.Replace(ours, usual, "", 1) == strings.Replace(its, usual, "", 1)
 }
 
-// compareSettings logs once if a member is configured with another detector or prompt, or with
-// another engine while the chain names none.
+// compareSettings logs once if a member is configured with other settings, or with another engine
+// while the chain names none.
 func (l *life) compareSettings(server order.ServerID, its string) {
 	ours := settings(l.node.home.Config.Ordering)
 	named := l.node.Store().Engine().Name != ""
@@ -65,13 +71,14 @@ func (l *life) compareSettings(server order.ServerID, its string) {
 	switch {
 	case !differs || said:
 	case named:
-		l.node.logger.Error("a member is configured with another detector, number of trains "+
-			"or prompt: set [ordering] detector, trains and prompt to the same values on all "+
-			"nodes and restart them", "member", server, "its", its, "ours", ours)
+		l.node.logger.Error("a member is configured with another detector, number of trains, "+
+			"prompt or size of messages: set [ordering] "+sameSettings+" to the same values on "+
+			"all nodes and restart them", "member", server, "its", its, "ours", ours)
 	default:
 		l.node.logger.Error("a member is configured with another engine, number of trains, "+
-			"detector or prompt: set [ordering] engine, trains, detector and prompt to the same "+
-			"values on all nodes and restart them", "member", server, "its", its, "ours", ours)
+			"detector, prompt or size of messages: set [ordering] engine, "+sameSettings+" to "+
+			"the same values on all nodes and restart them", "member", server, "its", its, "ours",
+			ours)
 	}
 }
 
@@ -150,8 +157,8 @@ func (l *life) refusesEngine(name string) *report.Refusal {
 			continue
 		}
 		return refuse("member %d has other settings than this node (%s, not %s): set [ordering] "+
-			"detector, trains and prompt to the same values on all nodes, restart them, and try "+
-			"again", server, heard.Settings, ours)
+			"%s to the same values on all nodes, restart them, and try again", server,
+			heard.Settings, ours, sameSettings)
 	}
 	return nil
 }

@@ -53,6 +53,24 @@ func TestSettingsTellTrains(t *testing.T) {
 	}
 }
 
+// TestSettingsTellSizes: members that disagree on the size of messages announce other settings,
+// whatever the chain names. With the usual size they announce what older programs do.
+func TestSettingsTellSizes(t *testing.T) {
+	t.Parallel()
+	config := home.Default().Ordering
+	usual := settings(config)
+	config.BatchBytesMax = 1 << 20
+	other := settings(config)
+	if want := usual + ", messages of up to 1048576 bytes"; other != want {
+		t.Errorf("%q, want %q", other, want)
+	}
+	for _, named := range []bool{false, true} {
+		if agree(usual, other, named) || !agree(other, other, named) {
+			t.Errorf("named: %t: %q and %q agree, or the same do not", named, usual, other)
+		}
+	}
+}
+
 // TestSizeIsRefused: a shard whose engine bounds its groups does not grow beyond that, and the
 // refusal says what to do.
 func TestSizeIsRefused(t *testing.T) {

@@ -167,8 +167,11 @@ type RuntimeConfig struct {
 }
 
 // BatchBytesMin is the least bound of a batch that [ordering] batch_bytes_max may set: a batch with
-// the largest bundle.
-const BatchBytesMin = ledger.MaxBundleBytes + 4096
+// the largest bundle. BatchBytesDefault is the one without the key.
+const (
+	BatchBytesMin     = ledger.MaxBundleBytes + 4096
+	BatchBytesDefault = 2 << 20
+)
 
 // memoryLimitMin is the least limit of the memory: below it, a node would mostly collect garbage.
 const memoryLimitMin = 128 << 20
@@ -202,7 +205,8 @@ func Default() Config {
 			Engine: engine.Default, Trains: engine.TrainsDefault,
 			Detector:  allconcur.DetectorEventual.String(),
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
-			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
+			BatchBytesMax: BatchBytesDefault, PoolBytesMax: 64 << 20, TargetNines: 6,
+			ServerMTTFHour: 18304,
 		},
 		Shards: ShardsConfig{RefuseAfter: 30 * time.Second, AlarmAfter: time.Minute},
 		Log:    LogConfig{Level: "info", Format: "text"},
