@@ -31,8 +31,8 @@ func trailNodeOf(t testing.TB, network *memory.Network, self int, every time.Dur
 	t.Helper()
 	n := &trailNode{directory: vouchedDirectory(t, self)}
 	timeout := 500 * time.Millisecond
-	if every > patience { // nobody asks again after it
-		timeout = patience / 2
+	if every > patience { // nobody asks again after it, and some peers never answer
+		timeout = patience / 6
 	}
 	n.host, n.control = controlOf(t, network, peerOf(t, self))
 	var err error
