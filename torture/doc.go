@@ -64,6 +64,8 @@
 //   - DiskFillsWhileEngineChanges, ClockMovesWhileEngineChanges (engines_test.go): a disk is full,
 //     or a clock is moved, before, while and after the engine changes. The others go on, and the
 //     node comes with them.
+//   - SlowMember, SlowMemberOfABook (slow_test.go): a node is paused for most of each second. The
+//     others order without it, and it returns.
 //   - Chaos (chaos_test.go): a seed mixes kills, power failures, torn writes, dying disks,
 //     forgetful disks, older copies, pauses, joins, leaves and changes of the engine, for 45 s or
 //     for the time of -chaos. It also draws the first engine, unless -engine names it.

@@ -146,6 +146,8 @@ func start(log, name string, arguments ...string) (*process, error) {
 	defer output.Close()
 	p := &process{command: exec.Command(name, arguments...), log: log, ended: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = output, output
+	// kvstore leaves a folder behind.
+	p.command.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(log))
 	if err := p.command.Start(); err != nil {
 		return nil, err
 	}
