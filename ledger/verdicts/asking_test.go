@@ -89,6 +89,12 @@ func TestBelievedDeparturesAreHeardAgain(t *testing.T) {
 			t.Errorf("%v is judged, want %v", judged, want)
 		}
 	}
+	for range 3 { // one member that repeats it takes no room from others
+		x.Hear(Member{1, 0}, []ledger.Verdict{left, left})
+	}
+	if judged := x.TakeReceived(8); len(judged) != 1 {
+		t.Errorf("%v is judged, want it once", judged)
+	}
 	x.Place(&left, Awaited, x.Blocks())
 	if x.Hear(Member{1, 0}, []ledger.Verdict{left}); len(x.TakeReceived(8)) > 0 {
 		t.Error("what is proposed already is judged again")

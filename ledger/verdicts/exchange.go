@@ -378,9 +378,9 @@ func (x *Exchange) Hear(member Member, verdicts []ledger.Verdict) (found []Contr
 			if f.believedAs != verdict.Result {
 				found = append(found, Contradiction{Member: member, Verdict: *verdict,
 					Against: f.believedAs})
-			} else if _, left := verdict.MoveOf(); left && !x.Knows(f.key) {
+			} else if _, left := verdict.MoveOf(); left && !f.again && !x.Knows(f.key) {
 				// It is asked for by the id of the move, so only this tells that it was dropped.
-				x.enqueue(*verdict)
+				f.again = x.enqueue(*verdict)
 			}
 			continue
 		case f.settled != 0:
@@ -447,6 +447,11 @@ func (x *Exchange) enqueue(verdict ledger.Verdict) bool {
 func (x *Exchange) TakeReceived(most int) []ledger.Verdict {
 	count := min(len(x.received), most)
 	verdicts := slices.Clone(x.received[:count])
+	for i := range verdicts {
+		if _, left := verdicts[i].MoveOf(); left {
+			x.facts.get(KeyOf(&verdicts[i])).again = false
+		}
+	}
 	if x.received = x.received[count:]; len(x.received) == 0 {
 		x.received = nil
 	}

@@ -24,6 +24,9 @@ type fact struct {
 	// before and after are the neighbours among the early verdicts.
 	before, after  index
 	early, awaited bool
+	// again says that a departure that was believed before is to be judged again, so that a member
+	// that repeats it takes no further room.
+	again bool
 	// watch is the slot of the first group that watches the verdict, or 0.
 	watch index
 }
